@@ -1,0 +1,1 @@
+"""Corpora: records and spans, reading them from files, splitting them, simulating them."""

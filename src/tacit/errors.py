@@ -1,0 +1,61 @@
+"""Everything that can go wrong, and how it is said.
+
+    TacitError
+    ├── ConfigError      a word or number from the person that means nothing here
+    ├── CorpusError      a corpus file that cannot be read, or holds nothing usable
+    ├── PolicyError      a policy definition that cannot be built
+    ├── PrepareError     a tokenizer, view, store or canary that cannot be made
+    ├── LedgerError      a ledger that is missing, damaged or was edited
+    └── ClaimRefused     a guarantee was asked for that nobody has proved
+
+Each says what was expected, what was found and the way out, and never quotes protected text.
+"""
+
+import difflib
+from collections.abc import Iterable
+from typing import Self
+
+
+class TacitError(Exception):
+    """Base of all errors a person may meet; `expected`, `found` and `way_out` are for people."""
+
+    def __init__(self, expected: str, found: str, way_out: str) -> None:
+        super().__init__(expected, found, way_out)
+        self.expected = expected
+        self.found = found
+        self.way_out = way_out
+
+    def __str__(self) -> str:
+        return f"expected {self.expected}; found {self.found}. Way out: {self.way_out}"
+
+
+class ConfigError(TacitError):
+    """A word or number from the person that means nothing here."""
+
+    @classmethod
+    def unknown_name(cls, noun: str, found: str, known: Iterable[str]) -> Self:
+        """The error for a name that is not in a registry, with the nearest names that are."""
+        names = sorted(known)
+        near = difflib.get_close_matches(found, names, n=3, cutoff=0.5)
+        way_out = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(names)}"
+        return cls(expected=f"the name of a {noun} ({', '.join(names)})", found=repr(found), way_out=way_out)
+
+
+class CorpusError(TacitError):
+    """A corpus file that cannot be read, or holds nothing usable."""
+
+
+class PolicyError(TacitError):
+    """A policy definition that cannot be built."""
+
+
+class PrepareError(TacitError):
+    """A tokenizer, view, store or canary that cannot be made."""
+
+
+class LedgerError(TacitError):
+    """A ledger that is missing, damaged or was edited."""
+
+
+class ClaimRefused(TacitError):
+    """A guarantee was asked for that nobody has proved."""

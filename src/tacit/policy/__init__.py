@@ -1,0 +1,1 @@
+"""Policies: what is secret in a record, and how well that is known."""

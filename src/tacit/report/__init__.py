@@ -1,0 +1,1 @@
+"""Pages: results in, one self-contained HTML file out. Never sees a model."""
