@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from tacit.errors import ConfigError
 
@@ -26,13 +26,13 @@ def upper_bound(successes: int, trials: int, confidence: float = 0.95) -> float:
     BetaInv(confidence; m + 1, n - m): 0 of 200 gives .0149, 20 of 200 gives .142.
     """
     _check(successes, trials, confidence)
-    return 1.0 if successes == trials else float(beta.ppf(confidence, successes + 1, trials - successes))
+    return 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, confidence))
 
 
 def lower_bound(successes: int, trials: int, confidence: float = 0.95) -> float:
     """One-sided lower bound: the true share is below it with probability at most 1 - confidence."""
     _check(successes, trials, confidence)
-    return 0.0 if successes == 0 else float(beta.ppf(1 - confidence, successes, trials - successes + 1))
+    return 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, 1 - confidence))
 
 
 def _check(successes: int, trials: int, confidence: float) -> None:

@@ -5,7 +5,11 @@ from importlib.metadata import version as package_version
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
+from tacit.cli.plan import plan_command
+from tacit.cli.scan import scan
+from tacit.cli.simulate import simulate
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -24,15 +28,20 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
+app.command()(simulate)
+app.command()(scan)
+app.command("plan")(plan_command)
+
+
 def main() -> None:
     """Run the command line; an error a person can mend is printed in its three parts, without a traceback."""
     try:
         app()
     except TacitError as error:
-        console = Console(stderr=True, highlight=False)
-        console.print("[bold red]expected[/]", error.expected, sep="  ", markup=True)
-        console.print("   [bold]found[/]", error.found, sep="  ")
-        console.print(" [bold green]way out[/]", error.way_out, sep="  ")
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        console.print(f"[bold red]expected[/]  {escape(error.expected)}")
+        console.print(f"   [bold]found[/]  {escape(error.found)}")
+        console.print(f" [bold green]way out[/]  {escape(error.way_out)}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,0 +1,99 @@
+"""How long WikiText-2 takes to prepare (digits policy), whether memory grows with the corpus, how fast a store opens.
+
+Each row is measured in a process of its own. The larger corpus is the text ten times over, each copy with its letter in
+front of every paragraph, so that of its pieces only the later ones of long paragraphs are duplicates.
+
+    TACIT_DATA=... python benchmarks/prepare.py
+"""
+
+import argparse
+import json
+import lzma
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tacit.corpus.record import Record
+from tacit.policy.patterns import Digits
+from tacit.prepare import Prepared, PrepareSettings, prepare
+from tacit.tokenizer import Tokenizer, byte_tokenizer, read_gpt2
+
+DATA = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[2] / "shared" / "data"))
+TEXT = DATA / "wikitext-2" / "wikitext-2.train.txt.xz"
+GPT2 = (DATA / "gpt2_tokenizer" / "encoder.json.xz", DATA / "gpt2_tokenizer" / "vocab.bpe.xz")
+LONGEST_SECONDS = 60
+MOST_GROWTH = 1.15
+
+
+def paragraphs(copies: int) -> Iterator[Record]:
+    for copy in range(copies):
+        with lzma.open(TEXT, "rt", encoding="utf-8", newline="\n") as file:
+            for number, line in enumerate(file):
+                if text := line.strip():
+                    yield Record(f"{copy}/{number}", f"copy {chr(97 + copy)} {text}" if copy else text)
+
+
+def tokenizer_named(name: str) -> Tokenizer:
+    return byte_tokenizer() if name == "bytes" else read_gpt2(*GPT2)
+
+
+def measure(name: str, copies: int) -> dict[str, float]:
+    """Prepare and open, in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "store"
+        tokenizer = tokenizer_named(name)
+        before = time.perf_counter()
+        store = prepare(paragraphs(copies), Digits(), tokenizer, out, PrepareSettings(deduplicate=True))
+        seconds = time.perf_counter() - before
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        before = time.perf_counter()
+        Prepared(out).redacted(len(store) - 1)
+        opening = time.perf_counter() - before
+        counts = store.header.counts
+        tokens = store.header.columns["tokens"].length
+    return {
+        "rows": counts.rows,
+        "spans": counts.spans,
+        "tokens": tokens,
+        "seconds": seconds,
+        "peak_mebibytes": peak,
+        "opening_milliseconds": 1000 * opening,
+    }
+
+
+def measure_apart(name: str, copies: int) -> dict[str, float]:
+    command = [sys.executable, __file__, "--measure", name, str(copies)]
+    result: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measure", nargs=2, metavar=("TOKENIZER", "COPIES"), help="one row, as JSON")
+    asked = parser.parse_args().measure
+    missing = [path for path in (TEXT, *GPT2) if not path.exists()]
+    if missing:
+        sys.exit(f"missing: {', '.join(map(str, missing))}; set TACIT_DATA to the folder that holds it")
+    if asked:
+        print(json.dumps(measure(asked[0], int(asked[1]))))
+        return
+    columns = ("rows", "spans", "tokens", "seconds", "peak_mebibytes", "opening_milliseconds")
+    print(f"{'tokenizer':<10}{'corpus':>7}" + "".join(f"{column:>22}" for column in columns))
+    good = True
+    for name in ("bytes", "gpt2"):
+        rows = {copies: measure_apart(name, copies) for copies in (1, 10)}
+        for copies, row in rows.items():
+            print(f"{name:<10}{copies:>6}x" + "".join(f"{row[column]:>22,.1f}" for column in columns), flush=True)
+        growth = rows[10]["peak_mebibytes"] / rows[1]["peak_mebibytes"]
+        print(f"{name}: ten times the corpus takes {growth:.2f} times the memory")
+        good &= rows[1]["seconds"] < LONGEST_SECONDS and growth < MOST_GROWTH
+    sys.exit(0 if good else f"too slow (over {LONGEST_SECONDS} s) or memory grows (over {MOST_GROWTH} times)")
+
+
+if __name__ == "__main__":
+    main()

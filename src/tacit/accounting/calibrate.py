@@ -1,0 +1,140 @@
+"""From a target epsilon back to the noise or the number of steps. Both searches end on the safe side.
+
+G1. The result of a calibration spends at most the target, by the same `account` that the certificate uses.
+G2. It is tight: a little less noise (0.2 %), or a few more steps (0.1 %, at least one), would overspend.
+"""
+
+import math
+from collections.abc import Callable
+
+from tacit.accounting.product import account, quick_account
+from tacit.errors import ClaimRefused, ConfigError
+from tacit.events import Composition
+
+_NOISE_TOLERANCE = 0.002
+_STEPS_TOLERANCE = 0.001
+_MOST_NOISE, _LEAST_NOISE = 1e6, 1e-3
+_MOST_STEPS = 10**9
+
+Excess = Callable[[float], float]
+"""log(epsilon spent / target) at a point of the line that is searched; it decreases along the line."""
+
+
+def calibrate_noise(composition_for: Callable[[float], Composition], epsilon: float, delta: float) -> float:
+    """The smallest noise multiplier (to 0.2 %) whose composition spends at most `epsilon` at `delta`."""
+    _check_target(epsilon, delta)
+
+    def excess(log_noise: float) -> float:
+        return _log_ratio(quick_account(composition_for(math.exp(log_noise))).epsilon(delta), epsilon)
+
+    enough = 0.0
+    while excess(enough) > 0:
+        enough += math.log(2)
+        if enough > math.log(_MOST_NOISE):
+            raise ClaimRefused(
+                expected=f"noise that brings epsilon down to {epsilon:g}",
+                found=f"more than {epsilon:g} with a noise multiplier of {_MOST_NOISE:g}",
+                way_out="ask for a larger epsilon, or fewer steps; a step without noise has no price",
+            )
+    found = _root(excess, enough, math.log(2), math.log(_LEAST_NOISE), math.log1p(_NOISE_TOLERANCE))
+    if found is None:
+        raise ClaimRefused(
+            expected="a target that needs noise",
+            found=f"epsilon {epsilon:g} is kept with hardly any noise",
+            way_out="ask for a smaller epsilon: this one promises nothing here",
+        )
+    noise = math.exp(found[1])
+    _confirm(composition_for(noise), epsilon, delta)
+    return noise
+
+
+def calibrate_steps(composition_for: Callable[[int], Composition], epsilon: float, delta: float) -> int:
+    """The largest number of steps (to 0.1 %) whose composition spends at most `epsilon` at `delta`."""
+    _check_target(epsilon, delta)
+
+    def spent(steps: int) -> float:
+        return quick_account(composition_for(steps)).epsilon(delta)
+
+    def excess(minus_log_steps: float) -> float:
+        return _log_ratio(spent(_whole(minus_log_steps)), epsilon)
+
+    if spent(1) > epsilon:
+        raise ClaimRefused(
+            expected=f"a first step that costs at most {epsilon:g}",
+            found=f"{spent(1):.4g}",
+            way_out="use more noise, a smaller sampling rate or a larger epsilon",
+        )
+    found = _root(excess, 0.0, math.log(16), -math.log(_MOST_STEPS), math.log1p(_STEPS_TOLERANCE))
+    if found is None:
+        raise ClaimRefused(
+            expected="steps that cost something",
+            found=f"{_MOST_STEPS} steps that keep within epsilon {epsilon:g}",
+            way_out="set the number of steps by hand: this target does not limit it",
+        )
+    steps = _whole(found[1])
+    _confirm(composition_for(steps), epsilon, delta)
+    return steps
+
+
+def default_delta(units: int) -> float:
+    """1 / (10 N) for a public number N of units."""
+    return 1 / (10 * units)
+
+
+def check_delta(delta: float, units: int) -> None:
+    """Refuse a delta of 1/N or more: it would allow to publish one unit's content outright."""
+    if not 0 < delta < 1 / units:
+        raise ClaimRefused(
+            expected=f"a delta above 0 and below one over the number of units ({1 / units:.3g})",
+            found=f"{delta:g}",
+            way_out=f"use {default_delta(units):.3g}",
+        )
+
+
+def _check_target(epsilon: float, delta: float) -> None:
+    if not (math.isfinite(epsilon) and epsilon > 0 and 0 < delta < 1):
+        raise ConfigError(
+            expected="an epsilon above 0 and a delta between 0 and 1",
+            found=f"epsilon {epsilon!r}, delta {delta!r}",
+            way_out="ask for a finite epsilon, such as 8, and a delta such as 1e-6",
+        )
+
+
+def _log_ratio(spent: float, target: float) -> float:
+    return math.log(spent / target) if spent > 0 else -math.inf
+
+
+def _whole(minus_log_steps: float) -> int:
+    return max(1, math.floor(math.exp(-minus_log_steps) * (1 + 1e-12)))
+
+
+def _root(excess: Excess, high: float, stride: float, least: float, width: float) -> tuple[float, float] | None:
+    """A bracket of the root no wider than `width`, given a `high` without excess; None if `least` has none either."""
+    at_high, low = excess(high), high
+    while (at_low := excess(low)) <= 0:
+        if low <= least:
+            return None
+        high, at_high, low = low, at_low, max(low - stride, least)
+    turn = 0
+    while high - low > width:
+        turn += 1
+        middle = (low + high) / 2
+        if turn % 3 and math.isfinite(at_low) and math.isfinite(at_high):
+            # false position, aimed a little beside the root, in turns, so that both ends move
+            aim = low + at_low / (at_low - at_high) * (high - low) + (0.4 if turn % 2 else -0.4) * width
+            middle = min(max(aim, low + 0.25 * width), high - 0.25 * width)
+        value = excess(middle)
+        if value > 0:
+            low, at_low = middle, value
+        else:
+            high, at_high = middle, value
+    return low, high
+
+
+def _confirm(composition: Composition, epsilon: float, delta: float) -> None:
+    if account(composition).epsilon(delta) > epsilon:
+        raise ClaimRefused(
+            expected=f"a calibrated run that spends at most {epsilon:g}",
+            found="more, when it was priced again",
+            way_out="report this composition: pricing must not depend on who asks",
+        )

@@ -1,0 +1,257 @@
+"""Accounting by privacy loss distributions: the accountant of the product.
+
+Each direction of each event becomes a distribution over a grid of losses by connecting the dots (Doroshenko, Ghazi,
+Kamath, Kumar, Manurangsi 2022): the mass between two grid losses is split between them so that both the upper and the
+lower probability are kept. Steps are then composed by one Fourier transform. dp-accounting does the same; it is the
+oracle of the tests, and this module exists because it takes seconds to minutes for units of several copies.
+
+G1 (pessimistic). Every rounding goes up: mass above the line's end and mass that leaves the window is lost (infinite
+   loss), mass below wraps to the top, misplaced edges shift the whole distribution by what they could hide.
+G2 (bounded). At most `_MOST_POINTS` losses, whatever the events; a grid too coarse to be tight says so (`coarse`).
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import fft, signal, special
+
+from tacit.accounting.pairs import Floats, Pair, Spent, directions
+from tacit.accounting.profile import Profile, price
+from tacit.accounting.renyi import log_moments
+from tacit.events import Composition
+
+_LOST = 1e-15  # mass that may leave the window
+_MOST_POINTS = 1 << 21  # of the composed distribution
+_MOST_STEP_POINTS = 1 << 19  # of one step's distribution, times components
+_WINDOW_ORDERS: Floats = np.logspace(-4, 6, 61)
+
+
+@dataclass(frozen=True)
+class GridLaw:
+    """delta at each loss of a grid that starts at `start`; exactly linear in e^epsilon between the points."""
+
+    start: float
+    interval: float
+    at_grid: Floats = field(repr=False)
+    coarse: bool
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """Interpolated between the two neighbouring losses; 1 below a start above 0."""
+        position = (epsilons - self.start) / self.interval
+        index = np.clip(np.floor(position).astype(np.int64), 0, len(self.at_grid) - 2)
+        inner = np.clip((position - index) * self.interval, 0.0, self.interval)
+        part = np.expm1(inner) / math.expm1(self.interval)
+        low, high = self.at_grid[index], self.at_grid[index + 1]
+        inside = low + (high - low) * part
+        return np.where(position < 0, 1.0, inside)
+
+    def epsilon(self, delta: float) -> float:
+        """The exact inverse of the interpolation."""
+        if self.at_grid[0] <= delta:
+            return max(0.0, self.start)
+        if self.at_grid[-1] > delta:
+            return math.inf
+        index = int(np.searchsorted(-self.at_grid, -delta)) - 1
+        low, high = float(self.at_grid[index]), float(self.at_grid[index + 1])
+        part = (low - delta) / (low - high)
+        return max(0.0, self.start + self.interval * index + math.log1p(part * math.expm1(self.interval)))
+
+
+@dataclass(frozen=True, slots=True)
+class PLD:
+    """The accountant by privacy loss distributions."""
+
+    name: str = "PLD (connect the dots)"
+
+    def profile(self, composition: Composition) -> Profile:
+        """The profile of the composition."""
+        return price(self.name, composition, privacy_loss_law)
+
+
+@dataclass(frozen=True)
+class WorseOf:
+    """The larger of two laws: both directions of a neighbouring relation."""
+
+    first: GridLaw
+    second: GridLaw
+
+    @property
+    def coarse(self) -> bool:
+        """Whether one of the two grids is too coarse to be tight."""
+        return self.first.coarse or self.second.coarse
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """The larger delta, for each epsilon."""
+        return np.maximum(self.first.deltas(epsilons), self.second.deltas(epsilons))
+
+    def epsilon(self, delta: float) -> float:
+        """The larger epsilon."""
+        return max(self.first.epsilon(delta), self.second.epsilon(delta))
+
+
+def privacy_loss_law(spent: Spent) -> GridLaw | WorseOf:
+    """The law of the composed privacy loss, over both directions where they differ."""
+    pairs = [(directions(event), count) for event, count in spent.events]
+    first = _compose([(found[0], count) for found, count in pairs])
+    if all(len(found) == 1 for found, _ in pairs):
+        return first
+    return WorseOf(first, _compose([(found[-1], count) for found, count in pairs]))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step's losses: `masses[i]` at (`offset` + i) x interval; `lost` has none, `slack` is to be added to all."""
+
+    offset: int
+    masses: Floats
+    lost: float
+    slack: float
+
+    def log_moment(self, order: float, interval: float) -> float:
+        """log E[e^(order x loss)] over the finite losses."""
+        losses = (np.arange(len(self.masses)) + self.offset) * interval
+        return float(special.logsumexp(order * losses, b=self.masses))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The part of the line that matters for one pair, with the losses at its ends and the spread of the loss."""
+
+    low: float
+    high: float
+    low_loss: float
+    high_loss: float
+    deviation: float
+
+    @property
+    def width(self) -> float:
+        return self.high_loss - self.low_loss
+
+
+def _compose(whole: list[tuple[Pair, int]]) -> GridLaw:
+    steps = sum(count for _, count in whole)
+    pairs = [(pair.trimmed(_LOST / steps), count) for pair, count in whole]
+    lines = [_line(pair, _LOST / steps) for pair, _ in pairs]
+    low, high, order = _window(whole)
+    finest = min(line.deviation for line in lines)
+    total = math.sqrt(sum(count * line.deviation**2 for line, (_, count) in zip(lines, pairs, strict=True)))
+    components = max(len(pair.upper.centers) + len(pair.lower.centers) for pair, _ in pairs)
+    step_points = max(_MOST_STEP_POINTS // components, 1 << 14)
+    interval = max(
+        min(finest / 30, total / 1000),
+        max(line.width for line in lines) / step_points,
+        (high - low) / (_MOST_POINTS - 16),
+    )
+    size = fft.next_fast_len(math.ceil((high - low) / interval) + 8, real=True)
+    spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
+    start, lost, slack, moment = 0, 0.0, 0.0, 0.0
+    for (pair, count), line in zip(pairs, lines, strict=True):
+        step = _discretise(pair, line, interval)
+        wrapped = np.bincount(np.arange(len(step.masses)) % size, weights=step.masses, minlength=size)
+        spectrum *= fft.rfft(wrapped) ** count
+        start += count * step.offset
+        lost += -math.expm1(count * math.log1p(-step.lost)) if step.lost < 1 else 1.0
+        slack += count * step.slack
+        moment += count * step.log_moment(order, interval)
+    lowest = math.floor(low / interval) - 2
+    lost += math.exp(min(0.0, moment - order * (lowest + size) * interval))  # what wrapped around from above
+    masses = np.roll(fft.irfft(spectrum, size), start - lowest)
+    lost += 8 * math.sqrt(size) * max(0.0, -float(masses.min()))  # the transform's rounding, seen as negative masses
+    return _law(masses, lowest, interval, min(lost, 1.0), slack, coarse=interval > finest / 2 or lost > 1e-9)
+
+
+def _law(masses: Floats, lowest: int, interval: float, lost: float, slack: float, coarse: bool) -> GridLaw:
+    first = min(max(lowest, math.floor(-slack / interval)), lowest + len(masses) - 2)  # epsilon >= 0 is all we need
+    kept = masses[first - lowest :]
+    above = np.append(np.cumsum(kept[:0:-1])[::-1], 0.0)
+    # delta_i = (1 - e^-h) above_i + e^-h delta_(i+1): no difference of large numbers
+    finite = signal.lfilter([-math.expm1(-interval)], [1.0, -math.exp(-interval)], above[::-1])[::-1]
+    at_grid = np.maximum.accumulate(np.clip(finite + lost, lost, 1.0)[::-1])[::-1]
+    return GridLaw(first * interval + slack, interval, at_grid, coarse)
+
+
+def _line(pair: Pair, tail: float) -> _Line:
+    low, high = _quantile_ends(pair, tail)
+    x = np.linspace(low, high, 4001)
+    loss = pair.loss(x)
+    weights = np.exp(pair.upper.log_density(x))
+    weights /= weights.sum()
+    mean = float(np.dot(weights, loss))
+    deviation = math.sqrt(float(np.dot(weights, np.square(loss - mean))))
+    if pair.participation < 1:
+        square = pair.participation * (deviation**2 + mean**2) - (pair.participation * mean) ** 2
+        deviation = math.sqrt(max(square, 0.0))
+    return _Line(low, high, float(loss[0]), float(loss[-1]), max(deviation, 1e-12))
+
+
+def _quantile_ends(pair: Pair, tail: float) -> tuple[float, float]:
+    centers = pair.upper.centers
+    ends = min(centers) - 10.5, max(centers) + 10.5  # a unit Gaussian leaves 4e-26 beyond 10.5
+    low, high = ends
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if pair.upper.above(middle) <= tail else (middle, high)
+    return ends[0], high
+
+
+def _window(pairs: list[tuple[Pair, int]]) -> tuple[float, float, float]:
+    """Where the composed loss lies but for a mass of `_LOST` on each side, by Chernoff's bound; and its best order."""
+    surplus = math.log(1 / _LOST)
+    orders = np.concatenate([1 + _WINDOW_ORDERS, 1 - _WINDOW_ORDERS])
+    moments = np.sum([count * log_moments(pair, orders, 1 << 13) for pair, count in pairs], axis=0)
+    up, down = np.split(moments, 2)
+    highs = (up + surplus) / _WINDOW_ORDERS
+    best = int(np.argmin(highs))
+    low, high = float(np.max(-(down + surplus) / _WINDOW_ORDERS)), float(highs[best])
+    margin = 0.1 * (high - low)  # the discretised losses spread a little more than the true ones
+    return low - margin, high + margin, float(_WINDOW_ORDERS[best])
+
+
+def _discretise(pair: Pair, line: _Line, interval: float) -> _Step:
+    first, last = math.floor(line.low_loss / interval), math.ceil(line.high_loss / interval)
+    last = max(last, first + 2)
+    inner: Floats = np.arange(first + 1, last, dtype=np.float64) * interval
+    edges, slack = _edges(pair, line, inner)
+    upper, lower = pair.upper.mass_between(edges), pair.lower.mass_between(edges)
+    left = np.arange(first, last) * interval
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        share = (1 - np.exp(left) * lower / upper) / -math.expm1(-interval)
+    share = np.where(np.isfinite(share) & (lower > 1e-280), np.clip(share, 0.0, 1.0), 1.0)
+    masses = np.zeros(last - first + 1)
+    masses[:-1] += upper * (1 - share)
+    masses[1:] += upper * share
+    masses[1] += pair.upper.below(line.low)
+    lost = pair.upper.above(line.high) + pair.dropped
+    if pair.participation < 1:
+        return _participating(_Step(first, masses, lost, slack), pair.participation)
+    return _Step(first, masses, lost, slack)
+
+
+def _participating(step: _Step, probability: float) -> _Step:
+    low, high = min(step.offset, 0), max(step.offset + len(step.masses) - 1, 0)
+    masses = np.zeros(high - low + 1)
+    masses[step.offset - low : step.offset - low + len(step.masses)] = probability * step.masses
+    masses[-low] += 1 - probability
+    return _Step(low, masses, probability * step.lost, step.slack)
+
+
+def _edges(pair: Pair, line: _Line, losses: Floats) -> tuple[Floats, float]:
+    """Where the loss takes the given values, and by how much it may differ from them there."""
+    x = np.linspace(line.low, line.high, 1 << 14)
+    table = np.maximum.accumulate(pair.loss(x))
+    cell = np.clip(np.searchsorted(table, losses) - 1, 0, len(x) - 2)
+    low, high = x[cell], x[cell + 1]
+    low_value, high_value = table[cell], table[cell + 1]
+    found = low
+    for _ in range(4):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            part = (losses - low_value) / (high_value - low_value)
+        found = low + (high - low) * np.clip(np.where(np.isfinite(part), part, 0.5), 0.0, 1.0)
+        value = pair.loss(found)
+        below = value <= losses
+        low, low_value = np.where(below, found, low), np.where(below, value, low_value)
+        high, high_value = np.where(below, high, found), np.where(below, high_value, value)
+    inside = (losses > line.low_loss) & (losses < line.high_loss)
+    slack = float(np.max(np.abs(value - losses), initial=0.0, where=inside))
+    return np.concatenate([[line.low], np.maximum.accumulate(found), [line.high]]), slack

@@ -1,0 +1,64 @@
+"""The one accountant of the product, from plan to report.
+
+G1. Exact where a closed form exists; else PLD; where no affordable grid of losses is tight, and for the hops of a
+    replacement, the smaller of PLD and RDP, which both hold. The profile's `accountant` says which it was.
+G2. PLD is checked against RDP at several deltas: if it is larger, something is wrong and no number is given.
+"""
+
+from functools import lru_cache
+from typing import Protocol
+
+from tacit.accounting.closed_form import ClosedForm, has_closed_form
+from tacit.accounting.pairs import put_in_order
+from tacit.accounting.pld import PLD, privacy_loss_law
+from tacit.accounting.profile import Profile, SmallerOf, TwoHops
+from tacit.accounting.renyi import RDP
+from tacit.errors import ClaimRefused
+from tacit.events import Composition
+
+_CHECKED_DELTAS = (1e-3, 1e-5, 1e-8)
+
+
+class Accountant(Protocol):
+    """Turns a composition into its privacy profile."""
+
+    @property
+    def name(self) -> str:
+        """What the certificate calls it."""
+
+    def profile(self, composition: Composition) -> Profile:
+        """The profile of the composition."""
+
+
+@lru_cache(maxsize=256)
+def account(composition: Composition) -> Profile:
+    """What the composition costs, cross-checked."""
+    profile = quick_account(composition)
+    if profile.accountant == PLD().name:
+        check = RDP(strict=False).profile(composition)
+        for delta in _CHECKED_DELTAS:
+            spent, bound = profile.epsilon(delta), check.epsilon(delta)
+            if spent > 1.01 * bound + 1e-4:
+                raise ClaimRefused(
+                    expected=f"an epsilon of at most {bound:.6g} (RDP) at delta {delta:g}",
+                    found=f"{spent:.6g} (PLD)",
+                    way_out="report this composition: the two accountants contradict each other",
+                )
+    return profile
+
+
+@lru_cache(maxsize=64)
+def quick_account(composition: Composition) -> Profile:
+    """As `account`, without the cross-check: for searches that check their result at the end."""
+    spent = put_in_order(composition)
+    if spent.unbounded or has_closed_form(spent):
+        return ClosedForm().profile(composition)
+    hop = spent.one_hop if spent.needs_two_hops else spent
+    law = privacy_loss_law(hop)
+    if not (law.coarse or spent.needs_two_hops):
+        return Profile(PLD().name, spent.relation, law)
+    both = SmallerOf(law, RDP(strict=False).law(hop))
+    if spent.needs_two_hops:
+        # e^e1 d(e2) asks for deltas far below what a Fourier transform can resolve; there RDP takes over
+        return Profile(f"{PLD().name} or RDP, the smaller at each hop", spent.relation, TwoHops(both))
+    return Profile(f"{PLD().name}, grid coarse, or RDP, the smaller", spent.relation, both)

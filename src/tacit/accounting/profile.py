@@ -1,0 +1,214 @@
+"""The whole privacy profile of a composition, and what can be read off it.
+
+G1. `delta(epsilon)` never increases with epsilon, and `epsilon(delta)` never increases with delta.
+G2. `epsilon(delta)` is an epsilon whose `delta` is at most the one asked for: rounding is always upwards.
+G3. `mu()` is pessimistic: the profile lies below that of mu-GDP for every delta above `SMALLEST_DELTA`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from scipy import special
+
+from tacit.accounting.pairs import Floats, Spent, put_in_order
+from tacit.errors import ClaimRefused
+from tacit.events import Composition, Relation
+
+SMALLEST_DELTA = 1e-10
+"""Below this the floating-point error of a composed distribution is not far away any more."""
+
+
+CURVE_DELTAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
+
+
+class Law(Protocol):
+    """delta as a function of epsilon >= 0, for many epsilons at once, and its inverse."""
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """The delta of each epsilon."""
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon for a delta in (0, 1), rounded upwards."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a composition costs. Nothing spent: all zeros; nothing promised: epsilon is infinite and delta is 1."""
+
+    accountant: str
+    relation: Relation | None
+    law: Law = field(repr=False)
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon spent at this delta."""
+        if not 0 < delta < 1:
+            raise ClaimRefused(
+                expected="a delta between 0 and 1",
+                found=repr(delta),
+                way_out="choose a delta well below one over the number of units",
+            )
+        return self.law.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """The delta spent at this epsilon."""
+        if not epsilon >= 0:
+            raise ClaimRefused(
+                expected="an epsilon of 0 or more", found=repr(epsilon), way_out="ask for the delta of epsilon 0"
+            )
+        if math.isinf(epsilon):
+            return 1.0 if isinstance(self.law, NoBound) else 0.0
+        return float(min(1.0, self.law.deltas(np.array([epsilon]))[0]))
+
+    def mu(self) -> float:
+        """The smallest mu, rounded upwards, such that mu-GDP is no more private than this (for delta >= 1e-10)."""
+        match self.law:
+            case Nothing():
+                return 0.0
+            case NoBound():
+                return math.inf
+            case GaussianLaw():
+                return self.law.mu
+        return _dominating_mu(self.law)
+
+    def curve(self, deltas: Sequence[float] = CURVE_DELTAS) -> tuple[tuple[float, float], ...]:
+        """(epsilon, delta) pairs, for storing."""
+        return tuple((self.epsilon(delta), delta) for delta in deltas)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The law of a composition that spends nothing."""
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """All 0."""
+        return np.zeros_like(epsilons)
+
+    def epsilon(self, delta: float) -> float:
+        """0."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NoBound:
+    """The law of a composition that promises nothing."""
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """All 1."""
+        return np.ones_like(epsilons)
+
+    def epsilon(self, delta: float) -> float:
+        """Infinite."""
+        return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianLaw:
+    """The exact law of the Gaussian mechanism with sensitivity / deviation = mu (Balle and Wang 2018, theorem 8)."""
+
+    mu: float
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
+        return gaussian_deltas(epsilons, np.full_like(epsilons, self.mu))
+
+    def epsilon(self, delta: float) -> float:
+        """By bisection."""
+        return invert(self.deltas, delta)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoHops:
+    """From content to null to other content: delta(e1 + e2) <= d(e1) + e^e1 d(e2), the best split of a fixed set.
+
+    `law` prices one hop (zero-out). Any split is sound, so a coarse search only costs tightness.
+    """
+
+    law: Law
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """The best split among 200 of them, for each epsilon."""
+        shares = np.linspace(0.0, 1.0, 201)
+        return np.array([self._best(float(epsilon), shares) for epsilon in epsilons])
+
+    def epsilon(self, delta: float) -> float:
+        """By bisection."""
+        return invert(self.deltas, delta)
+
+    def _best(self, epsilon: float, shares: Floats) -> float:
+        one_hop = self.law.deltas(epsilon * shares)
+        first, second = one_hop, one_hop[::-1]
+        with np.errstate(divide="ignore"):
+            scaled = np.exp(np.minimum(epsilon * shares + np.log(second), 1.0))
+        return float(min(1.0, np.min(first + scaled)))
+
+
+@dataclass(frozen=True, slots=True)
+class SmallerOf:
+    """Two laws that both hold: the smaller one."""
+
+    first: Law
+    second: Law
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """The smaller delta, for each epsilon."""
+        return np.minimum(self.first.deltas(epsilons), self.second.deltas(epsilons))
+
+    def epsilon(self, delta: float) -> float:
+        """The smaller epsilon."""
+        return min(self.first.epsilon(delta), self.second.epsilon(delta))
+
+
+def price(name: str, composition: Composition, law_of: Callable[[Spent], Law]) -> Profile:
+    """The profile under an accountant that prices spent noisy events by `law_of`."""
+    spent = put_in_order(composition)
+    law: Law
+    if spent.unbounded:
+        law = NoBound()
+    elif not spent.events:
+        law = Nothing()
+    elif spent.needs_two_hops:
+        law = TwoHops(law_of(spent.one_hop))
+    else:
+        law = law_of(spent)
+    return Profile(name, spent.relation, law)
+
+
+def gaussian_deltas(epsilons: Floats, mus: Floats) -> Floats:
+    """The delta of mu-GDP at epsilon, element by element, accurate in the tails."""
+    first = special.log_ndtr(mus / 2 - epsilons / mus)
+    second = epsilons + special.log_ndtr(-mus / 2 - epsilons / mus)
+    return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)), dtype=np.float64)
+
+
+def invert(deltas: Callable[[Floats], Floats], delta: float) -> float:
+    """The smallest epsilon whose delta is at most `delta`, to nine digits and from above; infinite if there is none."""
+    low, high = 0.0, 1.0
+    if deltas(np.array([0.0]))[0] <= delta:
+        return 0.0
+    while deltas(np.array([high]))[0] > delta:
+        low, high = high, 4 * high
+        if high > 1e12:
+            return math.inf
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if deltas(np.array([middle]))[0] <= delta else (middle, high)
+    return high
+
+
+def _dominating_mu(law: Law) -> float:
+    widest = law.epsilon(SMALLEST_DELTA)
+    if not math.isfinite(widest):
+        return math.inf
+    epsilons = np.linspace(0.0, max(widest, 1e-12), 1000)
+    deltas = np.minimum(law.deltas(epsilons), 1 - 1e-12)
+    # between two points the profile is at most its left delta, so mu-GDP must reach that at the right epsilon
+    right, left = np.append(epsilons[1:], 0.0), np.append(deltas[:-1], deltas[0])
+    low, high = np.full_like(right, 1e-12), np.full_like(right, 1e7)
+    for _ in range(70):
+        middle = np.sqrt(low * high)
+        enough = gaussian_deltas(right, middle) >= left
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return float(np.max(high))

@@ -1,0 +1,132 @@
+"""`tacit plan`: the price before training. Its flags are the words of `Vocabulary`."""
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tacit.certificate import to_markdown
+from tacit.codec import to_json
+from tacit.guarantee import rounded_up
+from tacit.mechanisms import REGISTRY
+from tacit.mechanisms.words import Vocabulary
+from tacit.planning import Planned, read_words
+from tacit.planning import plan as price
+
+BAR_WIDTH = 40
+FILE = typer.Argument(None, help="YAML file with settings under `plan:`; flags go over it.")
+LIST = typer.Option(False, "--list", help="List the mechanisms and stop.")
+JSON = typer.Option(False, "--json", help="Print settings, plan and guarantee as JSON.")
+CERTIFICATE = typer.Option(False, "--certificate", help="Print the whole certificate as Markdown.")
+
+
+def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: dict[str, Any]) -> None:
+    """The price before training: noise, rate, steps, and the sentence that will be true."""
+    console = Console(highlight=False)
+    if list_:
+        console.print(_mechanism_table())
+        return
+    words = read_words(file) if file else {}
+    words |= {word: value for word, value in flags.items() if value is not None}
+    with Console(stderr=True).status("pricing"):
+        planned = price(words)
+    if json_:
+        print(_as_json(words, planned))
+    elif certificate:
+        print(to_markdown(planned.guarantee), end="")
+    else:
+        _print_for_people(console, planned)
+
+
+def plan_command(**options: Any) -> None:  # noqa: ANN401  (typer reads the signature set below)
+    flags = {word: options[word] for word in Vocabulary.model_fields}
+    plan(options["file"], options["list_"], options["json_"], options["certificate"], flags)
+
+
+def _signature() -> inspect.Signature:
+    """One flag a word of the vocabulary, so that there is nothing to keep in step by hand."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    fixed = [
+        inspect.Parameter("file", kind, default=FILE, annotation=Path | None),
+        inspect.Parameter("list_", kind, default=LIST, annotation=bool),
+        inspect.Parameter("json_", kind, default=JSON, annotation=bool),
+        inspect.Parameter("certificate", kind, default=CERTIFICATE, annotation=bool),
+    ]
+    words = [
+        inspect.Parameter(
+            word,
+            kind,
+            default=typer.Option(None, f"--{word.replace('_', '-')}", help=field.description),
+            annotation=field.annotation if word != "mechanism" else str | None,
+        )
+        for word, field in Vocabulary.model_fields.items()
+    ]
+    return inspect.Signature([*fixed, *words])
+
+
+plan_command.__signature__ = _signature()  # type: ignore[attr-defined]
+plan_command.__annotations__ = {name: p.annotation for name, p in _signature().parameters.items()}
+plan_command.__doc__ = plan.__doc__
+
+
+def _mechanism_table() -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("mechanism", style="bold")
+    table.add_column("what it does")
+    for name, row in REGISTRY.items():
+        table.add_row(name, row.summary)
+    return table
+
+
+def _as_json(words: dict[str, Any], planned: Planned) -> str:
+    return json.dumps(
+        {
+            "settings": {word: str(value) if isinstance(value, Path) else value for word, value in words.items()},
+            "sentence": planned.guarantee.sentence(),
+            "plan": json.loads(to_json(planned.plan)),
+            "guarantee": json.loads(to_json(planned.guarantee)),
+            "curve": planned.curve,
+        },
+        indent=2,
+    )
+
+
+def _print_for_people(console: Console, planned: Planned) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    for step, times in planned.plan.executions().items():
+        table.add_row(f"{step.name} steps", f"{times:,} x {step.update.kind} on the {step.view} text of {step.pool}")
+    private = planned.mechanism.private
+    if private is not None:
+        table.add_row("noise multiplier", f"{private.noise_multiplier:.4g}")
+        table.add_row(
+            "sampling rate", f"{private.sampling_rate:.4g} ({private.expected_batch:g} of {private.population:,})"
+        )
+        table.add_row("clip norm", f"{private.clip_norm:g}")
+    for figure in planned.guarantee.figures:
+        table.add_row(
+            f"{figure.neighbours}", f"epsilon {rounded_up(figure.epsilon, 4)} at delta {rounded_up(figure.delta, 3)}"
+        )
+    console.print(table)
+    console.print()
+    console.print(escape(planned.guarantee.sentence()), style="bold")
+    console.print()
+    for condition in planned.guarantee.holds_if:
+        console.print(f"  holds if {condition.text} [dim]({condition.status})[/dim]")
+    _print_curve(console, planned.curve)
+
+
+def _print_curve(console: Console, curve: tuple[tuple[int, float], ...]) -> None:
+    """Epsilon over private steps, as bars."""
+    if not curve:
+        return
+    console.print("\n[dim]epsilon over private steps[/dim]")
+    top = max(epsilon for _, epsilon in curve) or 1.0
+    for done, epsilon in curve:
+        console.print(f"  {done:>9,}  {epsilon:>8.3g}  {'█' * max(1, round(BAR_WIDTH * epsilon / top))}")

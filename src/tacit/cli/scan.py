@@ -1,0 +1,248 @@
+"""`tacit scan`: what is secret in a corpus, printed and written to a page."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from tacit.corpus.shape import Fields
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tacit.excerpt import Excerpt
+    from tacit.policy.card import PolicyCard, Share
+    from tacit.scan import Scan
+
+_STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "bright_green")
+_MOST_KINDS = 20
+_SECONDS_BETWEEN_LINES = 5.0
+_NAMES = Fields()
+
+
+def scan(
+    corpus: Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")],
+    policy: Annotated[str, typer.Option(help="A policy's name, names with commas between them, or a YAML file.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for scan.html, scan.json and quarantine.jsonl.", show_default="scan-CORPUS"),
+    ] = None,
+    show_secrets: Annotated[
+        bool, typer.Option("--show-secrets", help="Print secrets, and write them to the page and the JSON file.")
+    ] = False,
+    sample: Annotated[int, typer.Option(help="How many records to show.")] = 5,
+    processes: Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+    text_field: Annotated[str, typer.Option(help="What the corpus calls the text.")] = _NAMES.text,
+    id_field: Annotated[str, typer.Option(help="What it calls the id.")] = _NAMES.id,
+    user_field: Annotated[str, typer.Option(help="What it calls the user.")] = _NAMES.user,
+    label_field: Annotated[str, typer.Option(help="What it calls the label.")] = _NAMES.label,
+    spans_field: Annotated[str, typer.Option(help="What it calls gold spans.")] = _NAMES.spans,
+    turns_field: Annotated[str, typer.Option(help="What it calls the turns of a dialog.")] = _NAMES.turns,
+) -> None:
+    """Count and show what is secret in a corpus, and how well the policy knows it when the corpus has gold spans."""
+    # Policies and statistics take a second to load, which no other verb should wait for.
+    from tacit.corpus.read import read
+    from tacit.policy.registry import parse_policy
+    from tacit.report.scan_page import scan_page
+    from tacit.scan import scan as scan_corpus
+
+    fields = Fields(text_field, id_field, user_field, label_field, spans_field, turns_field)
+    chosen = parse_policy(policy)
+    read(corpus, fields)  # refuses what cannot be read before a folder is made for the result
+    out = out or Path(f"scan-{corpus.name.split('.')[0] or 'corpus'}")
+    quarantine = out / "quarantine.jsonl"
+    _make_folder(out)
+    with _progress(corpus.name) as progress:
+        result = scan_corpus(
+            read(corpus, fields, quarantine),
+            chosen,
+            sample=sample,
+            show_secrets=show_secrets,
+            processes=processes,
+            progress=progress,
+        )
+    as_json = json.dumps(result.to_json(), indent=2) + "\n"
+    _write(out / "scan.json", as_json)
+    _write(out / "scan.html", scan_page(result))
+    if json_:
+        typer.echo(as_json, nl=False)
+    else:
+        _print(result, Console(highlight=False), out)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+
+
+def _write(path: Path, content: str) -> None:
+    """All of it or nothing: an older file is replaced only by a whole new one."""
+    half_done = path.with_name(f".{path.name}.part")
+    try:
+        half_done.write_text(content, encoding="utf-8", newline="\n")
+        half_done.replace(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        expected=f"to write to {path}",
+        found=error.strerror or type(error).__name__,
+        way_out="name a folder you may write to with --out",
+    )
+
+
+@contextmanager
+def _progress(name: str) -> "Iterator[Callable[[int, int], None]]":
+    """A moving line on a terminal, now and then a line of its own elsewhere; always on standard error."""
+    console = Console(stderr=True, highlight=False)
+    began = time.monotonic()
+    if console.is_terminal:
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(name)
+
+            def move(records: int, characters: int) -> None:
+                speed = characters / max(time.monotonic() - began, 1e-9)
+                bar.update(task, description=_done(records, characters) + f", {speed:,.0f} characters/s")
+
+            yield move
+        return
+    last = began
+
+    def line(records: int, characters: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            print(_done(records, characters), file=sys.stderr, flush=True)
+
+    yield line
+
+
+def _done(records: int, characters: int) -> str:
+    return f"{records:,} records, {characters:,} characters"
+
+
+def _print(result: "Scan", console: Console, out: Path) -> None:
+    console.print(_numbers(result), "", _kinds(result), "", sep="\n")
+    if result.card is not None:
+        console.print(_card(result.card), Text(result.card.sentence()), "", sep="\n")
+    styles = {kind: _STYLES[at % len(_STYLES)] for at, kind in enumerate(sorted(_kinds_shown(result)))}
+    for shown in result.sample:
+        console.print(Text(f"record {shown.number:,}" + (f": {shown.id}" if shown.id else ""), style="bold"))
+        console.print(_text(shown, styles), "", sep="\n")
+    if result.sample:
+        console.print(Text(_legend(result.shows_secrets), style="dim"))
+    if result.quarantined:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in result.quarantined.items())
+        console.print(Text(f"set aside: {reasons}; listed in {out / 'quarantine.jsonl'}"), soft_wrap=True)
+    console.print(Text(f"page {out / 'scan.html'}, data {out / 'scan.json'}"), soft_wrap=True)
+
+
+def _numbers(result: "Scan") -> Table:
+    from tacit.excerpt import printable
+    from tacit.report.scan_page import percent
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    speed = result.characters / max(result.seconds, 1e-9)
+    rows = {
+        "corpus": result.corpus,
+        "policy": f"{printable(result.policy_id)} ({result.policy_hash[:12]})",
+        "records": f"{result.records:,}",
+        "  with a secret": f"{result.records_with_secrets:,} ({percent(result.share_of_records)})",
+        "  set aside": f"{sum(result.quarantined.values()):,}",
+        "users": f"{result.users:,}" if result.users else "not given",
+        f"tokens ({result.token_unit})": f"{result.tokens:,}",
+        "  sensitive": f"{result.sensitive_tokens:,} ({percent(result.share_of_tokens)})",
+        "secrets": f"{result.secrets:,}",
+        "time": f"{result.seconds:.1f} s ({speed:,.0f} characters/s)",
+    }
+    if stability := result.stability.spans:
+        changed = percent(result.stability.rest_changed / stability)
+        stable = percent(result.stability.redaction_stable / stability)
+        rows["mask stability"] = (
+            f"of {stability:,} secrets: rest of the mask changed with {changed}, redaction stable for {stable}"
+        )
+    for name, value in rows.items():
+        table.add_row(Text(name, style="dim"), Text(value))
+    return table
+
+
+def _kinds(result: "Scan") -> Table:
+    from tacit.excerpt import short
+
+    table = Table(title="secrets by kind", title_justify="left", box=None, pad_edge=False)
+    for name in ("kind", "secrets", "records"):
+        table.add_column(name, justify="left" if name == "kind" else "right")
+    order = sorted(result.kinds.items(), key=lambda entry: (-entry[1].secrets, entry[0]))
+    for kind, total in order[:_MOST_KINDS]:
+        table.add_row(Text(short(kind)), f"{total.secrets:,}", f"{total.records:,}")
+    if len(order) > _MOST_KINDS:
+        table.add_row(Text(f"and {len(order) - _MOST_KINDS:,} more kinds", style="dim"))
+    return table
+
+
+def _card(card: "PolicyCard") -> Table:
+    from tacit.excerpt import short
+
+    table = Table(title="policy card, with 95 % intervals", title_justify="left", box=None, pad_edge=False)
+    for name in ("kind", "recall %", "precision %", "F2 %", "labelled", "found"):
+        table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=name != "kind")
+    rows = [("all kinds", card.overall), *((short(kind), quality) for kind, quality in card.kinds.items())]
+    for kind, quality in rows[: _MOST_KINDS + 1]:
+        cells = (_share(quality.recall), _share(quality.precision), _value(quality.f2))
+        table.add_row(Text(kind), *cells, f"{quality.counts.gold:,}", f"{quality.counts.found:,}")
+    if len(rows) > _MOST_KINDS + 1:
+        table.add_row(Text(f"and {len(rows) - _MOST_KINDS - 1:,} more kinds", style="dim"))
+    return table
+
+
+def _share(share: "Share") -> Text:
+    from tacit.report.scan_page import interval
+
+    ends = interval(share.interval).removesuffix(" %").replace(" to ", "-")
+    return Text(_value(share)) if share.value is None else Text.assemble(_value(share), (f" ({ends})", "dim"))
+
+
+def _value(share: "Share") -> str:
+    from tacit.report.scan_page import percent
+
+    return percent(share.value).removesuffix(" %")
+
+
+def _text(shown: "Excerpt", styles: dict[str, str]) -> Text:
+    """A record with its secrets marked by colour and by word. Never markup: the text may hold anything."""
+    from tacit.excerpt import BLOCK, State
+
+    text = Text("… " if shown.cut_before else "")
+    for piece in shown.pieces:
+        if piece.state is State.PLAIN:
+            text.append(piece.text or "")
+            continue
+        style = "bold red" if piece.state is State.MISSED else styles[piece.kind]
+        text.append(f"[{piece.label()} {BLOCK if piece.text is None else piece.text}]", style=f"{style} reverse")
+    text.rstrip()
+    return text.append(" …") if shown.cut_after else text
+
+
+def _kinds_shown(result: "Scan") -> set[str]:
+    return {piece.kind for shown in result.sample for piece in shown.pieces}
+
+
+def _legend(shows_secrets: bool) -> str:
+    marks = "missed: labelled secret, not found; again: text of a secret where nothing marks it"
+    return marks if shows_secrets else f"secrets hidden (--show-secrets shows them); {marks}"

@@ -1,0 +1,106 @@
+"""Splitting a corpus into train, validation and test by a hash: no state, no order, no chance.
+
+G1 (stable). Where a record goes depends on its key, the salt and the shares alone: adding or removing records never
+   moves another one.
+G2 (together). Split by user, all records of a user are in one split.
+G3 (fair). Over keys, each split has its share: positions are 64 bits of BLAKE2b, uniform on [0, 1).
+G4 (monotone). Raising the train share only moves records into train.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from tacit.corpus.record import Record
+from tacit.corpus.write import jsonl_writer
+from tacit.errors import ConfigError, CorpusError
+
+SplitBy = Literal["record", "user"]
+_POSITION_BITS = 64
+
+
+class Split(StrEnum):
+    """The part of a corpus a record belongs to."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How much of the keys each split gets; together 1."""
+
+    train: float = 0.8
+    validation: float = 0.1
+    test: float = 0.1
+
+    def __post_init__(self) -> None:
+        parts = (self.train, self.validation, self.test)
+        if not all(0 <= part <= 1 for part in parts) or not math.isclose(sum(parts), 1, abs_tol=1e-9):
+            raise ConfigError(
+                expected="three shares between 0 and 1 that sum to 1",
+                found=", ".join(map(str, parts)),
+                way_out="give for instance 0.8, 0.1 and 0.1",
+            )
+
+    def of(self, split: Split) -> float:
+        """The share of one split."""
+        return {Split.TRAIN: self.train, Split.VALIDATION: self.validation, Split.TEST: self.test}[split]
+
+
+def split_of(key: str, salt: str, shares: Shares) -> Split:
+    """The split of a key. The salt is public; another salt gives an independent split."""
+    # The salt's length keeps ("a", "bc") and ("ab", "c") apart.
+    salt_bytes = salt.encode("utf-8", "surrogatepass")
+    message = len(salt_bytes).to_bytes(8) + salt_bytes + key.encode("utf-8", "surrogatepass")
+    position = int.from_bytes(hashlib.blake2b(message, digest_size=_POSITION_BITS // 8).digest())
+    *first, last = (split for split in Split if shares.of(split) > 0)
+    end = 0.0
+    for split in first:
+        end += shares.of(split)
+        if position < end * 2**_POSITION_BITS:
+            return split
+    return last
+
+
+def split_key(record: Record, by: SplitBy) -> str:
+    """What decides where `record` goes: its id, or its user, which must then be known."""
+    if by == "record":
+        return record.id
+    if by != "user":
+        raise ConfigError.unknown_name("way to split", by, ("record", "user"))
+    if record.user is None:
+        raise CorpusError(
+            expected="a user in every record, to split by user",
+            found="a record without one",
+            way_out="name the field that holds the user in Fields, leave such records out, or split by record",
+        )
+    return record.user
+
+
+def split_corpus(
+    records: Iterable[Record],
+    folder: Path,
+    salt: str,
+    by: SplitBy,
+    shares: Shares,
+    ending: str = ".jsonl",
+) -> dict[Split, int]:
+    """Stream `records` into `folder`/train.jsonl and so on, one file a split with a share; how many went where.
+
+    The files appear when all records are written. `ending` may add a compression, such as `.jsonl.zst`.
+    """
+    counts = {split: 0 for split in Split if shares.of(split) > 0}
+    with ExitStack() as stack:
+        writers = {split: stack.enter_context(jsonl_writer(folder / f"{split}{ending}")) for split in counts}
+        for record in records:
+            split = split_of(split_key(record, by), salt, shares)
+            writers[split](record)
+            counts[split] += 1
+    return counts

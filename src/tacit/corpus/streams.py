@@ -1,0 +1,121 @@
+"""Bytes of a corpus file, decompressed as they come, in lines of bounded length."""
+
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import zstandard
+
+from tacit.corpus.quarantine import Fault, Reason
+from tacit.errors import CorpusError
+
+COMPRESSIONS = (".gz", ".xz", ".zst")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SKIP_BYTES = 1 << 16
+
+
+class Line(NamedTuple):
+    """One line with its line end: its number from 1, its byte offset; no data when it is longer than the limit."""
+
+    number: int
+    byte: int
+    data: bytes | None
+
+
+def open_to_read(path: Path) -> io.BufferedIOBase:
+    """The decompressed bytes of `path`. Damage shows as EOFError, or as an error of the compression's own."""
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rb")
+    if path.suffix.lower() == ".xz":
+        return lzma.open(path, "rb")
+    if path.suffix.lower() == ".zst":
+        return io.BufferedReader(_ZstdReader(path.open("rb")), 1 << 16)
+    return io.BufferedReader(io.FileIO(path), 1 << 18)
+
+
+def lines(path: Path, limit: int) -> Iterator[Line]:
+    """The lines of `path`, a byte order mark left out. Holds at most `limit` bytes of a line, however long it is.
+
+    Ends with a `Fault` where the file is cut off or damaged: every complete line before that was given.
+    """
+    number, byte = 0, 0
+    try:
+        with open_to_read(path) as stream:
+            while data := stream.readline(limit + 1):
+                number += 1
+                size = len(data)
+                too_long = size > limit and not data.endswith(b"\n")
+                if too_long:
+                    del data
+                    size += _skip_line(stream)
+                    yield Line(number, byte, None)
+                else:
+                    yield Line(number, byte, data.removeprefix(_BYTE_ORDER_MARK) if byte == 0 else data)
+                byte += size
+    except EOFError as error:
+        raise Fault(Reason.TRUNCATED_FILE, f"the compressed file is cut off after line {number}") from error
+    except (zlib.error, lzma.LZMAError, zstandard.ZstdError, gzip.BadGzipFile) as error:
+        raise Fault(Reason.DAMAGED_FILE, f"the compressed file is damaged after line {number}") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> CorpusError:
+    """The error for a file the operating system does not give us."""
+    return CorpusError(
+        expected=f"a corpus that can be read at {path}",
+        found=error.strerror or "an error while reading",
+        way_out="check the path, that you may read it, and the disk",
+    )
+
+
+def _skip_line(stream: io.BufferedIOBase) -> int:
+    skipped = 0
+    while piece := stream.readline(_SKIP_BYTES):
+        skipped += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return skipped
+
+
+class _ZstdReader(io.RawIOBase):
+    """Zstandard frames, one after the other. Unlike zstandard's own reader it notices a file that is cut off.
+
+    The input is taken in small pieces, since a piece is decompressed whole: 256 bytes become 8 MiB at the very worst.
+    """
+
+    _PIECE_BYTES = 1 << 8
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._in_frame = False
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        while not self._ready:
+            piece = (self._frame.unused_data if self._frame.eof else b"") or self._file.read(self._PIECE_BYTES)
+            if self._frame.eof:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._in_frame = False
+            if not piece:
+                if self._in_frame:
+                    raise EOFError
+                return 0
+            self._in_frame = True
+            self._ready = memoryview(self._frame.decompress(piece))
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

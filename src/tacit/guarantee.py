@@ -1,0 +1,218 @@
+"""A guarantee: a sentence that is true, with everything it depends on. A bare epsilon is never a result."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import version
+
+from tacit.accounting import account, check_delta
+from tacit.errors import ClaimRefused
+from tacit.events import Composition
+from tacit.intervals import upper_bound
+from tacit.plan import Neighbours, Unit
+
+
+class Status(StrEnum):
+    """How a condition is known to hold."""
+
+    MET = "met"  # by construction of the plan, and checked by the code
+    ASSUMED = "assumed"  # by the reader, or it does not hold
+    MEASURED = "measured"  # on a sample, with a confidence bound
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that must be so for the claim to be true."""
+
+    text: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """(epsilon, delta) for one kind of neighbours, with the whole privacy profile behind it."""
+
+    neighbours: Neighbours
+    epsilon: float
+    delta: float
+    mu: float
+    accountant: str
+    profile: tuple[tuple[float, float], ...]
+
+    def __str__(self) -> str:
+        return f"({rounded_up(self.epsilon, 4)}, {rounded_up(self.delta, 3)})"
+
+
+def rounded_up(value: float, digits: int) -> str:
+    """`value` to `digits` significant digits, never downwards: what is printed must be true."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
+    return f"{math.ceil(value / unit - 1e-9) * unit:.{digits}g}"
+
+
+def figure(composition: Composition, neighbours: Neighbours, delta: float, units: int) -> Figure:
+    """What `composition` costs at `delta`, among `units` public units; refused when no finite epsilon is true."""
+    check_delta(delta, units)
+    profile = account(composition)
+    epsilon = profile.epsilon(delta)
+    if not math.isfinite(epsilon):
+        raise ClaimRefused(
+            expected="a finite epsilon",
+            found=f"steps that read the protected content of {neighbours.unit} without noise",
+            way_out="use a mechanism that protects this unit (tacit plan --list), or claim nothing",
+        )
+    return Figure(neighbours, epsilon, delta, profile.mu(), profile.accountant, profile.curve())
+
+
+def unused(composition: Composition, neighbours: Neighbours) -> Figure:
+    """The figure (0, 0) of content that no step read; refused when one did."""
+    profile = account(composition)
+    if profile.delta(0.0) > 0:
+        raise ClaimRefused("steps that never read the content", "one that does", "price them with `figure`")
+    return Figure(neighbours, 0.0, 0.0, 0.0, profile.accountant, profile.curve())
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many of `sampled` labelled units had a secret that the frozen policy missed (theory, section 7)."""
+
+    sampled: int
+    missed: int
+    confidence: float = 0.95
+    policy: str = "the policy"
+
+    @property
+    def miss_rate(self) -> float:
+        """The upper confidence bound on the share of missed units: never a point estimate."""
+        return self.miss_rate_at(self.confidence)
+
+    def miss_rate_at(self, confidence: float) -> float:
+        """The bound at another confidence, as when two policies share the doubt."""
+        return upper_bound(self.missed, self.sampled, confidence)
+
+    def __str__(self) -> str:
+        return (
+            f"audited miss rate of {self.policy} <= {rounded_up(self.miss_rate, 3)} "
+            f"({self.confidence:.0%} confidence, {self.missed} of {self.sampled} sampled records had a missed secret)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known from outside the plan; None is said as "not measured" or "not stated", never passed over."""
+
+    policy_id: str | None = None
+    policy_hash: str | None = None
+    coverage: Coverage | None = None
+    conservative_coverage: Coverage | None = None
+    stable_share: float | None = None
+    dropped_share: float | None = None
+    entity_list_hash: str | None = None
+    detector_data: str | None = None
+    user_origin: str | None = None
+    tuning: str = "not covered: settings were chosen outside this accounting"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The number a paper's formula gives for its algorithm as printed, which is not a proof."""
+
+    epsilon: float
+    delta: float
+    formula: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What may be claimed of a run, and under which conditions. The first figure is the headline."""
+
+    mechanism: str
+    claim: str
+    figures: tuple[Figure, ...]
+    holds_if: tuple[Condition, ...]
+    not_protected: tuple[str, ...]
+    evidence: Evidence
+    coverage: tuple[str, ...] = ()
+    published: Published | None = None
+    code_version: str = version("tacit")
+
+    def sentence(self) -> str:
+        """The claim for people, with the coverage lines that belong to it."""
+        return " ".join((self.claim, *self.coverage))
+
+
+_BY_POLICY = {Unit.SECRETS, Unit.FLAGGED_RECORD, Unit.ENTITY, Unit.USER_AND_ENTITY}
+
+
+def coverage_lines(covered: Figure, coverage: Coverage | None) -> tuple[str, ...]:
+    """The three true statements about an imperfect policy that decides who is covered (theory, section 7)."""
+    if coverage is None:
+        return ("Coverage: how many secrets the policy misses was not measured; what it misses has no guarantee.",)
+    rate = coverage.miss_rate
+    return (
+        f"Coverage: records whose secrets the policy found have {covered}, worst case.",
+        f"With {coverage.confidence:.0%} confidence at most a share {rounded_up(rate, 3)} of records is not covered "
+        f"and has no guarantee ({coverage}).",
+        f"A record drawn at random has ({rounded_up(covered.epsilon, 4)}, {rounded_up(covered.delta + rate, 3)}).",
+    )
+
+
+class Order(StrEnum):
+    """How one guarantee stands to another."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUAL = "equal"
+    NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The answer of `compare`, with its reason."""
+
+    order: Order
+    reason: str
+
+
+def compare(a: Guarantee, b: Guarantee) -> Comparison:
+    """Whether `a` promises more than `b`; often they promise different things, and then neither does."""
+    if not a.figures or not b.figures:
+        return _compare_with_nothing(bool(a.figures), bool(b.figures))
+    first, second = a.figures[0], b.figures[0]
+    reason = _why_not_comparable(a, b)
+    if reason is not None:
+        return Comparison(Order.NOT_COMPARABLE, reason)
+    pairs = [(ours, theirs) for (ours, _), (theirs, _) in zip(first.profile, second.profile, strict=True)]
+    not_worse = _assumed(a) <= _assumed(b) and all(ours <= theirs for ours, theirs in pairs)
+    not_better = _assumed(a) >= _assumed(b) and all(ours >= theirs for ours, theirs in pairs)
+    if not_worse and not_better:
+        return Comparison(Order.EQUAL, "same unit, same assumptions, same privacy profile")
+    if not_worse:
+        return Comparison(Order.BETTER, "same unit; no more assumptions, and no larger epsilon at any delta")
+    if not_better:
+        return Comparison(Order.WORSE, "same unit; no fewer assumptions, and no smaller epsilon at any delta")
+    return Comparison(Order.NOT_COMPARABLE, "each is better at some delta, or one assumes less and spends more")
+
+
+def _compare_with_nothing(a_claims: bool, b_claims: bool) -> Comparison:
+    if a_claims == b_claims:
+        return Comparison(Order.EQUAL, "neither has a guarantee")
+    order = Order.BETTER if a_claims else Order.WORSE
+    return Comparison(order, "one of them has no guarantee at all")
+
+
+def _why_not_comparable(a: Guarantee, b: Guarantee) -> str | None:
+    ours, theirs = a.figures[0].neighbours, b.figures[0].neighbours
+    if ours != theirs:
+        return f"they protect different things: {ours} against {theirs}"
+    if ours.unit in _BY_POLICY and (a.evidence.policy_hash is None or a.evidence.policy_hash != b.evidence.policy_hash):
+        return "what is protected is what the policy marks, and the policies differ or are not stated"
+    if not (_assumed(a) <= _assumed(b) or _assumed(a) >= _assumed(b)):
+        return "they rest on different assumptions"
+    return None
+
+
+def _assumed(guarantee: Guarantee) -> set[str]:
+    return {condition.text for condition in guarantee.holds_if if condition.status == Status.ASSUMED}

@@ -1,0 +1,107 @@
+"""Mechanisms: one file each, one row each in the registry."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tacit.errors import ConfigError
+from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.cadp import CADP
+from tacit.mechanisms.cadp_published import CADPPublished
+from tacit.mechanisms.crt import CRT
+from tacit.mechanisms.dpsgd import DPSGD
+from tacit.mechanisms.plain import PlainTraining
+from tacit.mechanisms.redaction import Redaction
+from tacit.mechanisms.selective import Selective
+from tacit.mechanisms.selective_published import SelectivePublished
+from tacit.mechanisms.uedp import UeDP
+from tacit.mechanisms.uedp_published import UeDPPublished
+from tacit.mechanisms.user import UserLevel
+from tacit.mechanisms.words import Vocabulary, Words
+from tacit.plan import Targets
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A mechanism in one line, and how it is made from words."""
+
+    summary: str
+    build: Callable[[Words], Mechanism]
+
+
+def _selective(words: Words, public_first: bool) -> Mechanism:
+    records = words.need("records")
+    private = words.private(words.take("secret_records", records))
+    return Selective(words.public(records), private, words.take("targets", Targets.PRIVATE), public_first)
+
+
+def _routed(words: Words) -> tuple[int, int]:
+    records, flagged = words.need("records"), words.need("flagged")
+    if flagged >= records:
+        raise ConfigError("fewer flagged records than records", f"{flagged} of {records}", "use dpsgd: all is flagged")
+    return flagged, records - flagged
+
+
+def _cadp(words: Words) -> Mechanism:
+    flagged, cleared = _routed(words)
+    return CADP(words.public(cleared), words.private(flagged))
+
+
+def _crt(words: Words) -> Mechanism:
+    flagged, cleared = _routed(words)
+    private = words.private(flagged)
+    epochs = max(1, round(private.steps * private.sampling_rate))
+    return CRT(words.public(cleared), private, epochs)
+
+
+def _user(words: Words) -> Mechanism:
+    cap = words.take("user_cap")
+    if cap is not None:
+        return UserLevel(words.private(words.need("records")), records_per_user=cap)
+    private = words.private(words.need("users"))
+    return UserLevel(private, words.take("weight_cap", 1), words.take("local_epochs", 1))
+
+
+def _uedp(words: Words) -> Mechanism:
+    return UeDP(words.private(words.need("records")), words.need("user_cap"), words.need("entity_cap"))
+
+
+def _uedp_published(words: Words) -> Mechanism:
+    private = words.private(words.need("users"))
+    return UeDPPublished(
+        private, words.need("entity_rate"), words.need("sensitive_share"), words.take("other_rate", 1.0)
+    )
+
+
+def _selective_published(words: Words) -> Mechanism:
+    segments, states = words.take("segments_per_record", 1), words.take("noised_states", 2)
+    return SelectivePublished(words.private(words.need("records")), words.need("events_per_batch"), segments, states)
+
+
+REGISTRY: dict[str, Row] = {
+    "plain": Row("ordinary training: no guarantee", lambda w: PlainTraining(w.public(w.need("records")))),
+    "redaction": Row("marked spans removed, then ordinary training", lambda w: Redaction(w.public(w.need("records")))),
+    "dpsgd": Row("noise on everything: hides whether a record was used", lambda w: DPSGD(w.private(w.need("records")))),
+    "selective": Row("public text exactly, secrets with noise: hides what they say", lambda w: _selective(w, False)),
+    "twice": Row("as selective, all public steps first", lambda w: _selective(w, True)),
+    "cadp": Row("records a detector flagged with noise, the others plainly", _cadp),
+    "crt": Row("redacted and de-duplicated; noise on all that may hold a missed secret", _crt),
+    "user": Row("hides whether a user took part (DP-FedAvg, or records capped a user)", _user),
+    "uedp": Row("hides a user and a listed entity: sentences capped for both", _uedp),
+    "selective-published": Row("Selective-DPSGD as printed, with the number that holds", _selective_published),
+    "cadp-published": Row(
+        "CADP-LM as printed, with the number that holds",
+        lambda w: CADPPublished(w.private(w.need("flagged")), w.need("recall")),
+    ),
+    "uedp-published": Row("UeDP-Alg as printed, with the number that holds", _uedp_published),
+}
+
+
+def build_mechanism(vocabulary: Vocabulary) -> Mechanism:
+    """The mechanism that the words ask for, before any calibration."""
+    row = REGISTRY.get(vocabulary.mechanism)
+    if row is None:
+        raise ConfigError.unknown_name("mechanism", vocabulary.mechanism, REGISTRY)
+    words = Words(vocabulary)
+    mechanism = row.build(words)
+    words.finish()
+    return mechanism

@@ -1,0 +1,191 @@
+"""What mechanisms share: the two kinds of training they schedule, and their contract."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tacit.accounting import calibrate_noise, default_delta
+from tacit.errors import ConfigError
+from tacit.events import Composition
+from tacit.guarantee import Condition, Evidence, Figure, Guarantee, Published, Status, figure
+from tacit.plan import (
+    Neighbours,
+    Noisy,
+    Phase,
+    Plain,
+    Plan,
+    PoissonRecords,
+    Pool,
+    ShuffledBatch,
+    Step,
+    Targets,
+    View,
+)
+
+Spent = Mapping[Neighbours, Composition]
+"""What was done, priced for each kind of neighbours a mechanism speaks of: from its plan, or from a ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSteps:
+    """Plain updates on shuffled batches."""
+
+    batch_size: int
+    steps: int
+
+    def __post_init__(self) -> None:
+        _require(self.batch_size >= 1, "a batch size of at least 1", self.batch_size)
+        _require(self.steps >= 0, "0 steps or more", self.steps)
+
+    def step(self, view: View, pool: Pool) -> Step:
+        """The plain step that reads `view` of `pool`."""
+        return Step("public", view, pool, ShuffledBatch(self.batch_size), Plain(), "public")
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateSteps:
+    """Noisy updates on Poisson draws from `population` public units (records, or users), `expected_batch` a draw.
+
+    The divisor is `expected_batch` and the rate is their ratio: public constants, whatever is drawn.
+    """
+
+    population: int
+    expected_batch: float
+    steps: int
+    noise_multiplier: float
+    clip_norm: float = 1.0
+    chosen_delta: float | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.population >= 1, "a population of at least 1 unit", self.population)
+        fits = 0 < self.expected_batch <= self.population
+        _require(fits, f"an expected batch between 0 and the population of {self.population}", self.expected_batch)
+        _require(self.steps >= 0, "0 steps or more", self.steps)
+        _require(self.noise_multiplier > 0, "a noise multiplier above 0", self.noise_multiplier)
+        _require(self.clip_norm > 0, "a clip norm above 0", self.clip_norm)
+
+    @property
+    def sampling_rate(self) -> float:
+        """The probability with which each unit is drawn."""
+        return self.expected_batch / self.population
+
+    @property
+    def delta(self) -> float:
+        """The delta of the claim: the chosen one, or a tenth of one over the number of units."""
+        return default_delta(self.population) if self.chosen_delta is None else self.chosen_delta
+
+    def noisy(self) -> Noisy:
+        """The update that each private step applies."""
+        return Noisy(self.noise_multiplier, self.clip_norm, self.expected_batch)
+
+    def step(self, view: View, pool: Pool, targets: Targets = Targets.ALL) -> Step:
+        """The noisy step that draws records of `pool`."""
+        return Step("private", view, pool, PoissonRecords(self.sampling_rate), self.noisy(), "private", targets)
+
+    def figures(self, spent: Spent) -> tuple[Figure, ...]:
+        """What each kind of neighbours has, at the delta of the claim."""
+        return tuple(figure(done, neighbours, self.delta, self.population) for neighbours, done in spent.items())
+
+
+class Mechanism(Protocol):
+    """A way of training: which steps, and what may be said afterwards. The first of `notions` is the headline."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the registry."""
+
+    @property
+    def private(self) -> PrivateSteps | None:
+        """Its private steps; None when it has no noise to set."""
+
+    def plan(self) -> Plan:
+        """The steps, in order."""
+
+    def notions(self) -> tuple[Neighbours, ...]:
+        """The kinds of neighbours its guarantee speaks of."""
+
+    def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
+        """The guarantee that is true after `spent`."""
+
+
+def planned(mechanism: Mechanism) -> Spent:
+    """What the whole plan of `mechanism` will have spent."""
+    plan = mechanism.plan()
+    return {neighbours: plan.spend(neighbours) for neighbours in mechanism.notions()}
+
+
+def with_private(mechanism: Mechanism, private: PrivateSteps) -> Mechanism:
+    """`mechanism` with other private steps."""
+    changed: Mechanism = replace(mechanism, private=private)  # type: ignore[type-var]
+    return changed
+
+
+def calibrated(mechanism: Mechanism, epsilon: float) -> Mechanism:
+    """`mechanism` with the least noise that keeps its headline within `epsilon`."""
+    private = mechanism.private
+    if private is None:
+        raise ConfigError(
+            expected=f"no epsilon for {mechanism.name}, which has no noise to set",
+            found=f"epsilon {epsilon}",
+            way_out="leave the epsilon out, or choose a mechanism with private steps (tacit plan --list)",
+        )
+
+    def noisier(noise: float) -> Mechanism:
+        return with_private(mechanism, replace(private, noise_multiplier=noise))
+
+    def composition(noise: float) -> Composition:
+        return noisier(noise).plan().spend(mechanism.notions()[0])
+
+    return noisier(calibrate_noise(composition, epsilon, private.delta))
+
+
+def interleaved(public: Step, public_steps: int, private: Step, private_steps: int) -> tuple[Phase, ...]:
+    """Both kinds of step in turn, spread evenly; left-over public steps come first, left-over private ones last."""
+    rounds = min(public_steps, private_steps)
+    if rounds == 0:
+        return one_after_the_other(public, public_steps, private, private_steps)
+    turns = ((public, public_steps // rounds), (private, private_steps // rounds))
+    first = Phase(((public, public_steps % rounds),))
+    last = Phase(((private, private_steps % rounds),))
+    return (first, Phase(turns, rounds), last)
+
+
+def one_after_the_other(public: Step, public_steps: int, private: Step, private_steps: int) -> tuple[Phase, ...]:
+    """All public steps, then all private ones."""
+    return (Phase(((public, public_steps),)), Phase(((private, private_steps),)))
+
+
+def published_guarantee(
+    name: str,
+    published: Published,
+    figures: tuple[Figure, ...],
+    holds_if: tuple[Condition, ...],
+    not_protected: tuple[str, ...],
+    evidence: Evidence,
+) -> Guarantee:
+    """The guarantee of an algorithm as printed: the formula's number, the number that holds, and why they differ."""
+    claim = (
+        f"Published formula: epsilon = {published.epsilon:.4g} at delta = {published.delta:.3g} (not a proof). "
+        f"What holds for the algorithm as printed: {figures[0]} for {figures[0].neighbours}. "
+        f"Reasons: {'; '.join(published.reasons)}."
+    )
+    return Guarantee(name, claim, figures, holds_if, not_protected, evidence, published=published)
+
+
+FRESH_DRAW = Condition(
+    "each private draw is a fresh Poisson draw that reaches the model only through its noisy sum", Status.MET
+)
+CONSTANT_DIVISOR = Condition("sampling rate, clip norm and divisor are public constants", Status.MET)
+PUBLIC_COUNT = Condition("the number of units is treated as public", Status.ASSUMED)
+PUBLIC_TOKENIZER = Condition(
+    "tokenizer, length limits, schedules and model choice depend on public data only", Status.ASSUMED
+)
+FROZEN_MARKS = Condition(
+    "public text, and where marked spans stand and of which kind, are treated as public", Status.ASSUMED
+)
+NOISY_CONDITIONS = (FRESH_DRAW, CONSTANT_DIVISOR, PUBLIC_COUNT, PUBLIC_TOKENIZER)
+
+
+def _require(holds: bool, expected: str, found: float) -> None:
+    if not holds:
+        raise ConfigError(expected=expected, found=str(found), way_out="correct the number")

@@ -1,0 +1,46 @@
+"""Redaction, then ordinary training: De-Identification in UeDP, data anonymisation in Selective DP.
+
+| paper | here |
+|---|---|
+| `<num>`, `<MASK>`, masked entity | the one placeholder of the redacted view |
+| perfect policy, S-DP with epsilon = 0 | epsilon 0 for marked spans, nothing for unmarked text |
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tacit.guarantee import Evidence, Guarantee, coverage_lines, unused
+from tacit.mechanisms.base import FROZEN_MARKS, PUBLIC_TOKENIZER, PublicSteps, Spent
+from tacit.plan import Neighbours, Phase, Plan, Pool, Unit, View
+
+SECRETS = Neighbours(Unit.SECRETS)
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """Exact gradients on the redacted view."""
+
+    name: ClassVar[str] = "redaction"
+    private: ClassVar[None] = None
+    public: PublicSteps
+
+    def plan(self) -> Plan:
+        """Plain steps on the redacted view of everything."""
+        return Plan((Phase(((self.public.step(View.REDACTED, Pool.EVERY), self.public.steps),)),))
+
+    def notions(self) -> tuple[Neighbours, ...]:
+        """A record's marked secrets."""
+        return (SECRETS,)
+
+    def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
+        """Marked spans were not used; an epsilon of 0 that holds for them alone."""
+        figure = unused(spent[SECRETS], SECRETS)
+        return Guarantee(
+            mechanism=self.name,
+            claim="Marked spans were removed before training. No statement about unmarked text.",
+            figures=(figure,),
+            holds_if=(FROZEN_MARKS, PUBLIC_TOKENIZER),
+            not_protected=("unmarked text", "that a record was used", "where secrets stand and of which kind"),
+            evidence=evidence,
+            coverage=coverage_lines(figure, evidence.coverage),
+        )

@@ -1,0 +1,82 @@
+"""Selective DP made sound: `selective`, and `twice` with all public steps first (JFT, section 6 of the paper).
+
+Shi et al., "Selective Differential Privacy for Language Modeling" (NAACL 2022).
+
+| paper | here |
+|---|---|
+| policy function F, bit matrix P | the policy's marked spans, frozen as public annotation |
+| sigma, C | `noise_multiplier`, `clip_norm` |
+| B_np, regular update | public step: the redacted view, batches of its own, optimiser of its own |
+| B_p, private update | private step: a fresh Poisson draw over the records with secrets |
+| F-neighbours | a record's secrets, zero-out: same length, mask and public tokens |
+
+Where we differ: public and private steps never share a batch, so the draw stays hidden and amplifies; one clipped
+gradient covers all secrets of a record jointly, with no hidden state to noise; the relation priced is the one claimed.
+"""
+
+from dataclasses import dataclass
+
+from tacit.events import Relation
+from tacit.guarantee import Evidence, Guarantee, coverage_lines, rounded_up
+from tacit.mechanisms.base import (
+    FROZEN_MARKS,
+    NOISY_CONDITIONS,
+    PrivateSteps,
+    PublicSteps,
+    Spent,
+    interleaved,
+    one_after_the_other,
+)
+from tacit.plan import Neighbours, Plan, Pool, Targets, Unit, View
+
+COPIES = (2, 5, 10)
+NOTIONS = (
+    Neighbours(Unit.SECRETS),
+    Neighbours(Unit.SECRETS, Relation.REPLACE),
+    *(Neighbours(Unit.SECRETS, copies=copies) for copies in COPIES),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Selective:
+    """Plain steps on the redacted view and noisy steps on the records with secrets: in turn, or public ones first."""
+
+    public: PublicSteps
+    private: PrivateSteps
+    targets: Targets = Targets.PRIVATE
+    public_first: bool = False
+
+    @property
+    def name(self) -> str:
+        """`twice` when all public steps come first."""
+        return "twice" if self.public_first else "selective"
+
+    def plan(self) -> Plan:
+        """Public steps cost secrets nothing, so their order changes utility alone."""
+        order = one_after_the_other if self.public_first else interleaved
+        public = self.public.step(View.REDACTED, Pool.EVERY)
+        private = self.private.step(View.FULL, Pool.WITH_SECRETS, self.targets)
+        return Plan(order(public, self.public.steps, private, self.private.steps))
+
+    def notions(self) -> tuple[Neighbours, ...]:
+        """A record's secrets: blanked, replaced, and standing in several records."""
+        return NOTIONS
+
+    def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
+        """Differential privacy for what the marked spans say."""
+        figures = self.private.figures(spent)
+        blanked, _, *copies = figures
+        copies_words = ", ".join(f"{rounded_up(figure.epsilon, 4)} for {figure.neighbours.copies}" for figure in copies)
+        return Guarantee(
+            mechanism=self.name,
+            claim="For each training record, the values of its protected spans are "
+            f"{blanked}-differentially private: the released model is this close in distribution to one trained with "
+            "those spans blanked. All checkpoints are covered. Public text, and where protected spans stand and of "
+            "which kind, are treated as public; that the record was used is not hidden. A value that occurs in several "
+            f"records has a larger epsilon: {copies_words} records. Values the policy did not mark are not protected.",
+            figures=figures,
+            holds_if=(*NOISY_CONDITIONS, FROZEN_MARKS),
+            not_protected=("unmarked text", "that a record was used", "where secrets stand and of which kind"),
+            evidence=evidence,
+            coverage=coverage_lines(blanked, evidence.coverage),
+        )

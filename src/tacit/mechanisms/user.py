@@ -1,0 +1,66 @@
+"""User-level privacy: DP-FedAvg, and records with a cap a user. The baseline of UeDP.
+
+McMahan et al., "Learning Differentially Private Recurrent Language Models" (ICLR 2018, arXiv 1710.06963v3).
+
+| paper | here |
+|---|---|
+| q, C-tilde users a round | `sampling_rate` over users, `expected_batch` users |
+| S, clipping of a user's update | `clip_norm` |
+| w_k = min(n_k / w-hat, 1) | weight with the public `weight_cap` |
+| z | `noise_multiplier` |
+| K (records a user) | `records_per_user`, enforced on the incidence graph |
+
+Where we differ: the divisor is a public constant (the paper's fixed-denominator estimator); the second form draws
+records, each clipped alone, and prices a user's K records by the mixture of Gaussians.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tacit.guarantee import Condition, Evidence, Guarantee, Status
+from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, Spent
+from tacit.plan import Neighbours, Phase, Plan, PoissonUsers, Pool, Step, Unit, View
+
+USERS_KNOWN = Condition("which record belongs to which user is public annotation, and right", Status.ASSUMED)
+
+
+@dataclass(frozen=True, slots=True)
+class UserLevel:
+    """Noisy steps on users' whole updates (`records_per_user` None), or on records capped a user."""
+
+    name: ClassVar[str] = "user"
+    private: PrivateSteps
+    weight_cap: int = 1
+    local_epochs: int = 1
+    records_per_user: int | None = None
+
+    def plan(self) -> Plan:
+        """Poisson over users, or over the records that the cap kept."""
+        if self.records_per_user is None:
+            draw = PoissonUsers(self.private.sampling_rate, self.weight_cap, self.local_epochs)
+            step = Step("private", View.FULL, Pool.EVERY, draw, self.private.noisy(), "private")
+        else:
+            step = self.private.step(View.FULL, Pool.CAPPED)
+        return Plan((Phase(((step, self.private.steps),)),))
+
+    def notions(self) -> tuple[Neighbours, ...]:
+        """A user, added or removed."""
+        return (Neighbours(Unit.USER, copies=self.records_per_user or 1),)
+
+    def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
+        """User-level differential privacy."""
+        figures = self.private.figures(spent)
+        cap = "" if self.records_per_user is None else f", at most {self.records_per_user} records a user"
+        capped = self.records_per_user is not None and evidence.dropped_share is not None
+        dropped = f" The cap dropped {evidence.dropped_share:.2%} of records." if capped else ""
+        origin = "" if evidence.user_origin is None else f" Users: {evidence.user_origin}."
+        return Guarantee(
+            mechanism=self.name,
+            claim=f"Each user has {figures[0]}-differential privacy (user-level{cap}), add or remove, all checkpoints."
+            + dropped
+            + origin,
+            figures=figures,
+            holds_if=(*NOISY_CONDITIONS, USERS_KNOWN),
+            not_protected=("what several users say together", "the number of users and of each user's records"),
+            evidence=evidence,
+        )

@@ -1,0 +1,63 @@
+"""The verb `plan`: the price before training."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tacit.accounting import account
+from tacit.errors import ConfigError
+from tacit.guarantee import Evidence, Guarantee
+from tacit.mechanisms import build_mechanism
+from tacit.mechanisms.base import Mechanism, calibrated, planned, with_private
+from tacit.mechanisms.words import parse_words
+from tacit.plan import Plan
+
+CURVE_POINTS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A mechanism with all its numbers, its plan, and the guarantee that will be true after it."""
+
+    mechanism: Mechanism
+    plan: Plan
+    guarantee: Guarantee
+    curve: tuple[tuple[int, float], ...]
+    """Private steps done, and the headline's epsilon then."""
+
+
+def plan(words: Mapping[str, Any], evidence: Evidence | None = None) -> Planned:
+    """Price what `words` ask for: `plan({"mechanism": "selective", "epsilon": 2, "records": 9800})`."""
+    vocabulary = parse_words(words)
+    mechanism = build_mechanism(vocabulary)
+    if vocabulary.epsilon is not None:
+        mechanism = calibrated(mechanism, vocabulary.epsilon)
+    guarantee = mechanism.conclude(planned(mechanism), evidence or Evidence())
+    return Planned(mechanism, mechanism.plan(), guarantee, _curve(mechanism))
+
+
+def read_words(path: Path) -> dict[str, Any]:
+    """The settings under `plan:` of a YAML file."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            "a readable YAML file", f"{path}: {type(error).__name__}", "check the path and the syntax"
+        ) from error
+    words = content.get("plan") if isinstance(content, dict) else None
+    if not isinstance(words, dict):
+        raise ConfigError(f"settings under a top key `plan:` in {path}", "none", "plan: {mechanism: selective, ...}")
+    return words
+
+
+def _curve(mechanism: Mechanism) -> tuple[tuple[int, float], ...]:
+    private = mechanism.private
+    if private is None:
+        return ()
+    headline = mechanism.notions()[0]
+    marks = sorted({round(private.steps * part / CURVE_POINTS) for part in range(1, CURVE_POINTS + 1)} - {0})
+    partial = ((done, with_private(mechanism, replace(private, steps=done))) for done in marks)
+    return tuple((done, account(part.plan().spend(headline)).epsilon(private.delta)) for done, part in partial)

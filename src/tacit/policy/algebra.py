@@ -1,0 +1,214 @@
+"""Policies made of policies: union, intersection, difference, widening and forgetting."""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.corpus.boundaries import sentences, turns
+from tacit.corpus.record import Record, Span, resolve_overlaps
+from tacit.errors import ConfigError, PolicyError
+from tacit.policy.base import Policy
+
+Piece = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Either(Policy):
+    """What `left` or `right` finds.
+
+    G1. The characters found are the union of the characters found by both. Overlapping spans melt into one with
+        the kind of the longest; spans that only touch stay apart.
+    """
+
+    left: Policy
+    right: Policy
+
+    @property
+    def id(self) -> str:
+        return f"({self.left.id} | {self.right.id})"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"either": [self.left.content(), self.right.content()]}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        return resolve_overlaps(self.left.find(record) + self.right.find(record))
+
+
+@dataclass(frozen=True)
+class Both(Policy):
+    """What `left` and `right` both find, with the kinds of `left`.
+
+    G1. The characters found are the intersection. A span of `left` yields one span for each unbroken run of its
+        characters that `right` found too.
+    """
+
+    left: Policy
+    right: Policy
+
+    @property
+    def id(self) -> str:
+        return f"({self.left.id} & {self.right.id})"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"both": [self.left.content(), self.right.content()]}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        return _common(self.left.find(record), _runs(self.right.find(record)))
+
+
+@dataclass(frozen=True)
+class Without(Policy):
+    """What `left` finds and `right` does not, with the kinds of `left`.
+
+    G1. The characters found are the difference. A span of `left` yields one span for each unbroken run of its
+        characters that `right` did not find.
+    """
+
+    left: Policy
+    right: Policy
+
+    @property
+    def id(self) -> str:
+        return f"({self.left.id} - {self.right.id})"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"without": [self.left.content(), self.right.content()]}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        gaps: list[Piece] = []
+        start = 0
+        for run_start, run_end in _runs(self.right.find(record)):
+            if run_start > start:
+                gaps.append((start, run_start))
+            start = run_end
+        if start < len(record.text):
+            gaps.append((start, len(record.text)))
+        return _common(self.left.find(record), gaps)
+
+
+def _whole(text: str) -> list[Piece]:
+    return [(0, len(text))] if text else []
+
+
+_PIECES: dict[str, Callable[[str], list[Piece]]] = {"sentence": sentences, "turn": turns, "record": _whole}
+
+
+@dataclass(frozen=True)
+class Widened(Policy):
+    """Every sentence, turn or record in which `policy` finds anything, from its first to its last visible character.
+
+    G1. Every character that `policy` finds is found.
+    G2. A piece without a finding of `policy` is left alone; of a piece with one, at most the white space at its two
+        ends stays outside. A finding that crosses from one piece into the next joins them into one span.
+    G3. The kind is that of the first finding in the piece.
+    """
+
+    policy: Policy
+    to: str
+
+    def __post_init__(self) -> None:
+        if self.to not in _PIECES:
+            raise ConfigError.unknown_name("piece of text to widen to", self.to, _PIECES)
+
+    @property
+    def id(self) -> str:
+        return f"widened({self.policy.id}, {self.to})"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"widened": self.policy.content(), "to": self.to}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        found = self.policy.find(record)
+        if not found:
+            return ()
+        pieces = _PIECES[self.to](record.text)
+        starts = [start for start, _ in pieces]
+        visible = [_visible(record.text, piece) for piece in pieces]
+        widened: list[Span] = []
+        for span in found:
+            start = min(span.start, visible[bisect_right(starts, span.start) - 1][0])
+            end = max(span.end, visible[bisect_right(starts, span.end - 1) - 1][1])
+            if widened and start < widened[-1].end:
+                widened[-1] = widened[-1]._replace(end=max(end, widened[-1].end))
+            else:
+                widened.append(Span(start, end, span.kind))
+        return tuple(widened)
+
+
+_HASH_RANGE = 2**64
+
+
+@dataclass(frozen=True)
+class Forgetful(Policy):
+    """`policy` with a blind spot: it misses a chosen share of the secrets, always the same ones.
+
+    For experiments with imperfect policies. Whether a secret is missed depends on the seed, its kind and its text
+    (white space squeezed, case folded) and on nothing else, so that a value is missed wherever it stands or
+    nowhere. `miss_rate` is therefore a share of distinct values, in expectation, not of occurrences.
+
+    G1. Every span found is a span of `policy`.
+    G2. Two spans of one kind whose texts are equal up to case and white space are both found or both missed.
+    G3. For one seed, what is missed at a miss rate is also missed at every higher one.
+    """
+
+    policy: Policy
+    miss_rate: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.miss_rate <= 1:
+            raise PolicyError(
+                expected="a miss rate between 0 and 1",
+                found=repr(self.miss_rate),
+                way_out="give the share of secrets to miss, such as 0.1",
+            )
+
+    @property
+    def id(self) -> str:
+        return f"forgetful({self.policy.id}, {self.miss_rate:g}, seed {self.seed})"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"forgetful": self.policy.content(), "miss_rate": self.miss_rate, "seed": self.seed}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        return tuple(span for span in self.policy.find(record) if not self._misses(span, record.text))
+
+    def _misses(self, span: Span, text: str) -> bool:
+        value = " ".join(text[span.start : span.end].split()).casefold()
+        key = "\0".join((str(self.seed), span.kind, value)).encode("utf-8", "surrogatepass")
+        draw = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")
+        return draw < self.miss_rate * _HASH_RANGE
+
+
+def _runs(spans: Sequence[Span]) -> list[Piece]:
+    """The unbroken runs of found characters: touching spans joined, kinds forgotten."""
+    runs: list[Piece] = []
+    for span in spans:
+        if runs and span.start == runs[-1][1]:
+            runs[-1] = (runs[-1][0], span.end)
+        else:
+            runs.append((span.start, span.end))
+    return runs
+
+
+def _common(spans: Sequence[Span], runs: Sequence[Piece]) -> tuple[Span, ...]:
+    """The parts of `spans` inside `runs`; both are sorted and disjoint."""
+    common: list[Span] = []
+    at = 0
+    for span in spans:
+        while at < len(runs) and runs[at][1] <= span.start:
+            at += 1
+        inside = at
+        while inside < len(runs) and runs[inside][0] < span.end:
+            start, end = runs[inside]
+            common.append(Span(max(start, span.start), min(end, span.end), span.kind))
+            inside += 1
+    return tuple(common)
+
+
+def _visible(text: str, piece: Piece) -> Piece:
+    """The piece without the white space at its ends."""
+    start, end = piece
+    return end - len(text[start:end].lstrip()), start + len(text[start:end].rstrip())

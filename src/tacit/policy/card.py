@@ -1,0 +1,243 @@
+"""How well a policy does on labelled text, with exact intervals: the policy card.
+
+What is counted
+- recall, by the kind the label gives: gold spans whose every character lies in found spans (of whatever kind, and
+  several found spans may share the work). Those with some but not all characters found are counted beside it, and
+  are misses.
+- precision, by the kind the policy gives: found spans that overlap a gold span of whatever kind; and the same for
+  characters.
+- records: a record is missed when it holds at least one gold span that is not wholly found.
+
+Intervals for recall and precision are two-sided Clopper-Pearson, exact if spans were drawn one by one; spans of one
+record resemble each other, so read them as a guide. The claim a certificate may use is the bound on records, which
+needs only that the labelled records were drawn at random (theory, section 7).
+
+F2 = 5 P R / (4 P + R) grows with P and with R. Its interval takes both lower ends and both upper ends of the
+97.5 % intervals of P and R: both hold at once with 95 % confidence however the two depend on each other.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from tacit.corpus.record import Record, Span, spans_fault
+from tacit.errors import PolicyError
+from tacit.intervals import Interval, exact_interval, upper_bound
+from tacit.policy.base import Policy
+
+CONFIDENCE = 0.95
+_BOTH_HOLD = 1 - (1 - CONFIDENCE) / 2
+
+
+class KindCounts(NamedTuple):
+    """Counts of one kind: gold ones by the label's kind, found ones by the policy's kind."""
+
+    gold: int = 0
+    covered: int = 0
+    partly: int = 0
+    found: int = 0
+    overlapping: int = 0
+    found_characters: int = 0
+    right_characters: int = 0
+
+    def plus(self, other: "KindCounts") -> "KindCounts":
+        """Both counts together."""
+        return KindCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+@dataclass
+class CardCounts:
+    """What a card is computed from. Counts of parts of a corpus add up to the counts of the whole, in any order.
+
+    G1 (additive). Counting records in several parts and adding with `+` equals counting them in one.
+    """
+
+    records: int = 0
+    missed_records: int = 0
+    kinds: dict[str, KindCounts] = field(default_factory=dict)
+
+    def add(self, record: Record, found: tuple[Span, ...]) -> None:
+        """Count one record against the spans a policy found in it; a record without labels counts for nothing."""
+        if record.spans is None:
+            return
+        for whose, spans in (("gold", record.spans), ("found", found)):
+            if fault := spans_fault(spans, len(record.text)):
+                raise PolicyError(
+                    expected=f"{whose} spans that are sorted, disjoint and inside the text",
+                    found=fault,
+                    way_out="pass them through tacit.corpus.record.resolve_overlaps",
+                )
+        self.records += 1
+        missed = False
+        for span, common in zip(record.spans, _common_characters(record.spans, found), strict=True):
+            covered = common == span.end - span.start
+            missed |= not covered
+            self._count(span.kind, KindCounts(gold=1, covered=int(covered), partly=int(common > 0 and not covered)))
+        self.missed_records += missed
+        for span, common in zip(found, _common_characters(found, record.spans), strict=True):
+            length = span.end - span.start
+            self._count(
+                span.kind,
+                KindCounts(found=1, overlapping=int(common > 0), found_characters=length, right_characters=common),
+            )
+
+    def __add__(self, other: "CardCounts") -> "CardCounts":
+        total = CardCounts(self.records + other.records, self.missed_records + other.missed_records, dict(self.kinds))
+        for kind, counts in other.kinds.items():
+            total._count(kind, counts)
+        return total
+
+    def overall(self) -> KindCounts:
+        """The counts of all kinds together."""
+        total = KindCounts()
+        for counts in self.kinds.values():
+            total = total.plus(counts)
+        return total
+
+    def _count(self, kind: str, counts: KindCounts) -> None:
+        self.kinds[kind] = self.kinds.get(kind, KindCounts()).plus(counts)
+
+
+class Share(NamedTuple):
+    """A share with its interval; `value` is None when there was nothing to take a share of."""
+
+    value: float | None
+    interval: Interval
+
+
+class Quality(NamedTuple):
+    """Recall, precision and F2 of one kind, or of all kinds together."""
+
+    counts: KindCounts
+    recall: Share
+    precision: Share
+    character_precision: float | None
+    f2: Share
+
+
+@dataclass(frozen=True)
+class PolicyCard:
+    """A policy's measured quality.
+
+    G2. `miss_bound` is the one-sided 95 % Clopper-Pearson upper bound on the share of records with any missed
+        secret: 0 of 200 gives .0149, 20 of 200 gives .142.
+    G3. The JSON form holds the counts and everything computed from them; reading it back gives an equal card.
+    """
+
+    policy_id: str
+    policy_hash: str
+    counts: CardCounts
+
+    @classmethod
+    def measure(cls, policy: Policy, records: Iterable[Record]) -> Self:
+        """The card of `policy` on labelled records; records without labels are left out."""
+        counts = CardCounts()
+        for record in records:
+            if record.spans is not None:
+                counts.add(record, policy.find(record))
+        return cls(policy.id, policy.hash, counts)
+
+    @property
+    def miss_bound(self) -> float:
+        """With 95 % confidence at most this share of records holds a secret that the policy misses."""
+        return upper_bound(self.counts.missed_records, self.counts.records, CONFIDENCE)
+
+    @property
+    def overall(self) -> Quality:
+        """All kinds together."""
+        return quality(self.counts.overall())
+
+    @property
+    def kinds(self) -> dict[str, Quality]:
+        """Each kind by itself, in the order of the alphabet."""
+        return {kind: quality(self.counts.kinds[kind]) for kind in sorted(self.counts.kinds)}
+
+    def sentence(self) -> str:
+        """The coverage line of a certificate."""
+        records, missed = self.counts.records, self.counts.missed_records
+        share = math.ceil(self.miss_bound * 1e4) / 1e4  # an upper bound is rounded up
+        return (
+            f"With {CONFIDENCE:.0%} confidence at most {share:.4f} of the records hold a secret that policy "
+            f"{self.policy_id} does not wholly mark ({missed:,} of {records:,} labelled records did)."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The card as JSON values."""
+        return {
+            "policy": {"id": self.policy_id, "hash": self.policy_hash},
+            "confidence": CONFIDENCE,
+            "records": self.counts.records,
+            "records_with_a_miss": self.counts.missed_records,
+            "upper_bound_on_share_of_records_with_a_miss": self.miss_bound,
+            "attribution": "recall by the label's kind, precision by the policy's kind",
+            "overall": _quality_to_json(self.overall),
+            "kinds": {kind: _quality_to_json(quality_) for kind, quality_ in self.kinds.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The card that `to_json` wrote; what follows from the counts is computed anew."""
+        try:
+            kinds = {kind: KindCounts(**entry["counts"]) for kind, entry in value["kinds"].items()}
+            counts = CardCounts(value["records"], value["records_with_a_miss"], kinds)
+            return cls(value["policy"]["id"], value["policy"]["hash"], counts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise PolicyError(
+                expected="a policy card as tacit writes it",
+                found=f"{type(error).__name__} while reading it",
+                way_out="write the card again with `tacit scan`",
+            ) from error
+
+
+def quality(counts: KindCounts) -> Quality:
+    """The shares that follow from counts."""
+    recall = _share(counts.covered, counts.gold)
+    precision = _share(counts.overlapping, counts.found)
+    characters = counts.right_characters / counts.found_characters if counts.found_characters else None
+    recall_ends = exact_interval(counts.covered, counts.gold, _BOTH_HOLD)
+    precision_ends = exact_interval(counts.overlapping, counts.found, _BOTH_HOLD)
+    ends = Interval(f2(precision_ends.low, recall_ends.low), f2(precision_ends.high, recall_ends.high))
+    middle = None
+    if recall.value is not None and precision.value is not None:
+        middle = f2(precision.value, recall.value)
+    elif recall.value == 0.0:
+        middle = 0.0  # nothing covered: 0 whatever the precision
+    return Quality(counts, recall, precision, characters, Share(middle, ends))
+
+
+def f2(precision: float, recall: float) -> float:
+    """The F measure that holds recall four times as dear as precision."""
+    return 0.0 if precision * recall == 0 else 5 * precision * recall / (4 * precision + recall)
+
+
+def _share(part: int, whole: int) -> Share:
+    return Share(part / whole if whole else None, exact_interval(part, whole, CONFIDENCE))
+
+
+def _common_characters(spans: tuple[Span, ...], others: tuple[Span, ...]) -> list[int]:
+    """For each of `spans`, how many of its characters lie in `others`; both sorted and disjoint."""
+    common = []
+    first = 0
+    for start, end, _ in spans:
+        while first < len(others) and others[first].end <= start:
+            first += 1
+        total, at = 0, first
+        while at < len(others) and others[at].start < end:
+            total += min(end, others[at].end) - max(start, others[at].start)
+            at += 1
+        common.append(total)
+    return common
+
+
+def _quality_to_json(measured: Quality) -> dict[str, Any]:
+    def share(value: Share) -> dict[str, Any]:
+        return {"value": value.value, "low": value.interval.low, "high": value.interval.high}
+
+    return {
+        "counts": measured.counts._asdict(),
+        "recall": share(measured.recall),
+        "precision": share(measured.precision),
+        "character_precision": measured.character_precision,
+        "f2": share(measured.f2),
+    }

@@ -1,0 +1,126 @@
+"""Policies that follow from a text's shape or annotation: digits, capitals, expressions, gold spans, everything."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tacit.corpus.record import Record, Span, resolve_overlaps, spans_fault
+from tacit.errors import PolicyError
+from tacit.policy.base import Policy
+
+_TOKEN_WITH_DIGIT = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
+_WORD = re.compile(r"[^\W\d_](?:[\w'’-]*\w)?")
+
+
+@dataclass(frozen=True)
+class Digits(Policy):
+    """Every white-space token that holds a digit: the policy of S-DP for WikiText-2 (Shi et al. 2022, section 5)."""
+
+    @property
+    def id(self) -> str:
+        return "digits"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"digits": _TOKEN_WITH_DIGIT.pattern}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        return tuple(Span(*match.span(), "DIGITS") for match in _TOKEN_WITH_DIGIT.finditer(record.text))
+
+
+@dataclass(frozen=True)
+class Capitals(Policy):
+    """Every word with a letter that is not in lower case; scripts without case are found whole."""
+
+    @property
+    def id(self) -> str:
+        return "any-capital"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"any-capital": _WORD.pattern}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        words = _WORD.finditer(record.text)
+        return tuple(Span(*word.span(), "CAPITAL") for word in words if not _all_lower(word.group()))
+
+
+@dataclass(frozen=True)
+class Regex(Policy):
+    """Every non-empty match of a regular expression (Python's `re`)."""
+
+    pattern: str
+    kind: str
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            place = "" if error.pos is None else f" at character {error.pos}"
+            raise PolicyError(
+                expected="a regular expression",
+                found=f"{self.pattern!r}, wrong{place}: {error.msg}",
+                way_out="correct the expression there; the syntax is that of Python's `re`",
+            ) from error
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+    @property
+    def id(self) -> str:
+        return f"regex:{self.kind}"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"regex": self.pattern, "kind": self.kind}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        matches = self._compiled.finditer(record.text)
+        return tuple(Span(*match.span(), self.kind) for match in matches if match.end() > match.start())
+
+
+@dataclass(frozen=True)
+class Gold(Policy):
+    """The spans the record came with."""
+
+    @property
+    def id(self) -> str:
+        return "gold"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"gold": "the record's own spans"}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        if record.spans is None:
+            raise PolicyError(
+                expected="records that came with spans, which the policy `gold` repeats",
+                found=f"record {record.id!r} without annotation",
+                way_out="choose a policy that looks for secrets, such as `pii`, or annotate the corpus",
+            )
+        spans = resolve_overlaps(record.spans)
+        fault = spans_fault(spans, len(record.text))
+        if fault:
+            raise PolicyError(
+                expected="spans inside the text of their record",
+                found=f"record {record.id!r} with {fault}",
+                way_out="correct the annotation of this record",
+            )
+        return spans
+
+
+@dataclass(frozen=True)
+class Everything(Policy):
+    """The whole text of every record."""
+
+    @property
+    def id(self) -> str:
+        return "everything"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"everything": "the whole text"}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        return (Span(0, len(record.text), "TEXT"),) if record.text else ()
+
+
+def _all_lower(word: str) -> bool:
+    return all(character.islower() or not character.isalpha() for character in word)

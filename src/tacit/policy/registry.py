@@ -1,0 +1,219 @@
+"""From what a person writes to a policy: names and one-key definitions, each a row of a table.
+
+    policy: pii
+    policy: {any: [pii, {dictionary: names.txt, kind: NAME}]}
+    policy: {widened: {policy: digits, to: sentence}}
+
+The argument of a key is a mapping of its fields, or its main field alone with the other fields beside the key.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tacit.errors import ConfigError, PolicyError
+from tacit.policy.algebra import Both, Either, Forgetful, Widened, Without
+from tacit.policy.base import Definition, Policy
+from tacit.policy.dictionary import Dictionary, RareWords
+from tacit.policy.patterns import Capitals, Digits, Everything, Gold, Regex
+from tacit.policy.pii import KINDS, Pii
+
+Value = Any
+"""What YAML gives for a field, or what it was turned into."""
+
+
+def conservative(common_words: Path | None) -> Policy:
+    """Nearly everything that could be a secret: personal data, tokens with a digit, words with a capital.
+
+    With a public list of common words, every other word too.
+    """
+    policy: Policy = Pii() | Digits() | Capitals()
+    return policy if common_words is None else policy | RareWords.from_file(common_words)
+
+
+def build_policy(definition: Definition, folder: Path | None = None) -> Policy:
+    """The policy a definition describes; paths in it are relative to `folder` (by default, where the program runs)."""
+    return _build(definition, folder or Path())
+
+
+def parse_policy(words: str) -> Policy:
+    """What `--policy` accepts: a name, names with commas between them (any of them), or a YAML file with `policy:`."""
+    if Path(words).suffix in (".yaml", ".yml"):
+        return _from_yaml(Path(words))
+    return reduce(Either, (build_policy(name.strip()) for name in words.split(",")))
+
+
+@dataclass(frozen=True)
+class _Field:
+    """One field of a definition: how its value is read, and its value when it is not given."""
+
+    read: Callable[[Value, Path], Value]
+    default: Value = ...
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One key: its fields, the main one first, and the policy they make."""
+
+    fields: dict[str, _Field]
+    build: Callable[..., Policy]
+
+
+def _build(definition: Value, folder: Path) -> Policy:
+    if isinstance(definition, str):
+        if definition not in _NAMED:
+            raise ConfigError.unknown_name("policy", definition, [*_NAMED, *_KEYED])
+        return _NAMED[definition]()
+    if not isinstance(definition, Mapping) or not definition:
+        raise _wrong("a policy: a name, or a mapping with the key of a policy", definition)
+    keys = [key for key in definition if key in _KEYED]
+    if not keys:
+        raise ConfigError.unknown_name("policy", str(next(iter(definition))), [*_NAMED, *_KEYED])
+    if len(keys) > 1:
+        raise PolicyError(
+            expected="one policy a mapping",
+            found=f"the keys {' and '.join(keys)} side by side",
+            way_out="put them in a list under `any` or `all`",
+        )
+    row = _KEYED[keys[0]]
+    values = _read_fields(keys[0], row, _given(keys[0], row, definition), folder)
+    return row.build(*values)
+
+
+def _given(key: str, row: _Row, definition: Mapping[str, Value]) -> dict[str, Value]:
+    """The fields as the person gave them, whichever of the two ways they wrote them."""
+    beside = {str(name): value for name, value in definition.items() if name != key}
+    argument = definition[key]
+    main = next(iter(row.fields))
+    if isinstance(argument, Mapping) and set(argument) & set(row.fields):
+        both = sorted(set(argument) & set(beside))
+        if both:
+            raise PolicyError(
+                expected=f"each field of `{key}` once",
+                found=f"`{both[0]}` both under and beside it",
+                way_out=f"keep the one under `{key}:`",
+            )
+        return beside | {str(name): value for name, value in argument.items()}
+    return {main: argument} | beside
+
+
+def _read_fields(key: str, row: _Row, given: dict[str, Value], folder: Path) -> list[Value]:
+    for name in given:
+        if name not in row.fields:
+            raise ConfigError.unknown_name(f"field of the policy `{key}`", name, row.fields)
+    values = []
+    for name, field in row.fields.items():
+        if name in given:
+            values.append(field.read(given[name], folder))
+        elif field.default is ...:
+            raise PolicyError(
+                expected=f"the field `{name}` of the policy `{key}`",
+                found=f"only {', '.join(given)}" if given else "nothing",
+                way_out=f"write `{name}:` under `{key}:`",
+            )
+        else:
+            values.append(field.default)
+    return values
+
+
+def _from_yaml(path: Path) -> Policy:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise PolicyError(
+            expected="a YAML file with the key `policy`",
+            found=f"{str(path)!r}, which cannot be read ({type(error).__name__})",
+            way_out="check the path and the YAML in it",
+        ) from error
+    if not isinstance(document, Mapping) or "policy" not in document:
+        raise PolicyError(
+            expected="a YAML file with the key `policy`",
+            found=f"{str(path)!r}, which has no such key at its top",
+            way_out="write `policy: pii`, or a definition in place of `pii`",
+        )
+    return _build(document["policy"], path.parent)
+
+
+def _wrong(expected: str, found: Value) -> PolicyError:
+    return PolicyError(
+        expected=expected,
+        found="nothing" if found is None else f"{type(found).__name__} {found!r}",
+        way_out="correct the definition of the policy",
+    )
+
+
+def _text(value: Value, _: Path) -> str:
+    if not isinstance(value, str) or not value:
+        raise _wrong("text that is not empty", value)
+    return value
+
+
+def _texts(value: Value, _: Path) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise _wrong("a list of texts", value)
+    return tuple(value)
+
+
+def _path(value: Value, folder: Path) -> Path:
+    return folder / _text(value, folder)
+
+
+def _flag(value: Value, _: Path) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong("true or false", value)
+    return value
+
+
+def _number(value: Value, _: Path) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong("a number", value)
+    return float(value)
+
+
+def _whole(value: Value, _: Path) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _wrong("a whole number", value)
+    return value
+
+
+def _policies(value: Value, folder: Path) -> list[Policy]:
+    if not isinstance(value, list) or not value:
+        raise _wrong("a list of policies", value)
+    return [_build(item, folder) for item in value]
+
+
+def _two_policies(value: Value, folder: Path) -> list[Policy]:
+    policies = _policies(value, folder)
+    if len(policies) != 2:
+        raise _wrong("a list of two policies, the second to be taken from the first", f"{len(policies)} policies")
+    return policies
+
+
+_NAMED: dict[str, Callable[[], Policy]] = {
+    "any-capital": Capitals,
+    "any-digit": Digits,
+    "conservative": lambda: conservative(None),
+    "digits": Digits,
+    "everything": Everything,
+    "gold": Gold,
+    "pii": Pii,
+}
+
+_KEYED: dict[str, _Row] = {
+    "all": _Row({"policies": _Field(_policies)}, lambda policies: reduce(Both, policies)),
+    "any": _Row({"policies": _Field(_policies)}, lambda policies: reduce(Either, policies)),
+    "conservative": _Row({"common_words": _Field(_path)}, conservative),
+    "dictionary": _Row(
+        {"file": _Field(_path), "kind": _Field(_text), "ignore_case": _Field(_flag, True)}, Dictionary.from_file
+    ),
+    "forgetful": _Row({"policy": _Field(_build), "miss_rate": _Field(_number), "seed": _Field(_whole, 0)}, Forgetful),
+    "pii": _Row({"kinds": _Field(_texts, KINDS)}, Pii),
+    "rare-words": _Row({"common_words": _Field(_path)}, RareWords.from_file),
+    "regex": _Row({"pattern": _Field(_text), "kind": _Field(_text)}, Regex),
+    "widened": _Row({"policy": _Field(_build), "to": _Field(_text)}, Widened),
+    "without": _Row({"policies": _Field(_two_policies)}, lambda policies: Without(*policies)),
+}

@@ -1,0 +1,41 @@
+"""From records and spans to the prepared store: views, pieces, duplicates, caps, canaries. Never imports torch."""
+
+from tacit.prepare.canaries import CANARY, CanaryPlan, CanaryRecord, KnownCanaries, draw_canaries, plant
+from tacit.prepare.caps import CapReport, NounReport, cap_contributions, salted_order
+from tacit.prepare.cut import Piece, cut
+from tacit.prepare.duplicates import Seen, seen_texts
+from tacit.prepare.headers import Counts, Facts, Header
+from tacit.prepare.pipeline import PrepareSettings, prepare, public_segments, train_bpe_redacted
+from tacit.prepare.store import Prepared
+from tacit.prepare.views import FullTokens, PreparedRecord, PublicText, PublicTokens, divide, prepare_record
+
+__all__ = [
+    "CANARY",
+    "CanaryPlan",
+    "CanaryRecord",
+    "CapReport",
+    "Counts",
+    "Facts",
+    "FullTokens",
+    "Header",
+    "KnownCanaries",
+    "NounReport",
+    "Piece",
+    "PrepareSettings",
+    "Prepared",
+    "PreparedRecord",
+    "PublicText",
+    "PublicTokens",
+    "Seen",
+    "cap_contributions",
+    "cut",
+    "divide",
+    "draw_canaries",
+    "plant",
+    "prepare",
+    "prepare_record",
+    "public_segments",
+    "salted_order",
+    "seen_texts",
+    "train_bpe_redacted",
+]

@@ -1,0 +1,238 @@
+"""From a stream of records to a prepared store: spans, views, pieces, duplicates, columns.
+
+Formal guarantees (those of `views`, `cut`, `duplicates` and `store`, together):
+
+G1 (invariant). Corpora that differ only inside their spans, in content or in length, give byte-identical public files,
+   also after cutting and de-duplication: which rows there are is a function of the public part.
+G2 (local). Masking the secrets of one record changes the full view of that record's rows and nothing else.
+G3 (bounded). Memory does not grow with the number of records.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+from tacit.corpus.record import Record
+from tacit.errors import PolicyError, PrepareError, TacitError
+from tacit.policy.base import Policy
+from tacit.prepare.cut import Piece, cut, surely_too_long
+from tacit.prepare.duplicates import Seen, seen_texts
+from tacit.prepare.headers import PRIVATE, Counts, Facts
+from tacit.prepare.store import Prepared, Row, StoreWriter
+from tacit.prepare.views import PublicText, divide, encode_all, join
+from tacit.tokenizer import Dependence, Source, Tokenizer, train_bpe
+
+_BATCH_RECORDS = 512
+_BATCH_CHARACTERS = 1 << 19
+_FEWEST_TOKENS = 8  # more than the four bytes of the longest character
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareSettings:
+    """`max_tokens`: the longest redacted piece. `deduplicate`: leave out pieces whose redacted text came before.
+
+    A piece that is left out takes its secrets with it: of many records that differ in their secrets only, one stays.
+    """
+
+    max_tokens: int = 512
+    deduplicate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < _FEWEST_TOKENS:
+            raise PrepareError(f"max_tokens of at least {_FEWEST_TOKENS}", f"{self.max_tokens}", "set it higher")
+
+
+@dataclass(frozen=True, slots=True)
+class _Divided:
+    """A record that is to be encoded, and its place in the stream."""
+
+    number: int
+    record: Record
+    public: PublicText
+    secrets: tuple[str, ...]
+
+
+def prepare(
+    records: Iterable[Record],
+    policy: Policy,
+    tokenizer: Tokenizer,
+    out: Path,
+    settings: PrepareSettings = PrepareSettings(),  # noqa: B008  (frozen)
+) -> Prepared:
+    """Prepare `records` into the new folder `out` and open it. Records without sensible spans go to quarantine."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(_appearing(out))
+        writer = StoreWriter(folder, tokenizer.vocabulary_size)
+        stack.callback(writer.abandon)
+        quarantine = stack.enter_context((folder / PRIVATE / "quarantine.jsonl").open("w", encoding="utf-8"))
+        seen = stack.enter_context(seen_texts(folder)) if settings.deduplicate else None
+        job = _Job(policy, tokenizer, settings, writer, _Quarantine(quarantine), seen)
+        for batch in _batches(records):
+            job.add(batch)
+        writer.finish(_facts(policy, tokenizer, settings), job.counts())
+    return Prepared(out)
+
+
+def public_segments(records: Iterable[Record], policy: Policy) -> Iterator[str]:
+    """The public text of a corpus, segment by segment, without placeholders and without what `prepare` quarantines."""
+    for record in records:
+        try:
+            public, _ = divide(record.text, policy.find(record))
+        except (PolicyError, PrepareError):
+            continue
+        yield from filter(None, public.segments)
+
+
+def train_bpe_redacted(
+    records: Iterable[Record], policy: Policy, corpus: str, codec_size: int, kinds: tuple[str, ...] = ()
+) -> Tokenizer:
+    """A byte-level BPE of the redacted view: free for the policy's secrets, not free for records or users."""
+    depends_on = Dependence(Source.REDACTED_VIEW, corpus, policy.hash)
+    return train_bpe(public_segments(records, policy), codec_size, depends_on, kinds)
+
+
+class _Quarantine:
+    """Records that cannot be prepared, with the reason: set aside and counted, never lost silently."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.count = 0
+
+    def add(self, record: Record, error: TacitError) -> None:
+        self.count += 1
+        self._file.write(json.dumps({"id": record.id, "reason": error.found}) + "\n")
+
+
+class _Job:
+    """One preparation while it runs."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        tokenizer: Tokenizer,
+        settings: PrepareSettings,
+        writer: StoreWriter,
+        quarantine: _Quarantine,
+        seen: Seen | None,
+    ) -> None:
+        self._policy = policy
+        self._tokenizer = tokenizer
+        self._settings = settings
+        self._writer = writer
+        self._quarantine = quarantine
+        self._seen = seen
+        self._records = self._empty = self._duplicates = 0
+
+    def add(self, batch: Sequence[Record]) -> None:
+        divided = list(self._divided(batch))
+        texts = [text for item in divided for text in (*self._whole(item.public), *item.secrets)]
+        encoded = iter(encode_all(texts, self._tokenizer))
+        for item in divided:
+            segments = list(islice(encoded, len(self._whole(item.public))))
+            secrets = list(islice(encoded, len(item.secrets)))
+            try:
+                pieces = self._pieces(item.public, segments)
+            except PrepareError as error:
+                self._quarantine.add(item.record, error)
+            else:
+                self._store(item, pieces, secrets)
+
+    def counts(self) -> Counts:
+        return Counts(
+            records=self._records,
+            empty=self._empty,
+            quarantined=self._quarantine.count,
+            duplicates=self._duplicates,
+            rows=self._writer.rows,
+            spans=self._writer.spans,
+        )
+
+    def _divided(self, batch: Sequence[Record]) -> Iterator[_Divided]:
+        for record in batch:
+            number = self._records
+            self._records += 1
+            if not record.text:
+                self._empty += 1
+                continue
+            try:
+                public, secrets = divide(record.text, self._policy.find(record))
+            except (PolicyError, PrepareError) as error:
+                self._quarantine.add(record, error)
+            else:
+                yield _Divided(number, record, public, secrets)
+
+    def _whole(self, public: PublicText) -> tuple[str, ...]:
+        """The segments to encode uncut: none where a cut is certain."""
+        return () if surely_too_long(public, self._settings.max_tokens) else public.segments
+
+    def _pieces(self, public: PublicText, segments: Sequence[list[int]]) -> list[Piece]:
+        if segments:
+            tokens = join(public, segments, self._tokenizer)
+            if len(tokens.tokens) <= self._settings.max_tokens:
+                return [Piece(public, tokens)]
+        return cut(public, self._tokenizer, self._settings.max_tokens)
+
+    def _store(self, item: _Divided, pieces: Sequence[Piece], secrets: Sequence[list[int]]) -> None:
+        record, done = item.record, 0
+        for number, piece in enumerate(pieces):
+            inside = tuple(secrets[done : done + len(piece.text.kinds)])
+            done += len(inside)
+            if self._seen is not None and not self._seen.add(piece.text):
+                self._duplicates += 1
+                continue
+            self._writer.add(Row(item.number, number, record.id, record.user, record.label, piece.tokens, inside))
+
+
+def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    batch: list[Record] = []
+    characters = 0
+    for record in records:
+        batch.append(record)
+        characters += len(record.text)
+        if len(batch) >= _BATCH_RECORDS or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _facts(policy: Policy, tokenizer: Tokenizer, settings: PrepareSettings) -> Facts:
+    return Facts(
+        tokenizer_hash=tokenizer.hash,
+        tokenizer_depends_on=asdict(tokenizer.depends_on),
+        vocabulary_size=tokenizer.vocabulary_size,
+        lossless=tokenizer.lossless,
+        policy_id=policy.id,
+        policy_hash=policy.hash,
+        max_tokens=settings.max_tokens,
+        deduplicated=settings.deduplicate,
+        versions={name: version(name) for name in ("tacit", "tokenizers")},
+    )
+
+
+@contextmanager
+def _appearing(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that becomes `out` when all went well, and vanishes otherwise."""
+    if out.exists():
+        raise PrepareError("a folder that is not there yet", f"{out.name} exists", "choose another, or remove it")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise PrepareError(
+            expected=f"a folder for {out.name} that can be written to",
+            found=type(error).__name__,
+            way_out="make the parent folder, or choose another place",
+        ) from error
+    try:
+        yield folder
+        os.rename(folder, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,118 @@
+"""The page of a scan: a pure function of its result. Same result, same bytes; no clock, no network, no script.
+
+G1 (hostile text). Every string is escaped, and the page's own policy forbids scripts, images and any connection.
+G2 (pure). Equal results give equal pages.
+G3 (discreet). The page holds no more text than the result does.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from tacit.excerpt import BLOCK, State, printable, short
+from tacit.intervals import Interval
+from tacit.policy.card import PolicyCard, Quality
+from tacit.scan import Scan
+
+MOST_KINDS = 40
+_COLOURS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """One line of the table of kinds; `width` is a share of the longest bar."""
+
+    kind: str
+    colour: int
+    secrets: int
+    records: int
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class CardRow:
+    """One line of the card; `name` is None for all kinds together."""
+
+    name: str | None
+    quality: Quality
+
+
+def scan_page(scan: Scan) -> str:
+    """The whole HTML page."""
+    kinds = sorted({*scan.kinds, *(scan.card.counts.kinds if scan.card else ()), *_shown_kinds(scan)})
+    colours = {short(kind): at % _COLOURS for at, kind in enumerate(kinds)}
+    page = _template().render(
+        scan=scan,
+        kinds=kind_rows(scan, colours),
+        more_kinds=max(0, len(scan.kinds) - MOST_KINDS),
+        card_rows=card_rows(scan.card) if scan.card else [],
+        more_card_kinds=max(0, len(scan.card.counts.kinds) - MOST_KINDS) if scan.card else 0,
+        colours=colours,
+        block=BLOCK,
+        State=State,
+    )
+    return page.lstrip()
+
+
+def kind_rows(scan: Scan, colours: dict[str, int]) -> list[KindRow]:
+    """The kinds found most often, most frequent first."""
+    order = sorted(scan.kinds.items(), key=lambda entry: (-entry[1].secrets, entry[0]))[:MOST_KINDS]
+    most = max((total.secrets for _, total in order), default=1)
+    return [
+        KindRow(short(kind), colours[short(kind)], total.secrets, total.records, round(total.secrets / most, 4))
+        for kind, total in order
+    ]
+
+
+def card_rows(card: PolicyCard) -> list[CardRow]:
+    """All kinds together, then each kind."""
+    return [CardRow(None, card.overall)] + [
+        CardRow(short(kind), q) for kind, q in list(card.kinds.items())[:MOST_KINDS]
+    ]
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent; neither all nor none unless it is so."""
+    if share is None:
+        return "–"
+    text = f"{100 * share:.1f}"
+    if text == "100.0" and share < 1:
+        return "> 99.9 %"
+    return "< 0.1 %" if text == "0.0" and share > 0 else f"{text} %"
+
+
+def interval(ends: Interval) -> str:
+    """Both ends in per cent, rounded outwards."""
+    low, high = math.floor(1000 * ends.low) / 10, math.ceil(1000 * ends.high) / 10
+    return f"{low:.1f} to {high:.1f} %"
+
+
+def ceiling(bound: float) -> str:
+    """An upper bound in per cent, rounded up."""
+    return f"{math.ceil(1e4 * bound) / 100:.2f} %"
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("tacit.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "whole": lambda number: f"{number:,}",
+        "percent": percent,
+        "interval": interval,
+        "ceiling": ceiling,
+        "word": short,
+        "clean": printable,
+    }
+    return environment.get_template("scan.html.jinja")
+
+
+def _shown_kinds(scan: Scan) -> set[str]:
+    return {piece.kind for shown in scan.sample for piece in shown.pieces if piece.state is not State.PLAIN}

@@ -1,0 +1,197 @@
+"""What is secret in a corpus, as a policy sees it: counts, shares, a sample to look at, and the policy's card.
+
+    result = scan("chats.jsonl", pii, show_secrets=False)
+
+G1 (one result). The result does not depend on the number of processes; only `seconds` does.
+G2 (discreet). Unless secrets are asked for, the result holds no text of a found or a gold span (see `tacit.excerpt`).
+G3 (flat). Memory does not grow with the corpus, but for its users.
+G4. The JSON form, read back, gives an equal result.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from tacit.corpus.read import CorpusReader, read
+from tacit.corpus.record import Record
+from tacit.errors import ConfigError, CorpusError
+from tacit.excerpt import Excerpt, printable
+from tacit.look import Encoder, Looker, Part, batches, check_stability, knows_labels, look
+from tacit.policy.base import Policy
+from tacit.policy.card import PolicyCard
+from tacit.policy.stability import StabilityCounts
+from tacit.workers import Workers, cores
+
+WORDS = "words and marks"
+_SMALL = 8  # batches: fewer are done sooner than processes have started
+_FORMAT = 1
+
+
+class KindTotal(NamedTuple):
+    """How often a kind was found: spans, and records with at least one."""
+
+    secrets: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The result of a scan."""
+
+    corpus: str
+    policy_id: str
+    policy_hash: str
+    records: int
+    records_with_secrets: int
+    characters: int
+    tokens: int
+    sensitive_tokens: int
+    token_unit: str
+    users: int
+    kinds: dict[str, KindTotal]
+    quarantined: dict[str, int]
+    card: PolicyCard | None
+    stability: StabilityCounts
+    sample: tuple[Excerpt, ...]
+    shows_secrets: bool
+    seconds: float = field(compare=False, default=0.0)
+
+    @property
+    def secrets(self) -> int:
+        """Found spans of all kinds."""
+        return sum(total.secrets for total in self.kinds.values())
+
+    @property
+    def share_of_tokens(self) -> float:
+        """The share of tokens that overlap a secret."""
+        return self.sensitive_tokens / self.tokens if self.tokens else 0.0
+
+    @property
+    def share_of_records(self) -> float:
+        """The share of records with a secret."""
+        return self.records_with_secrets / self.records if self.records else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values; the time it took is left out, so that equal results are equal files."""
+        return {
+            "format": _FORMAT,
+            "corpus": self.corpus,
+            "policy": {"id": self.policy_id, "hash": self.policy_hash},
+            "records": self.records,
+            "records_with_secrets": self.records_with_secrets,
+            "share_of_records": self.share_of_records,
+            "characters": self.characters,
+            "tokens": self.tokens,
+            "sensitive_tokens": self.sensitive_tokens,
+            "share_of_tokens": self.share_of_tokens,
+            "token_unit": self.token_unit,
+            "users": self.users,
+            "secrets": self.secrets,
+            "kinds": {kind: total._asdict() for kind, total in self.kinds.items()},
+            "quarantined": self.quarantined,
+            "card": self.card.to_json() if self.card else None,
+            "stability": self.stability.to_json(),
+            "shows_secrets": self.shows_secrets,
+            "sample": [shown.to_json() for shown in self.sample],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The result that `to_json` wrote."""
+        try:
+            return cls(
+                corpus=value["corpus"],
+                policy_id=value["policy"]["id"],
+                policy_hash=value["policy"]["hash"],
+                records=value["records"],
+                records_with_secrets=value["records_with_secrets"],
+                characters=value["characters"],
+                tokens=value["tokens"],
+                sensitive_tokens=value["sensitive_tokens"],
+                token_unit=value["token_unit"],
+                users=value["users"],
+                kinds={kind: KindTotal(**total) for kind, total in value["kinds"].items()},
+                quarantined=value["quarantined"],
+                card=PolicyCard.from_json(value["card"]) if value["card"] else None,
+                stability=StabilityCounts.from_json(value["stability"]),
+                sample=tuple(Excerpt.from_json(entry) for entry in value["sample"]),
+                shows_secrets=value["shows_secrets"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorpusError(
+                expected="the result of a scan as tacit writes it",
+                found=f"{type(error).__name__} while reading it",
+                way_out="scan the corpus again with `tacit scan`",
+            ) from error
+
+
+def scan(
+    corpus: Path | str | Iterable[Record],
+    policy: Policy,
+    *,
+    sample: int = 5,
+    show_secrets: bool = False,
+    processes: int | None = None,
+    tokenizer: Encoder | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scan:
+    """Look through `corpus` with `policy`, on all cores unless told otherwise.
+
+    Tokens are words and marks, or those of `tokenizer`, which then encodes secrets and the text between them apart.
+    The sample is chosen by a hash of the record's id among records with secrets. `progress` hears the records and
+    characters done so far.
+    """
+    if sample < 0:
+        raise ConfigError(expected="a sample of 0 or more records", found=str(sample), way_out="give a whole number")
+    began = time.perf_counter()
+    records = read(corpus) if isinstance(corpus, str | Path) else corpus
+    rest = batches(records)
+    head = list(islice(rest, _SMALL))
+    wanted = cores() if processes is None else processes
+    total = Part()
+    stability = StabilityCounts()
+    looker = Looker(policy, tokenizer, sample, show_secrets)
+    with Workers(looker, wanted if len(head) == _SMALL else min(wanted, 1)) as workers:
+        for _, part in workers.map(look, chain(head, rest)):
+            total.merge(part, sample)
+            if progress is not None:
+                progress(total.records, total.characters)
+        for _, counts in workers.map(check_stability, [record for _, record in total.to_check]):
+            stability += counts
+    return _result(records, policy, tokenizer, total, stability, show_secrets, time.perf_counter() - began)
+
+
+def _result(
+    records: Iterable[Record],
+    policy: Policy,
+    tokenizer: Encoder | None,
+    total: Part,
+    stability: StabilityCounts,
+    show_secrets: bool,
+    seconds: float,
+) -> Scan:
+    measured = total.card.records > 0 and not knows_labels(policy)
+    return Scan(
+        corpus=printable(records.path.name) if isinstance(records, CorpusReader) else "records",
+        policy_id=policy.id,
+        policy_hash=policy.hash,
+        records=total.records,
+        records_with_secrets=total.records_with_secrets,
+        characters=total.characters,
+        tokens=total.tokens,
+        sensitive_tokens=total.sensitive_tokens,
+        token_unit=WORDS if tokenizer is None else f"tokens of tokenizer {tokenizer.hash[:12]}",
+        users=len(total.users),
+        kinds={kind: KindTotal(total.secrets[kind], total.records_by_kind[kind]) for kind in sorted(total.secrets)},
+        quarantined={reason.value: count for reason, count in sorted(records.tally.reasons.items())}
+        if isinstance(records, CorpusReader)
+        else {},
+        card=PolicyCard(policy.id, policy.hash, total.card) if measured else None,
+        stability=stability,
+        sample=tuple(shown for _, shown in total.sample),
+        shows_secrets=show_secrets,
+        seconds=seconds,
+    )

@@ -1,0 +1,125 @@
+"""Who may import whom, kept as a list; and that the README tells the truth about the files."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import tacit
+
+PACKAGE = Path(tacit.__file__).parent
+ROOT = PACKAGE.parent.parent
+
+THEORY = {
+    "events",
+    "accounting",
+    "ledger",
+    "plan",
+    "confidentiality",
+    "guarantee",
+    "certificate",
+    "mechanisms",
+    "planning",
+}
+BASE = {"errors", "codec", "intervals"}
+
+ALLOWED: dict[str, set[str]] = {
+    "": BASE,
+    "errors": set(),
+    "codec": {"errors"},
+    "intervals": {"errors"},
+    # theory: never torch, never a data module
+    "events": {"errors"},
+    "accounting": {"errors", "events"},
+    "ledger": {"errors", "events"},
+    "plan": {"errors", "events"},
+    "confidentiality": {"errors"},
+    "guarantee": BASE | {"accounting", "events", "plan"},
+    "certificate": {"guarantee"},
+    "mechanisms": BASE | {"accounting", "confidentiality", "events", "guarantee", "plan"},
+    "planning": BASE | {"accounting", "guarantee", "mechanisms", "plan"},
+    # data: never torch, never theory
+    "corpus": BASE,
+    "policy": BASE | {"corpus"},
+    "tokenizer": BASE,
+    "prepare": BASE | {"corpus", "policy", "tokenizer"},
+    "scan": BASE | {"corpus", "policy"},
+    "report": BASE | {"corpus", "policy", "scan"},
+    # people
+    "verbs": BASE | {"corpus", "policy", "scan", "planning", "report"},
+    "cli": BASE | THEORY | {"corpus", "policy", "prepare", "tokenizer", "scan", "report", "verbs"},
+}
+THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
+HEAVY = {"torch", "transformers", "spacy", "presidio_analyzer"}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(module: Path) -> str:
+    """The top-level name under `tacit` that a file belongs to."""
+    first = module.relative_to(PACKAGE).parts[0]
+    return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def imports_of(module: Path) -> set[str]:
+    """Full dotted names of everything the file imports, wherever in the file."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: str(module.relative_to(PACKAGE)))
+def test_imports_keep_to_the_list(module: Path) -> None:
+    part = part_of(module)
+    assert part in ALLOWED, f"give {part} a row in ALLOWED"
+    ours = {name.split(".")[1] for name in imports_of(module) if name.startswith("tacit.")}
+    assert ours - {part} <= ALLOWED[part]
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: str(module.relative_to(PACKAGE)))
+def test_libraries_keep_to_the_list(module: Path) -> None:
+    libraries = {name.split(".")[0] for name in imports_of(module)}
+    assert not libraries & HEAVY
+    if part_of(module) in THEORY:
+        import sys
+
+        assert libraries - set(sys.stdlib_module_names) - {"tacit"} <= THEORY_LIBRARIES
+
+
+def test_modules_fit_in_a_sitting() -> None:
+    long = {
+        str(module.relative_to(PACKAGE)): n for module in modules() if (n := len(module.read_text().splitlines())) > 400
+    }
+    assert long == {}
+
+
+def test_readme_tree_lists_every_module_with_a_line() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    tree = readme.split("<!-- tree -->")[1]
+    listed = set(re.findall(r"^\s*([\w./]+\.py)\s+\S", tree, flags=re.MULTILINE))
+    real = {str(module.relative_to(PACKAGE)) for module in modules() if module.name != "__init__.py"}
+    assert listed == real
+
+
+def test_exports_are_what_init_says() -> None:
+    assert sorted(tacit.__all__) == list(tacit.__all__)
+    for name in tacit.__all__:
+        assert hasattr(tacit, name), name
+    public = {name for name in vars(tacit) if not name.startswith("_")}
+    submodules = {part_of(module) for module in modules()}
+    assert public - submodules <= set(tacit.__all__)
+
+
+def test_nothing_names_this_machine_or_a_package_host() -> None:
+    forbidden = re.compile(r"/root/|/work/|pypi\.org|pythonhosted|index-url|npmjs")
+    for file in [*ROOT.glob("*.*"), *ROOT.glob("docs/*"), *ROOT.glob("src/**/*.py"), *ROOT.glob("benchmarks/*.py")]:
+        if file.is_file() and file.suffix in {".py", ".md", ".toml", ".lock", ".yaml", ""}:
+            assert not forbidden.search(file.read_text(encoding="utf-8")), file

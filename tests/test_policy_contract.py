@@ -1,0 +1,127 @@
+"""What every policy promises (G1 pure, G2 local, G3 tidy), over one example of each. A new policy is a new row."""
+
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.corpus.record import Record, Span, spans_fault
+from tacit.policy.algebra import Forgetful, Widened
+from tacit.policy.base import Policy
+from tacit.policy.dictionary import Dictionary, RareWords
+from tacit.policy.patterns import Capitals, Digits, Everything, Gold, Regex
+from tacit.policy.pii import Pii
+from tacit.policy.registry import conservative
+
+POLICIES: dict[str, Policy] = {
+    "digits": Digits(),
+    "any-capital": Capitals(),
+    "regex": Regex(r"[a-c]+", "ABC"),
+    "gold": Gold(),
+    "everything": Everything(),
+    "dictionary": Dictionary.of(["ann", "ann lee", "İstanbul", "😀"], "NAME"),
+    "dictionary, exact": Dictionary.of(["Ann", "lee b"], "NAME", "exact", ignore_case=False),
+    "rare-words": RareWords(frozenset({"my", "name", "is"}), "tiny"),
+    "pii": Pii(),
+    "pii, some kinds": Pii(("NAME", "PHONE")),
+    "conservative": conservative(None),
+    "either": Capitals() | Digits(),
+    "both": Everything() & Digits(),
+    "without": Everything() - Digits(),
+    "widened to sentence": Widened(Capitals(), "sentence"),
+    "widened to turn": Widened(Digits(), "turn"),
+    "widened to record": Widened(Digits(), "record"),
+    "forgetful": Forgetful(Digits(), 0.5, 7),
+}
+
+SAMPLE = (
+    "SYS: Hello, may I have your name?\nUSR: Sure, Ann Lee. 😀\nSYS: Thanks, Ann. And your order number and phone?\n"
+    "USR: It's 843-58572-7002, and 980.322.8737. I live at 322 Khan Mews Allisonville, ME 20072.\n"
+    "שלום, my name is דוד. مرحبا ٣٤٥ İstanbul, Straße 5; mail to a@b.example, born 5 May 1980, ID 341752.\n"
+)
+PIECES = st.sampled_from([*SAMPLE.split(), "\n", " ", ". ", "my name is", "Ann Lee", "\u202e", "\x00", "e\u0301", "İ"])
+TEXTS = st.lists(PIECES, max_size=25).map(" ".join) | st.text(max_size=80)
+
+
+def record_of(text: str) -> Record:
+    return Record("r", text, spans=(Span(0, len(text), "GOLD"),) if text else ())
+
+
+every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+
+
+@every_policy
+@given(text=TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_g3_spans_are_sorted_disjoint_and_inside(policy: Policy, text: str) -> None:
+    spans = policy.find(record_of(text))
+    assert isinstance(spans, tuple)
+    assert spans_fault(spans, len(text)) is None
+    assert all(span.kind for span in spans)
+
+
+@every_policy
+@given(text=TEXTS, other=TEXTS)
+@settings(max_examples=30, deadline=None)
+def test_g1_g2_the_same_record_gives_the_same_spans_whatever_was_read_before(
+    policy: Policy, text: str, other: str
+) -> None:
+    record = record_of(text)
+    first = policy.find(record)
+    policy.find(record_of(other))
+    assert policy.find(record) == first
+    assert policy.find(replace(record, id="another", user="u", label="l")) == first
+
+
+@every_policy
+def test_policies_can_be_pickled_after_use(policy: Policy) -> None:
+    record = record_of(SAMPLE)
+    spans = policy.find(record)
+    again = pickle.loads(pickle.dumps(policy))
+    assert again == policy
+    assert again.find(record) == spans
+    assert again.hash == policy.hash
+    assert hash(again) == hash(policy)
+
+
+@every_policy
+def test_empty_text_holds_no_secret(policy: Policy) -> None:
+    assert policy.find(record_of("")) == ()
+
+
+@every_policy
+def test_a_long_record_is_read_to_its_end(policy: Policy) -> None:
+    text = SAMPLE * (1_000_000 // len(SAMPLE))
+    spans = policy.find(record_of(text))
+    assert spans_fault(spans, len(text)) is None
+    assert spans[-1].end > len(text) - len(SAMPLE)
+
+
+def test_every_policy_says_who_it_is() -> None:
+    assert len({policy.id for policy in POLICIES.values()}) == len(POLICIES)
+    assert len({policy.hash for policy in POLICIES.values()}) == len(POLICIES)
+
+
+PRINT_ALL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_policy_contract import POLICIES, SAMPLE, record_of
+for name, policy in POLICIES.items():
+    print(name, policy.id, policy.hash, policy.find(record_of(SAMPLE)))
+"""
+
+
+def test_g1_processes_with_other_hash_seeds_agree() -> None:
+    outputs = []
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"}
+        command = [sys.executable, "-c", PRINT_ALL, os.path.dirname(__file__)]
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", check=True)
+        outputs.append(run.stdout)
+    assert outputs[0] == outputs[1]
+    assert outputs[0].count("\n") == len(POLICIES)
