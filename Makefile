@@ -31,8 +31,8 @@ format: $(READY)  ## put the code in shape
 
 lock:  ## resolve the dependencies of pyproject.toml anew into requirements.lock
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/pip install --quiet --disable-pip-version-check setuptools wheel ".[dev]"
-	(echo "# Made by 'make lock'. Installed by 'make'."; .venv-lock/bin/pip freeze --exclude tacit --all | grep -v -i -E '^(pip|tacit)[= @]') > requirements.lock
+	.venv-lock/bin/pip install --quiet --disable-pip-version-check setuptools wheel ".[dev,train,hf]"
+	(echo "# Made by 'make lock'. Installed by 'make'."; .venv-lock/bin/pip freeze --exclude tacit --all | grep -v -i -E '^(pip|tacit)[= @]' | sed 's/+cpu$$//') > requirements.lock
 	rm -rf .venv-lock
 
 clean:

@@ -16,7 +16,7 @@ from statistics import quantiles
 
 from tacit.corpus.customersim import simulate_customersim
 from tacit.corpus.record import Record
-from tacit.policy.pii import Pii
+from tacit.policy.pii.policy import Pii
 
 CHUNK = 50
 LEAST_RATIO = 10.0

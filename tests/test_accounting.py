@@ -16,15 +16,15 @@ from tacit.accounting import (
     PLD,
     RDP,
     ClosedForm,
-    Reference,
+    LibraryPLD,
     account,
     calibrate_noise,
     calibrate_steps,
     check_delta,
     default_delta,
 )
-from tacit.accounting.product import quick_account
 from tacit.accounting.pairs import directions
+from tacit.accounting.product import quick_account
 from tacit.accounting.profile import GaussianLaw, TwoHops
 from tacit.accounting.renyi import ORDERS, RenyiLaw, log_moments
 from tacit.errors import ClaimRefused, ConfigError
@@ -58,7 +58,7 @@ def sampled(noise: float, rate: float, steps: int, copies: int = 1, relation: Re
 )
 def test_pld_agrees_with_dp_accounting(composition: Composition, interval: float) -> None:
     """Ours is finer than dp-accounting at these intervals and both round up: it is not above it, and close."""
-    ours, theirs = PLD().profile(composition), Reference(interval).profile(composition)
+    ours, theirs = PLD().profile(composition), LibraryPLD(interval).profile(composition)
     for delta in (1e-3, 1e-6):
         assert ours.epsilon(delta) <= theirs.epsilon(delta) * 1.002 + 1e-4
         assert ours.epsilon(delta) == pytest.approx(theirs.epsilon(delta), rel=0.02, abs=5e-3)
@@ -87,7 +87,7 @@ def test_renyi_divergence_at_fractional_orders(event: SampledGaussian, order: fl
 
     def integrand(x: float) -> float:
         density = float(stats.norm.pdf(x, scale=event.noise_multiplier))
-        return (ratio(x) ** order - 1 - order * (ratio(x) - 1)) * density
+        return float(ratio(x) ** order - 1 - order * (ratio(x) - 1)) * density
 
     limit = event.copies * order + 12 * event.noise_multiplier
     surplus, _ = integrate.quad(integrand, -limit, limit, points=[0, 1, 2], limit=500, epsrel=1e-11)
@@ -129,7 +129,7 @@ def test_pld_is_pessimistic_and_tight_for_exposed_draws(noise: float, rate: floa
     assert ours <= exact * 1.02 + 1e-3
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(noise=noises, rate=rates, steps=steps_taken, copies=numbers_of_copies)
 def test_monotone(noise: float, rate: float, steps: int, copies: int) -> None:
     """Less noise, a higher rate, more steps or more copies never cost less; PLD never exceeds RDP."""
@@ -153,11 +153,53 @@ def test_replacement_of_several_copies_goes_through_the_blanked_world() -> None:
     delta = one_hop.deltas(grid)
     slow = float(np.min(delta + np.exp(grid) * delta[::-1]))
     fast = float(TwoHops(one_hop).deltas(np.array([epsilon]))[0])
-    assert slow <= fast <= slow * 1.01
+    assert slow <= fast <= slow * 1.02
     true = float(GaussianLaw(1.0).deltas(np.array([epsilon]))[0])  # two hops of mu = 1/2 in one direction
     assert fast >= true
     blanked, replaced = (account(sampled(2.0, 0.01, 300, 3, relation)) for relation in (ZERO_OUT, REPLACE))
     assert 2 * blanked.epsilon(DELTA) < replaced.epsilon(DELTA) < 3 * blanked.epsilon(DELTA)
+
+
+def test_exposed_and_sampled_steps_together() -> None:
+    """No closed form: PLD prices the mixture, above each part and below their sum at half the delta."""
+    sampled_part, exposed_part = sampled(1.0, 0.01, 300), ((ExposedGaussian(4.0, 0.1, ZERO_OUT), 30),)
+    together = account(sampled_part + exposed_part)
+    parts = [account(part) for part in (sampled_part, exposed_part)]
+    assert together.accountant == PLD().name
+    assert max(part.epsilon(DELTA) for part in parts) < together.epsilon(DELTA)
+    assert together.epsilon(DELTA) < sum(part.epsilon(DELTA / 2) for part in parts)
+
+
+def test_a_rate_that_is_next_to_nothing() -> None:
+    """Components below every rounding are dropped into delta, not into an error."""
+    profile = account(sampled(1.0, 1e-25, 1_000))
+    assert profile.epsilon(1e-9) == 0.0
+    assert profile.delta(0.0) < 1e-9
+
+
+def test_more_epsilon_never_needs_more_delta() -> None:
+    """G1 of the module `profile`, for each way to price."""
+    for composition in (
+        sampled(0.7, 0.01, 500),
+        sampled(1.0, 1e-6, 10**7),
+        sampled(2.0, 0.01, 300, 3, REPLACE),
+        ((ExposedGaussian(1.0, 0.1, ZERO_OUT), 50),),
+    ):
+        profile = account(composition)
+        deltas = [profile.delta(epsilon) for epsilon in np.linspace(0, 12, 60)]
+        assert all(later <= earlier * (1 + 1e-12) for earlier, later in itertools.pairwise(deltas))
+        epsilons = [epsilon for epsilon, _ in profile.curve()]
+        assert epsilons == sorted(epsilons)
+
+
+def test_the_profile_says_how_it_was_priced() -> None:
+    """G1 of the module `product`, and the coarse grid of G2 of the module `pld`."""
+    assert account(((Gaussian(1.0, 2, ZERO_OUT), 3),)).accountant == ClosedForm().name
+    assert account(sampled(1.0, 1.0, 3)).accountant == ClosedForm().name
+    assert account(sampled(1.0, 0.1, 3)).accountant == LibraryPLD().name
+    assert account(sampled(1.0, 0.1, 3, copies=2)).accountant == PLD().name
+    assert "hop" in account(sampled(2.0, 0.01, 300, 3, REPLACE)).accountant
+    assert "coarse" in account(sampled(1.0, 1e-6, 10**7)).accountant
 
 
 def test_profile_curve_and_mu() -> None:
@@ -184,8 +226,8 @@ def test_the_best_order_must_not_sit_at_the_edge() -> None:
 
 def test_contradicting_accountants_give_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """G2 of the module `account`, with a negative control: an RDP that says far too little."""
-    composition = sampled(1.0, 0.0213, 77)
-    monkeypatch.setattr("tacit.accounting.product.RDP.profile", lambda self, c: account(sampled(50.0, 0.001, 1)))
+    composition, little = sampled(1.0, 0.0213, 77), account(sampled(50.0, 0.001, 1))
+    monkeypatch.setattr("tacit.accounting.product.RDP.profile", lambda self, composition: little)
     with pytest.raises(ClaimRefused, match="contradict"):
         account(composition)
 
@@ -203,7 +245,7 @@ def test_extremes(noise: float, rate: float, steps: int, copies: int) -> None:
 
 
 def test_a_million_steps_in_seconds() -> None:
-    """Pricing and calibrating a run of a million steps, in processor seconds, which a busy machine does not stretch much."""
+    """Pricing and calibrating a run of a million steps, in processor seconds."""
     start = time.process_time()
     noise = calibrate_noise(lambda found: sampled(found, 1e-3, 10**6), 3.0, 1e-6)
     assert account(sampled(noise, 1e-3, 10**6)).epsilon(1e-6) <= 3.0

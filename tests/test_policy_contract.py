@@ -15,7 +15,7 @@ from tacit.policy.algebra import Forgetful, Widened
 from tacit.policy.base import Policy
 from tacit.policy.dictionary import Dictionary, RareWords
 from tacit.policy.patterns import Capitals, Digits, Everything, Gold, Regex
-from tacit.policy.pii import Pii
+from tacit.policy.pii.policy import Pii
 from tacit.policy.registry import conservative
 
 POLICIES: dict[str, Policy] = {

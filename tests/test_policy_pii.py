@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from tacit.corpus.customersim import simulate_customersim
 from tacit.corpus.record import Record
-from tacit.policy.pii import KINDS, Pii
+from tacit.policy.pii import policy
+from tacit.policy.pii.policy import _DECIDING, KINDS, Pii, _source_digest
 
 
 def found(text: str) -> list[tuple[str, str]]:
@@ -233,3 +235,22 @@ def test_any_text_can_be_read(text: str) -> None:
 
 def test_lone_surrogates_can_be_read() -> None:
     assert found("\ud800 my name is Mary Rowan \udfff") == [("NAME", "Mary Rowan")]
+
+
+def test_the_hash_follows_kinds_source_and_library_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = {Pii().hash, Pii(("NAME",)).hash}
+    with monkeypatch.context() as changed:
+        changed.setattr("tacit.policy.pii.policy.version", lambda name: f"{name} of tomorrow")
+        hashes.add(Pii().hash)
+    with monkeypatch.context() as changed:
+        changed.setattr("tacit.policy.pii.policy._DECIDING", ("words",))
+        _source_digest.cache_clear()
+        hashes.add(Pii().hash)
+    _source_digest.cache_clear()
+    assert len(hashes) == 4
+    assert Pii().hash in hashes
+
+
+def test_every_module_of_the_policy_counts_for_its_hash() -> None:
+    folder = Path(policy.__file__).parent
+    assert {*_DECIDING} == {file.stem for file in folder.glob("*.py")} - {"__init__"}

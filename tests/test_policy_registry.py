@@ -10,7 +10,7 @@ from tacit.policy.algebra import Forgetful, Widened
 from tacit.policy.base import Definition
 from tacit.policy.dictionary import Dictionary, RareWords
 from tacit.policy.patterns import Capitals, Digits, Everything, Gold, Regex
-from tacit.policy.pii import Pii
+from tacit.policy.pii.policy import Pii
 from tacit.policy.registry import build_policy, conservative, parse_policy
 
 

@@ -17,17 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit import look
 from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.errors import ConfigError, CorpusError, PolicyError
-from tacit.excerpt import VISIBLE, Excerpt, State, excerpt, printable
-from tacit.look import count_tokens, knows_labels
 from tacit.policy.base import Policy
 from tacit.policy.card import PolicyCard
 from tacit.policy.patterns import Digits, Everything, Gold, Regex
-from tacit.scan import WORDS, Scan, scan
+from tacit.scan import look
+from tacit.scan.excerpt import VISIBLE, Excerpt, State, excerpt, printable
+from tacit.scan.look import count_tokens, knows_labels
+from tacit.scan.scanning import WORDS, Scan, scan
+from tacit.scan.workers import IN_FLIGHT, WorkerLost, Workers
 from tacit.tokenizer import byte_tokenizer
-from tacit.workers import IN_FLIGHT, WorkerLost, Workers
 
 NAMES = ("Ann Lee", "Bob Ray", "Cleo Diaz")
 
@@ -263,7 +263,7 @@ def test_workers_g1_keep_order_and_g2_read_ahead_no_more_than_they_say() -> None
 
 INTERRUPTED = """
 import time
-from tacit.workers import Workers
+from tacit.scan.workers import Workers
 
 def nap(tool, item):
     time.sleep(item)

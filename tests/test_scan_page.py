@@ -12,7 +12,7 @@ from tacit.corpus.record import Record, Span
 from tacit.intervals import Interval
 from tacit.policy.patterns import Digits, Everything, Regex
 from tacit.report.scan_page import MOST_KINDS, ceiling, interval, percent, scan_page
-from tacit.scan import Scan, scan
+from tacit.scan.scanning import Scan, scan
 
 HOSTILE = (
     "</script><script>alert(1)</script>",

@@ -6,6 +6,7 @@
     ├── PolicyError      a policy definition that cannot be built
     ├── PrepareError     a tokenizer, view, store or canary that cannot be made
     ├── LedgerError      a ledger that is missing, damaged or was edited
+    ├── RunError         a run folder that cannot be made, read, written or resumed
     └── ClaimRefused     a guarantee was asked for that nobody has proved
 
 Each says what was expected, what was found and the way out, and never quotes protected text.
@@ -55,6 +56,10 @@ class PrepareError(TacitError):
 
 class LedgerError(TacitError):
     """A ledger that is missing, damaged or was edited."""
+
+
+class RunError(TacitError):
+    """A run folder that cannot be made, read, written or resumed."""
 
 
 class ClaimRefused(TacitError):

@@ -14,7 +14,7 @@ from scipy import stats
 from tacit.accounting.pairs import Floats, Spent
 from tacit.accounting.profile import GaussianLaw, Law, Nothing, Profile, gaussian_deltas, invert, price
 from tacit.errors import ClaimRefused
-from tacit.events import Composition, ExposedGaussian, Gaussian, Relation
+from tacit.events import Composition, ExposedGaussian, Gaussian, NoisyEvent, Relation, SampledGaussian
 
 _DROPPED = 1e-16
 
@@ -57,8 +57,8 @@ def has_closed_form(spent: Spent) -> bool:
     return len(exposed) <= 1 and all(_is_plain(event) for event, _ in spent.events if event not in exposed)
 
 
-def _is_plain(event: object) -> bool:
-    return isinstance(event, Gaussian) or getattr(event, "sampling_rate", None) == 1.0
+def _is_plain(event: NoisyEvent) -> bool:
+    return isinstance(event, Gaussian) or (isinstance(event, SampledGaussian) and event.sampling_rate == 1.0)
 
 
 def _law(spent: Spent) -> Law:

@@ -20,9 +20,9 @@ from tacit.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tacit.excerpt import Excerpt
     from tacit.policy.card import PolicyCard, Share
-    from tacit.scan import Scan
+    from tacit.scan.excerpt import Excerpt
+    from tacit.scan.scanning import Scan
 
 _STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "bright_green")
 _MOST_KINDS = 20
@@ -55,7 +55,7 @@ def scan(
     from tacit.corpus.read import read
     from tacit.policy.registry import parse_policy
     from tacit.report.scan_page import scan_page
-    from tacit.scan import scan as scan_corpus
+    from tacit.scan.scanning import scan as scan_corpus
 
     fields = Fields(text_field, id_field, user_field, label_field, spans_field, turns_field)
     chosen = parse_policy(policy)
@@ -154,8 +154,8 @@ def _print(result: "Scan", console: Console, out: Path) -> None:
 
 
 def _numbers(result: "Scan") -> Table:
-    from tacit.excerpt import printable
     from tacit.report.scan_page import percent
+    from tacit.scan.excerpt import printable
 
     table = Table(show_header=False, box=None, pad_edge=False)
     speed = result.characters / max(result.seconds, 1e-9)
@@ -183,7 +183,7 @@ def _numbers(result: "Scan") -> Table:
 
 
 def _kinds(result: "Scan") -> Table:
-    from tacit.excerpt import short
+    from tacit.scan.excerpt import short
 
     table = Table(title="secrets by kind", title_justify="left", box=None, pad_edge=False)
     for name in ("kind", "secrets", "records"):
@@ -197,7 +197,7 @@ def _kinds(result: "Scan") -> Table:
 
 
 def _card(card: "PolicyCard") -> Table:
-    from tacit.excerpt import short
+    from tacit.scan.excerpt import short
 
     table = Table(title="policy card, with 95 % intervals", title_justify="left", box=None, pad_edge=False)
     for name in ("kind", "recall %", "precision %", "F2 %", "labelled", "found"):
@@ -226,7 +226,7 @@ def _value(share: "Share") -> str:
 
 def _text(shown: "Excerpt", styles: dict[str, str]) -> Text:
     """A record with its secrets marked by colour and by word. Never markup: the text may hold anything."""
-    from tacit.excerpt import BLOCK, State
+    from tacit.scan.excerpt import BLOCK, State
 
     text = Text("… " if shown.cut_before else "")
     for piece in shown.pieces:

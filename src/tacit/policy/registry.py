@@ -20,7 +20,7 @@ from tacit.policy.algebra import Both, Either, Forgetful, Widened, Without
 from tacit.policy.base import Definition, Policy
 from tacit.policy.dictionary import Dictionary, RareWords
 from tacit.policy.patterns import Capitals, Digits, Everything, Gold, Regex
-from tacit.policy.pii import KINDS, Pii
+from tacit.policy.pii.policy import KINDS, Pii
 
 Value = Any
 """What YAML gives for a field, or what it was turned into."""

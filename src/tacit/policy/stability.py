@@ -14,7 +14,8 @@ from tacit.errors import PolicyError
 from tacit.policy.base import Policy
 from tacit.policy.surrogate import surrogate
 
-PLACEHOLDER = "<MASK>"
+PLACEHOLDER = "\ue000"
+"""One character of the private-use area: neither letter nor digit nor mark, as opaque to a policy as a token is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from tacit.excerpt import BLOCK, State, printable, short
 from tacit.intervals import Interval
 from tacit.policy.card import PolicyCard, Quality
-from tacit.scan import Scan
+from tacit.scan.excerpt import BLOCK, State, printable, short
+from tacit.scan.scanning import Scan
 
 MOST_KINDS = 40
 _COLOURS = 8

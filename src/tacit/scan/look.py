@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol
 
 from tacit.corpus.record import Record, Span, spans_fault
 from tacit.errors import PolicyError, TacitError
-from tacit.excerpt import Excerpt, excerpt
 from tacit.policy.base import Policy
 from tacit.policy.card import CardCounts
 from tacit.policy.patterns import Gold
 from tacit.policy.stability import StabilityCounts, mask_stability
+from tacit.scan.excerpt import Excerpt, excerpt
 
 STABILITY_RECORDS = 200
 STABILITY_SPANS = 5

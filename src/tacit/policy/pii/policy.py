@@ -1,15 +1,21 @@
 """The policy `pii`: personal data in English text, told by shape and by the words around it."""
 
+import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from importlib.metadata import version
 from typing import Any
 
 from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.errors import ConfigError
-from tacit.policy import pii_addresses, pii_codes, pii_mentions, pii_names, pii_shapes
 from tacit.policy.base import Policy
-from tacit.policy.pii_words import CODE_CUES, PERSON_CUES, WORD_LISTS, covers, find_cues, fold
+from tacit.policy.pii.addresses import find_addresses
+from tacit.policy.pii.codes import Announcements, find_codes
+from tacit.policy.pii.names import find_names
+from tacit.policy.pii.shapes import find_dates, find_shapes
+from tacit.policy.pii.words import covers, find_cues, fold
 
 KINDS = (
     "ADDRESS", "CARD", "DATE", "EMAIL", "IBAN", "ID", "IP", "NAME", "ORDER", "PHONE", "SSN", "TRACKING", "URL"
@@ -18,9 +24,8 @@ KINDS = (
 
 _NUMBER = re.compile(r"\d+")
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
-_DETECTORS = (pii_shapes, pii_addresses, pii_codes, pii_names, pii_mentions)
-_RULES = 1
-"""Raised when the code, and not a pattern or a word list, changes what is found."""
+_DECIDING = ("addresses", "codes", "mentions", "names", "policy", "shapes", "words")
+"""The modules whose text decides what is found: a list of patterns would forget one."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,7 @@ class Pii(Policy):
     def content(self) -> Any:  # noqa: ANN401
         return {
             "pii": self.kinds,
-            "rules": _RULES,
-            "patterns": [pattern for module in _DETECTORS for pattern in module.SOURCES],
-            "cues": [CODE_CUES, PERSON_CUES],
-            "words": [sorted(group) for group in WORD_LISTS],
+            "source": _source_digest(),
             "libraries": {name: version(name) for name in ("phonenumbers", "usaddress")},
         }
 
@@ -67,21 +69,27 @@ class Pii(Policy):
         return spans if self.kinds == KINDS else tuple(span for span in spans if span.kind in self.kinds)
 
 
+@cache
+def _source_digest() -> str:
+    folder = resources.files("tacit.policy.pii")
+    return hashlib.sha256(b"".join(folder.joinpath(f"{name}.py").read_bytes() for name in _DECIDING)).hexdigest()
+
+
 def _find_all(text: str) -> tuple[Span, ...]:
     folded = fold(text)
     cues = find_cues(folded)
-    announcements = pii_codes.Announcements(text, folded, cues)
+    announcements = Announcements(text, folded, cues)
     numbers = [match.start() for match in _NUMBER.finditer(text)]
-    addresses = resolve_overlaps(pii_addresses.find_addresses(text, folded, numbers))
-    shaped = [*pii_shapes.find_shapes(text, folded, numbers), *pii_shapes.find_dates(text, folded, cues)]
+    addresses = resolve_overlaps(find_addresses(text, folded, numbers))
+    shaped = [*find_shapes(text, folded, numbers), *find_dates(text, folded, cues)]
     shaped = [_announced(span, announcements) for span in shaped if not covers(addresses, span.start, span.end)]
     found = resolve_overlaps((*shaped, *addresses))
-    codes = pii_codes.find_codes(text, numbers, announcements, found)
-    names = pii_names.find_names(text, folded, cues, addresses)
+    codes = find_codes(text, numbers, announcements, found)
+    names = find_names(text, folded, cues, addresses)
     return resolve_overlaps((*found, *codes, *names))
 
 
-def _announced(span: Span, announcements: pii_codes.Announcements) -> Span:
+def _announced(span: Span, announcements: Announcements) -> Span:
     """The span with the kind that the words around a number tell, which is surer than its shape."""
     if span.kind not in _NUMBERS:
         return span

@@ -152,9 +152,6 @@ FILLERS = phrases(
 )
 """What people say before they give their name."""
 
-WORD_LISTS = (*(DATE_CUES, NEVER_A_NAME, NAMESAKES, COMMON_PAIRS, PARTICLES, NAME_ENDINGS, BEFORE_VOCATIVE, FILLERS),)
-"""Every list above, for those who must know when one of them changes."""
-
 _ALL_CUES = sorted(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _AUTOMATON = ahocorasick_rs.AhoCorasick(_ALL_CUES)

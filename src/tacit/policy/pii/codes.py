@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from tacit.corpus.record import Span
-from tacit.policy.pii_words import CODE_CUES, COMMON_PAIRS, Cue, covers, phrases, words
+from tacit.policy.pii.words import CODE_CUES, COMMON_PAIRS, Cue, covers, phrases, words
 
 _CODE = re.compile(r"(?<![$€£@.])[-_/]{0,2}[A-Za-z0-9]{1,200}(?:[-_/][A-Za-z0-9]{1,200}){0,12}(?![@%]|[.,:]\d)")
 _SPACED = re.compile(r"(?:[A-Z]{0,4}\d[A-Z\d]{0,11})(?:[ -][A-Z\d]{0,6}\d[A-Z\d]{0,11}){1,8}(?!\w)")
@@ -35,13 +35,6 @@ _MOST_BEFORE_DIGIT = 60
 _STRONG_REACH = 70
 _WEAK_REACH = 30
 _REPLY_REACH = 200
-
-SOURCES = (
-    *(p.pattern for p in (_CODE, _SPACED, _LOOSE_PHONE, _LETTERS_SIGN, _LETTERS, _STRONG, _NAMED_AFTER, _AMOUNT)),
-    *sorted(_ALWAYS_STRONG | _GENERIC | _PERSONS),
-)
-"""What decides the findings of this module, besides its code and the cues."""
-
 
 Piece = tuple[int, int]
 Announcement = tuple[str, bool]

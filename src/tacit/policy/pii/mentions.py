@@ -4,16 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tacit.policy.pii_words import NAMESAKES, NEVER_A_NAME, PARTICLES
+from tacit.policy.pii.words import NAMESAKES, NEVER_A_NAME, PARTICLES
 
 NAME_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){0,40}+(?!-?[\d_])")
 """A word that can be part of a name: letters, with apostrophes and hyphens inside."""
 _MENTION = re.compile(r"[^\W\d_a-z](?:[^\W\d_]|['’-](?=[^\W\d_]{2})){1,40}+(?!\w)")
 _FEW = 16
 _WIDEST_GAP = 8
-
-SOURCES = (NAME_WORD.pattern, _MENTION.pattern)
-"""What decides the findings of this module, besides its code and the word lists."""
 
 Piece = tuple[int, int]
 

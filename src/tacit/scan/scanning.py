@@ -3,7 +3,7 @@
     result = scan("chats.jsonl", pii, show_secrets=False)
 
 G1 (one result). The result does not depend on the number of processes; only `seconds` does.
-G2 (discreet). Unless secrets are asked for, the result holds no text of a found or a gold span (see `tacit.excerpt`).
+G2 (discreet). Unless secrets are asked for, the result holds no text of a found or a gold span (see `excerpt`).
 G3 (flat). Memory does not grow with the corpus, but for its users.
 G4. The JSON form, read back, gives an equal result.
 """
@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, Self
 from tacit.corpus.read import CorpusReader, read
 from tacit.corpus.record import Record
 from tacit.errors import ConfigError, CorpusError
-from tacit.excerpt import Excerpt, printable
-from tacit.look import Encoder, Looker, Part, batches, check_stability, knows_labels, look
 from tacit.policy.base import Policy
 from tacit.policy.card import PolicyCard
 from tacit.policy.stability import StabilityCounts
-from tacit.workers import Workers, cores
+from tacit.scan.excerpt import Excerpt, printable
+from tacit.scan.look import Encoder, Looker, Part, batches, check_stability, knows_labels, look
+from tacit.scan.workers import Workers, cores
 
 WORDS = "words and marks"
 _SMALL = 8  # batches: fewer are done sooner than processes have started

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import usaddress
 
 from tacit.corpus.record import Span
-from tacit.policy.pii_words import NEVER_A_NAME, words
+from tacit.policy.pii.words import NEVER_A_NAME, words
 
 _STATE_CODES = words(
     "AL AK AZ AR CA CO CT DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK OR "
@@ -63,26 +63,6 @@ _PLACE_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w.'’-]{0,30}(?:,[ ]?|[ ]))
 _PLACE = re.compile(r"[ ,]{0,3}\n?(?:[^\W\d_][\w.'’-]{0,30},?[ ]){1,5}?[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?!\w)")
 _LOOK_BACK = 80
 _MOST_TOKENS = 20
-
-SOURCES = (
-    *(
-        p.pattern
-        for p in (
-            _OPENING,
-            _TOKEN,
-            _POSTCODE,
-            _LAST_LINE,
-            _UNIT_BEFORE,
-            _UNIT_ALONE,
-            _HOME,
-            _BOX,
-            _MILITARY,
-            _STATE_ZIP,
-        )
-    ),
-    *sorted(_STATES | _PLAIN_SUFFIXES | _UNITS | _CONNECTORS),
-)
-"""What decides the findings of this module, besides its code and the version of `usaddress`."""
 
 
 def find_addresses(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span]:

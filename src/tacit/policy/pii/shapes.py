@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import phonenumbers
 
 from tacit.corpus.record import Span
-from tacit.policy.pii_words import DATE_CUES, Cue
+from tacit.policy.pii.words import DATE_CUES, Cue
 
 _EMAIL = re.compile(r"(?<![\w.+%-])[\w+%][\w.+%'-]{0,127}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)")
 _DOMAIN_SIGN = re.compile(r"\.(?:com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai)(?![\w-])")
@@ -42,28 +42,6 @@ _AFTER_MONTH = re.compile(
     r"\.?[ -]\d{1,2}(?:st|nd|rd|th)?(?!\w|:\d)(?:,?[ -]\d{4}(?!\w))?|\.?,?[ -](?:of )?\d{4}(?!\w)"
 )
 _BEFORE_MONTH = re.compile(r"(?<![\w.$])\d{1,2}(?:st|nd|rd|th)?[ -](?:of )?$")
-
-SOURCES: tuple[str, ...] = tuple(
-    pattern.pattern
-    for pattern in (
-        *(
-            _EMAIL,
-            _DOMAIN_SIGN,
-            _URL,
-            _IPV6_SIGN,
-            _IPV6,
-            _IPV4,
-            _NUMBER_SIGN,
-            _CARD,
-            _IBAN,
-            _SSN,
-            _PHONE,
-            _PHONE_ABROAD,
-        ),
-        *(_DATE, _AFTER_MONTH, _BEFORE_MONTH),
-    )
-)
-"""What decides the findings of this module, besides its code and the version of `phonenumbers`."""
 
 
 def find_shapes(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span]:

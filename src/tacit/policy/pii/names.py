@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tacit.corpus.record import Span
-from tacit.policy.pii_mentions import NAME_WORD, find_mentions
-from tacit.policy.pii_words import (
+from tacit.policy.pii.mentions import NAME_WORD, find_mentions
+from tacit.policy.pii.words import (
     BEFORE_VOCATIVE,
     FILLERS,
     NAME_ENDINGS,
@@ -53,14 +53,6 @@ _NAME_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w'’-]{1,30}[ ]){1,3}$")
 _ADDRESSEE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w'’-]{1,30}(?:[ ]|,\s|\s{0,2}\n)){2,4}$")
 _REPLY_REACH = 160
 _MOST_WORDS = 5
-
-SOURCES = (
-    *(p.pattern for p in (NAME_WORD, _CAPITAL, _TITLE, _BETWEEN_WORDS, _AFTER_NAME, _LABEL)),
-    *(p.pattern for p in (_FILLER, _LEAD_IN, _SENTENCE_END, _GREETING_END, _CLAUSE_END, _KIN_BETWEEN, _SPOKEN_TO)),
-    *(p.pattern for p in (_NAME_BEFORE, _ADDRESSEE)),
-    *sorted(_NAMED_THINGS),
-)
-"""What decides the findings of this module, besides its code and the cues."""
 
 Piece = tuple[int, int]
 

@@ -1,0 +1,90 @@
+"""The sum of clipped per-unit gradients, from one backward pass (book-keeping: Bu et al. 2022, arXiv 2210.00038).
+
+Forward and backward keep each layer's input and its output's gradient; squared norms come from those; factors come from
+the norms; one weighted product a layer then gives the sum. No second backward pass, no per-unit gradients in memory.
+
+G1 (sensitivity). Adding or removing one row of the batch moves the sum by at most `sensitivity`, up to float32 rounding.
+G2 (exact). The sum equals that of a loop over single rows, whatever the padding, the loss weights and the micro-batches
+   (dropout excepted, whose masks are drawn for every pass).
+G3 (finite). A row whose gradient is not finite contributes zero, and is counted.
+G4 (no trace). Model, hooks, flags and `.grad` are afterwards as they were, also after an error.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.gradients.clipping import Clipping, safe_factors
+from tacit.gradients.cross_entropy import overwritable, replace_by_gradient
+from tacit.gradients.inner import squared_norms
+from tacit.gradients.recording import Recording, chosen_parameters
+from tacit.gradients.uses import Use
+from tacit.models.base import Learner
+from tacit.models.batch import Batch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClippedSum:
+    """What a private step adds noise to. Only `sums` after noise may leave; norms and losses are exact, and private."""
+
+    sums: dict[str, Tensor]  # by parameter name, float32
+    sensitivity: float
+    norms: Tensor  # (rows,), before clipping
+    losses: Tensor  # (rows,), weighted sums in nats
+    non_finite: int
+
+
+def clipped_sum(
+    model: Learner,
+    batch: Batch,
+    clipping: Clipping,
+    *,
+    positions: int | None = None,
+    parameters: Collection[str] | None = None,
+) -> ClippedSum:
+    """Sum over the rows of `batch` of each row's clipped gradient of its weighted loss.
+
+    positions: how many (row, time) positions pass through the model at a time; memory grows with it, nothing else.
+    parameters: the names of those that move; all that require a gradient when None.
+    Runs in the caller's autocast state; norms and sums are float32 all the same.
+    """
+    chosen = chosen_parameters(model.module, parameters)
+    recording = Recording(chosen)
+    sums: dict[str, Tensor] = {}
+    norms, losses = torch.zeros(len(batch)), torch.zeros(len(batch))
+    with recording.watching(model.module):
+        for index, part in batch.micro_batches(positions):
+            losses[index] = _one_pass(model, part, recording)
+            norms[index] = _add_clipped(sums, recording.finish(), clipping).cpu()
+    for name, parameter in chosen.items():
+        if name not in sums:
+            sums[name] = torch.zeros_like(parameter, dtype=torch.float32, requires_grad=False)
+    return ClippedSum(sums, clipping.clip_norm, norms, losses, int((~norms.isfinite()).sum()))
+
+
+def _one_pass(model: Learner, batch: Batch, recording: Recording) -> Tensor:
+    """(rows,): losses; the recording then holds what backward reached."""
+    recording.start(len(batch))
+    with torch.enable_grad():
+        logits = model.logits(batch.inputs)
+    with torch.autocast(logits.device.type, enabled=False):
+        gradient = overwritable(logits)
+        losses = replace_by_gradient(gradient, batch.targets, batch.weights)
+        logits.backward(gradient)
+    return (losses * batch.weights).sum(dim=1).cpu()
+
+
+def _add_clipped(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: Clipping) -> Tensor:
+    """Add the clipped sum of one pass to `sums`; the norms (rows,) are returned."""
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        squares = torch.stack([squared_norms(found) for found in uses.values()])
+        factors, finite = safe_factors(clipping, squares)
+        for (name, found), factor in zip(uses.items(), factors.unbind(0), strict=True):
+            for use in found:
+                if not finite.all():
+                    use.clear(~finite)
+                sums[name] = use.add_to(sums.get(name), factor)
+            found.clear()
+        return squares.sum(dim=0).sqrt()

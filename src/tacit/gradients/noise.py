@@ -1,0 +1,96 @@
+"""Gaussian noise of a stated deviation, added in float32, in parallel.
+
+Numbers come in blocks. A block's generator is torch's Mersenne twister with its whole state (19,968 bits, where
+`manual_seed` would set 32) drawn by SHAKE-256 from the stream's key, the draw's number and the block's number. So noise
+does not depend on the number of threads, no block is ever used twice, and a stream can go on after a restart.
+
+G1 (deviation). `add_` adds independent normal numbers of exactly the deviation asked for.
+G2 (never twice). Every call to `add_` uses a new draw number; streams with different keys share nothing.
+G3 (no stored seed). A release stream has its key from the operating system and offers no way to read it.
+
+The twister is not a cipher: the noise is safe against whoever sees the model, not against whoever sees raw noise.
+"""
+
+import hashlib
+import math
+import os
+import secrets
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from tacit.errors import ConfigError
+
+_BLOCK = 1 << 17
+_WORDS = 624  # of the twister's state, 32 bits each, kept in 64
+_WORDS_AT = 24  # bytes before them: seed (8), numbers left (4), seeded (4), next (8)
+
+
+class NoiseStream:
+    """A source of noise; each call draws what no call drew before."""
+
+    def __init__(self, key: bytes, draws: int) -> None:
+        self._key = key
+        self._draws = draws
+
+    @classmethod
+    def research(cls, seed: int, draws: int = 0) -> "NoiseStream":
+        """A stream that can be repeated; `draws` is where a run that was interrupted goes on."""
+        return cls(hashlib.sha256(f"tacit noise {seed}".encode()).digest(), draws)
+
+    @classmethod
+    def release(cls) -> "NoiseStream":
+        """A stream nobody can repeat."""
+        return cls(secrets.token_bytes(32), 0)
+
+    @property
+    def draws(self) -> int:
+        """How many draws were taken."""
+        return self._draws
+
+    def add_(self, tensors: Iterable[Tensor], deviation: float) -> None:
+        """Add normal numbers of this deviation to every element of these float32 tensors."""
+        if not (math.isfinite(deviation) and deviation >= 0):
+            raise ConfigError("a noise deviation of 0 or more", str(deviation), "correct the number")
+        draw, self._draws = self._draws, self._draws + 1
+        blocks = [block for tensor in tensors for block in _blocks(tensor)]
+        if deviation == 0:
+            return
+        workers = min(torch.get_num_threads(), len(blocks))
+        if workers <= 1:
+            self._add_blocks(blocks, 0, 1, draw, deviation)
+            return
+        with ThreadPoolExecutor(workers) as pool:
+            shares = [pool.submit(self._add_blocks, blocks, first, workers, draw, deviation) for first in range(workers)]
+        for share in shares:
+            share.result()
+
+    def _add_blocks(self, blocks: list[Tensor], first: int, stride: int, draw: int, deviation: float) -> None:
+        with torch.no_grad():
+            numbers = torch.empty(_BLOCK)
+            for index in range(first, len(blocks), stride):
+                block = blocks[index]
+                noise = numbers[: len(block)].normal_(0.0, deviation, generator=self._generator(draw, index))
+                block.add_(noise.to(block.device))
+
+    def _generator(self, draw: int, block: int) -> torch.Generator:
+        name = self._key + draw.to_bytes(8, "little") + block.to_bytes(8, "little")
+        words = torch.frombuffer(bytearray(hashlib.shake_256(name).digest(4 * _WORDS)), dtype=torch.int32)
+        generator = torch.Generator()
+        state = generator.get_state()
+        fields = state[_WORDS_AT : _WORDS_AT + 8 * _WORDS].view(torch.int64)
+        fields.copy_(words.to(torch.int64) & 0xFFFFFFFF)
+        generator.set_state(state)
+        return generator
+
+
+def _blocks(tensor: Tensor) -> Iterable[Tensor]:
+    if tensor.dtype != torch.float32 or not tensor.is_contiguous():
+        raise ConfigError("contiguous float32 sums", f"{tensor.dtype}", "take the sums as clipped_sum gives them")
+    return tensor.view(-1).split(_BLOCK)
+
+
+assert sys.byteorder == "little", os.name

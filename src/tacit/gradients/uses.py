@@ -1,0 +1,183 @@
+"""How a parameter was used in one forward pass, and what its per-row gradients are, without ever forming them all.
+
+| symbol | here |
+|---|---|
+| G_b | gradient of the parameter for row b, G_b = sum_t left_bt right_bt^T |
+| left, right | `Outer`: (rows, time, m), (rows, time, n) for a parameter (m, n) |
+| left as a one-hot of a token | `Lookup`: indices (rows, time), right (rows, time, n) |
+| G_b itself | `PerRow`: (rows, ...) for small parameters |
+
+Squared norms by Gram matrices: |G_b|^2 = sum_st (left_s . left_t)(right_s . right_t) (Goodfellow 2015, arXiv 1510.01799;
+Li et al. 2022, arXiv 2110.05679), or by forming G_b for a few rows at a time where that is less work. A parameter with
+several uses (tied weights) has the norm of the sum of its uses: squared norms plus twice every inner product.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+ROUNDING = 2.0**-24
+_DIRECT_NUMBERS = 1 << 22  # how many numbers of per-row gradients are formed at a time
+
+
+class Sequence:
+    """A (rows, time, width) tensor that computes its Gram matrices once, in float32."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+        self._gram: Tensor | None = None
+
+    @property
+    def width(self) -> int:
+        """The last dimension."""
+        return int(self.values.shape[2])
+
+    def gram(self) -> Tensor:
+        """(rows, time, time): inner products of all pairs of steps."""
+        if self._gram is None:
+            values = self.values.float()
+            self._gram = torch.bmm(values, values.transpose(1, 2))
+        return self._gram
+
+    def known_gram(self) -> Tensor | None:
+        """The Gram matrices if somebody has needed them."""
+        return self._gram
+
+    def clear(self, rows: Tensor) -> None:
+        """Set these rows to zero (they are not finite)."""
+        self.values = self.values.clone()
+        self.values[rows] = 0.0
+
+
+@dataclass(slots=True)
+class Outer:
+    """G_b = mask * sum_t left_bt right_bt^T; a mask is that of weight drop."""
+
+    left: Sequence
+    right: Sequence
+    mask: Tensor | None = None
+
+    def squared_norms(self) -> Tensor:
+        """(rows,): of G_b, enlarged by what rounding may have taken away."""
+        time, m, n = self.left.values.shape[1], self.left.width, self.right.width
+        if self.mask is not None or time * (m + n) > m * n:
+            return self._direct()
+        left, right = self.left.gram(), self.right.gram()
+        lengths = (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).clamp(min=0.0).sqrt()
+        guard = ROUNDING * lengths.sum(dim=1).square()  # terms may cancel; the absolute rounding error does not
+        return torch.einsum("bst,bst->b", left, right).clamp(min=0.0) + guard
+
+    def _direct(self) -> Tensor:
+        rows = max(1, _DIRECT_NUMBERS // (self.left.width * self.right.width))
+        norms = []
+        for left, right in zip(self.left.values.split(rows), self.right.values.split(rows), strict=True):
+            gradients = torch.bmm(left.float().transpose(1, 2), right.float())
+            if self.mask is not None:
+                gradients *= self.mask
+            norms.append(gradients.flatten(1).square().sum(dim=1))
+        return torch.cat(norms)
+
+    def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
+        """`total` (None is zero) plus sum_b factors_b G_b."""
+        left, right = self.left.values.float(), self.right.values.float()
+        if self.left.width < self.right.width:
+            left = left * factors[:, None, None]
+        else:
+            right = right * factors[:, None, None]
+        left, right = left.flatten(0, 1), right.flatten(0, 1)
+        if self.mask is not None:
+            product = torch.mm(left.t(), right).mul_(self.mask)
+            return product if total is None else total.add_(product)
+        return torch.mm(left.t(), right) if total is None else total.addmm_(left.t(), right)
+
+    def clear(self, rows: Tensor) -> None:
+        """Make G_b zero for these rows."""
+        self.left.clear(rows)
+        self.right.clear(rows)
+
+
+@dataclass(slots=True)
+class Summed:
+    """G_b = sum_t values_bt: a bias. Shares its sequence with the weight beside it."""
+
+    values: Sequence
+
+    def squared_norms(self) -> Tensor:
+        """(rows,)."""
+        gram = self.values.known_gram()
+        if gram is None:
+            return self.values.values.float().sum(dim=1).square().sum(dim=1)
+        guard = ROUNDING * gram.diagonal(dim1=1, dim2=2).clamp(min=0.0).sqrt().sum(dim=1).square()
+        return gram.sum(dim=(1, 2)).clamp(min=0.0) + guard
+
+    def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
+        """`total` plus sum_b factors_b G_b."""
+        values = self.values.values.float()
+        steps = factors[:, None].expand(values.shape[:2]).reshape(-1)
+        added = torch.mv(values.flatten(0, 1).t(), steps)
+        return added if total is None else total.add_(added)
+
+    def clear(self, rows: Tensor) -> None:
+        """Make G_b zero for these rows."""
+        self.values.clear(rows)
+
+
+@dataclass(slots=True)
+class Lookup:
+    """G_b has gradients_bt added to its row indices_bt: an embedding of `size` rows. Sparse: only rows looked up exist."""
+
+    indices: Tensor
+    gradients: Tensor
+    size: int
+    _rows: Tensor = field(init=False)
+    _tokens: Tensor = field(init=False)
+    _sums: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gradients = self.gradients.float()
+        rows = torch.arange(len(self.indices), device=self.indices.device)[:, None] * self.size
+        keys, places = torch.unique(self.indices + rows, return_inverse=True)
+        self._rows = keys.div(self.size, rounding_mode="floor")
+        self._tokens = keys.remainder(self.size)
+        self._sums = self.gradients.new_zeros(len(keys), self.gradients.shape[2])
+        self._sums.index_add_(0, places.flatten(), self.gradients.flatten(0, 1))
+
+    def squared_norms(self) -> Tensor:
+        """(rows,)."""
+        norms = self._sums.new_zeros(len(self.indices))
+        return norms.index_add_(0, self._rows, self._sums.square().sum(dim=1))
+
+    def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
+        """`total` plus sum_b factors_b G_b."""
+        if total is None:
+            total = self._sums.new_zeros(self.size, self._sums.shape[1])
+        return total.index_add_(0, self._tokens, self._sums * factors[self._rows][:, None])
+
+    def clear(self, rows: Tensor) -> None:
+        """Make G_b zero for these rows."""
+        self._sums[rows[self._rows]] = 0.0
+
+
+@dataclass(slots=True)
+class PerRow:
+    """G_b itself, (rows, ...): scales and shifts of normalisation layers."""
+
+    gradients: Tensor
+
+    def squared_norms(self) -> Tensor:
+        """(rows,)."""
+        return self.gradients.flatten(1).square().sum(dim=1)
+
+    def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
+        """`total` plus sum_b factors_b G_b."""
+        added = torch.tensordot(factors, self.gradients, dims=1)
+        return added if total is None else total.add_(added)
+
+    def clear(self, rows: Tensor) -> None:
+        """Make G_b zero for these rows."""
+        self.gradients = self.gradients.clone()
+        self.gradients[rows] = 0.0
+
+
+Use = Outer | Summed | Lookup | PerRow

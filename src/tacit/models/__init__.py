@@ -1,0 +1,1 @@
+"""Language models that can be trained, attacked and saved."""

@@ -1,0 +1,121 @@
+"""The recurrent part of an LSTM, written so that all that surrounds it is ordinary linear layers.
+
+    z_t = projections_t + W h_{t-1}          gates (o, i, f, g), in this order: one sigmoid, one tanh a step
+    c_t = f c_{t-1} + i g,   h_t = o tanh(c_t)
+
+The input projection of all steps is one matrix product outside; here is one small product a step. Backward yields the
+gradients of all z_t at once, as the gradient of `projections`: with them W is a linear layer whose input is the hidden
+states one step earlier, and its gradient is one product over (rows x time).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+class Recurrence(nn.Module):
+    """Hidden states (rows, time, hidden) from gate projections (rows, time, 4 hidden), starting at zero."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.weight = nn.Parameter(torch.empty(4 * hidden_size, hidden_size))
+        nn.init.uniform_(self.weight, -(hidden_size**-0.5), hidden_size**-0.5)
+
+    def forward(self, projections: Tensor, weight_mask: Tensor | None = None) -> Tensor:
+        """`weight_mask` multiplies the recurrent weight (weight drop), the same for all rows and steps."""
+        weight = self.weight if weight_mask is None else self.weight * weight_mask
+        hidden: Tensor = _Recur.apply(projections, weight)
+        return hidden
+
+    def step(self, projection: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden state and cell after one step; no gradient."""
+        with torch.no_grad():
+            gates = torch.addmm(projection, hidden, self.weight.t())
+            output, entry, keep = torch.sigmoid(gates[:, : 3 * self.hidden_size]).chunk(3, dim=1)
+            cell = keep * cell + entry * torch.tanh(gates[:, 3 * self.hidden_size :])
+            return output * torch.tanh(cell), cell
+
+
+class _Recur(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, projections: Tensor, weight: Tensor) -> Tensor:  # noqa: ANN401
+        rows, time, width = projections.shape
+        size = width // 4
+        gates = torch.empty_like(projections)
+        hidden, cells, squashed = (projections.new_empty(rows, time, size) for _ in range(3))
+        transposed = weight.t()
+        earlier, cell = projections.new_zeros(rows, size), projections.new_zeros(rows, size)
+        output, entry, keep, candidate = (part.unbind(1) for part in gates.split(size, dim=2))
+        steps = zip(
+            projections.unbind(1),
+            gates.unbind(1),
+            gates[:, :, : 3 * size].unbind(1),
+            output,
+            entry,
+            keep,
+            candidate,
+            cells.unbind(1),
+            squashed.unbind(1),
+            hidden.unbind(1),
+            strict=True,
+        )
+        for projection, gate, sigmoids, o, i, f, g, new_cell, squash, out in steps:
+            torch.addmm(projection, earlier, transposed, out=gate)
+            sigmoids.sigmoid_()
+            g.tanh_()
+            torch.mul(f, cell, out=new_cell)
+            new_cell.addcmul_(i, g)
+            torch.tanh(new_cell, out=squash)
+            torch.mul(o, squash, out=out)
+            earlier, cell = out, new_cell
+        ctx.save_for_backward(weight, gates, cells, squashed, hidden)
+        return hidden
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, hidden_gradient: Tensor) -> tuple[Tensor, Tensor | None]:  # noqa: ANN401
+        weight, gates, cells, squashed, hidden = ctx.saved_tensors
+        slopes, through = _slopes(gates, cells, squashed)
+        size = hidden.shape[2]
+        keep = gates[:, :, 2 * size : 3 * size].unbind(1)
+        by_step = slopes.unbind(1)
+        output = slopes[:, :, :size].unbind(1)
+        others = slopes[:, :, size:].unflatten(2, (3, size)).unbind(1)
+        outer, pass_through = hidden_gradient.unbind(1), through.unbind(1)
+        cell_gradient = torch.zeros_like(hidden[:, 0])
+        total = torch.empty_like(cell_gradient)
+        for t in range(hidden.shape[1] - 1, -1, -1):
+            if t == hidden.shape[1] - 1:
+                total.copy_(outer[t])
+            else:
+                torch.addmm(outer[t], by_step[t + 1], weight, out=total)
+            cell_gradient.addcmul_(total, pass_through[t])
+            output[t].mul_(total)
+            others[t].mul_(cell_gradient.unsqueeze(1))
+            cell_gradient.mul_(keep[t])
+        return slopes, _weight_gradient(slopes, hidden) if ctx.needs_input_grad[1] else None
+
+
+def _slopes(gates: Tensor, cells: Tensor, squashed: Tensor) -> tuple[Tensor, Tensor]:
+    """For all steps at once: what turns gradients of h (o) and of c (i, f, g) into those of z; and of h into those of c."""
+    output, entry, keep, candidate = gates.chunk(4, dim=2)
+    slopes = torch.empty_like(gates)
+    of_output, of_entry, of_keep, of_candidate = slopes.chunk(4, dim=2)
+    sigmoids = 3 * cells.shape[2]
+    torch.addcmul(gates[:, :, :sigmoids], gates[:, :, :sigmoids], gates[:, :, :sigmoids], value=-1, out=slopes[:, :, :sigmoids])
+    of_output.mul_(squashed)
+    of_entry.mul_(candidate)
+    of_keep[:, 1:].mul_(cells[:, :-1])
+    of_keep[:, :1].zero_()
+    torch.mul(candidate, candidate, out=of_candidate)
+    torch.addcmul(entry, entry, of_candidate, value=-1, out=of_candidate)
+    through = torch.mul(squashed, squashed)
+    torch.addcmul(output, output, through, value=-1, out=through)
+    return slopes, through
+
+
+def _weight_gradient(pre_activations: Tensor, hidden: Tensor) -> Tensor:
+    return pre_activations[:, 1:].flatten(0, 1).t() @ hidden[:, :-1].flatten(0, 1)

@@ -1,0 +1,1 @@
+"""Personal data in English text: the policy `pii` and its parts."""

@@ -1,0 +1,89 @@
+"""Writing files that are there whole or not at all, and saying what went wrong."""
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tacit.errors import RunError
+
+_HASH_BLOCK = 1 << 20
+_DRAFT = ".draft-"
+
+
+def write_atomically(path: Path, writer: Callable[[Path], None], mode: int = 0o644) -> None:
+    """Have `writer` write a draft beside `path`, then put it in place of `path` in one move, on the disk on return."""
+    draft = path.with_name(_DRAFT + path.name)
+    try:
+        writer(draft)
+        draft.chmod(mode)
+        sync_file(draft)
+        os.replace(draft, path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        draft.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise failed(f"write {path.name}", error) from error
+        raise
+
+
+def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """`content` as the file `path`, whole or not at all."""
+    write_atomically(path, lambda draft: write_new(draft, content), mode)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """`content` as the file `path`; a failure may leave a part of it."""
+    with path.open("wb") as file:
+        file.write(content)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file of the run."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RunError(
+            expected=f"the file {path.name} of a run",
+            found=error.strerror or "none",
+            way_out="finish the stage that writes it first, or give another run folder",
+        ) from error
+
+
+def sync_file(path: Path) -> None:
+    """Have the file on the disk, not only on its way."""
+    _sync(path, os.O_RDONLY)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder on the disk, not only on their way."""
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    state = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_HASH_BLOCK):
+            state.update(block)
+    return state.hexdigest()
+
+
+def failed(what: str, error: OSError) -> RunError:
+    """The error for an operation that the system refused."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        way_out = "make room on the disk and resume: what was written before is whole"
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        way_out = "make the folder writable, or choose another one"
+    else:
+        way_out = "check the path and the disk"
+    return RunError(expected=f"to {what}", found=(error.strerror or type(error).__name__).lower(), way_out=way_out)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

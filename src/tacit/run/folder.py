@@ -1,0 +1,292 @@
+"""A run: one folder with fixed names, each stage adding its files.
+
+    run.json                 marks the folder
+    release/                 what may leave the house
+        model.safetensors, tokenizer.json, config.json, plan.json, ledger.jsonl, guarantee.json, utility.json,
+        audit.json, report.html
+    private/                 what may not; closed to other people of the machine
+        lock                 held by the one writer
+        settings.json        the whole configuration, with the seed of a research run
+        steps.jsonl          exact losses, norms and the like of each step
+        spans.jsonl, canaries.jsonl
+        checkpoints/         tensors, optimiser, random streams (`tacit.run.checkpoints`)
+
+Formal guarantees:
+
+G1 (whole). Every file but the two logs appears by one rename, synced; a failed write leaves the old one.
+G2 (one writer). A second writer is refused while the first one lives; a writer that died holds nothing.
+G3 (ledger). A run without its ledger is not opened for writing.
+G4 (same plan). A plan that was written is not replaced by another one.
+G5 (fit to leave). No JSON of `release/` has an entry for a seed, a loss or unit norms. Nothing is ever unpickled.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tacit.codec import from_json, to_json
+from tacit.errors import ConfigError, RunError
+from tacit.ledger import Ledger
+from tacit.run.files import failed, read_bytes, sync_folder, write_atomically, write_bytes, write_new
+
+T = TypeVar("T")
+
+MARK = "run.json"
+_MARK_CONTENT = {"format": "tacit-run", "version": 1}
+_NOT_FOR_RELEASE = {"seed", "seeds", "entropy", "loss", "losses", "norms"}
+
+
+class ReleaseFile(StrEnum):
+    """What may leave the house."""
+
+    MODEL = "model.safetensors"
+    TOKENIZER = "tokenizer.json"
+    CONFIG = "config.json"
+    PLAN = "plan.json"
+    LEDGER = "ledger.jsonl"
+    GUARANTEE = "guarantee.json"
+    UTILITY = "utility.json"
+    AUDIT = "audit.json"
+    REPORT = "report.html"
+
+
+class PrivateFile(StrEnum):
+    """What may not."""
+
+    LOCK = "lock"
+    SETTINGS = "settings.json"
+    STEPS = "steps.jsonl"
+    SPANS = "spans.jsonl"
+    CANARIES = "canaries.jsonl"
+    CHECKPOINTS = "checkpoints"
+
+
+FileName = ReleaseFile | PrivateFile
+
+
+class Run:
+    """A run folder: open for writing (`create`, `open`), or for reading alone (`view`)."""
+
+    def __init__(self, folder: Path, lock: int | None, ledger: Ledger | None) -> None:
+        """Private: use `create`, `open` or `view`."""
+        self.folder = folder
+        self._lock = lock
+        self._ledger = ledger
+
+    @classmethod
+    def create(cls, folder: Path) -> Self:
+        """A new run, with an empty ledger, open for writing; `folder` must be empty or not be there."""
+        folder = folder.absolute()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise FileExistsError
+            (folder / "release").mkdir()  # whoever makes this one makes the run
+        except FileExistsError as error:
+            raise RunError(
+                expected=f"no folder {folder} yet, or an empty one",
+                found="a run" if (folder / MARK).exists() else "other files",
+                way_out="resume that run, or choose another folder",
+            ) from error
+        except OSError as error:
+            raise failed(f"make the run folder {folder}", error) from error
+        _fill(folder)
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """An existing run, for writing; refused without its ledger, or while another process writes."""
+        folder = folder.absolute()
+        _check_mark(folder)
+        lock = _take_lock(folder / "private" / PrivateFile.LOCK)
+        try:
+            _end_torn_line(folder / "private" / PrivateFile.STEPS)
+            ledger = Ledger.open(folder / "release" / ReleaseFile.LEDGER)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(folder, lock, ledger)
+
+    @classmethod
+    def view(cls, folder: Path) -> Self:
+        """An existing run, for reading alone: takes no lock, changes nothing."""
+        folder = folder.absolute()
+        _check_mark(folder)
+        return cls(folder, None, None)
+
+    @property
+    def writable(self) -> bool:
+        """Whether this is the one writer."""
+        return self._lock is not None
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, open for writing."""
+        if self._ledger is None:
+            raise _not_open()
+        return self._ledger
+
+    def path(self, name: FileName) -> Path:
+        """Where a file of the run stands."""
+        return self.folder / ("release" if isinstance(name, ReleaseFile) else "private") / name
+
+    def write(self, name: FileName, writer: Callable[[Path], None]) -> None:
+        """Have `writer` write the file to the path it is given; it appears whole or not at all."""
+        if not self.writable:
+            raise _not_open()
+        write_atomically(self.path(name), writer, 0o644 if isinstance(name, ReleaseFile) else 0o600)
+
+    def write_json(self, name: FileName, value: object) -> None:
+        """`value` (a frozen dataclass, or plain JSON content) as JSON."""
+        text = to_json(value)
+        if isinstance(name, ReleaseFile):
+            _check_release(name, json.loads(text))
+        if name == ReleaseFile.PLAN and self.path(name).exists() and self.path(name).read_text("utf-8") != text:
+            raise RunError(
+                expected="the plan that the run began with",
+                found="another one",
+                way_out="resume without changing the plan, or begin a new run",
+            )
+        self.write(name, lambda path: write_new(path, text.encode()))
+
+    def read_json(self, kind: type[T], name: FileName) -> T:
+        """The value of type `kind` that was written: a dataclass such as `Plan`, or dict."""
+        try:
+            return from_json(kind, read_bytes(self.path(name)))
+        except ConfigError as error:
+            raise RunError(error.expected, f"{error.found}, in {name}", error.way_out) from error
+
+    def record(self, measurements: Mapping[str, float | int | str]) -> None:
+        """Add a line to the private log of steps. It is not synced: a crash may lose the last ones."""
+        if not self.writable:
+            raise _not_open()
+        line = json.dumps(dict(measurements)) + "\n"
+        try:
+            with self.path(PrivateFile.STEPS).open("a", encoding="utf-8") as log:
+                log.write(line)
+        except OSError as error:
+            raise failed("write the private log of steps", error) from error
+
+    def recorded(self) -> Iterator[dict[str, Any]]:
+        """The lines of the private log of steps; one that a crash tore is passed over."""
+        if not self.path(PrivateFile.STEPS).exists():
+            return
+        with self.path(PrivateFile.STEPS).open(encoding="utf-8", errors="replace") as log:
+            for line in log:
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError:
+                    continue
+
+    def close(self) -> None:
+        """Close the ledger and let others write; closing twice is harmless."""
+        lock, ledger, self._lock, self._ledger = self._lock, self._ledger, None, None
+        try:
+            if ledger is not None:
+                ledger.close()
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    def __enter__(self) -> Self:
+        """The run itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def _fill(folder: Path) -> None:
+    """All that a new run has; its mark comes last, so that a folder that was left half made is no run."""
+    private = folder / "private"
+    try:
+        private.mkdir(mode=0o700)
+        (private / PrivateFile.CHECKPOINTS).mkdir()
+        sync_folder(private)
+        Ledger.create(folder / "release" / ReleaseFile.LEDGER).close()
+        write_bytes(folder / MARK, json.dumps(_MARK_CONTENT).encode())
+        sync_folder(folder.parent)
+    except BaseException as error:
+        for part in (folder / "release", private):
+            shutil.rmtree(part, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise failed(f"make the run folder {folder}", error) from error
+        raise
+
+
+def _check_mark(folder: Path) -> None:
+    try:
+        marked = json.loads((folder / MARK).read_bytes()) == _MARK_CONTENT
+    except (OSError, ValueError):
+        marked = False
+    if not marked:
+        raise RunError(
+            expected=f"a run folder at {folder}",
+            found="no folder" if not folder.is_dir() else f"a folder without a {MARK} of this version",
+            way_out="give the folder that `tacit train` made",
+        )
+
+
+def _take_lock(path: Path) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise failed("write to the run folder", error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise RunError(
+            expected=f"to be the only writer of {path.parent.parent}",
+            found="another process that is writing",
+            way_out="wait for that run to end, or stop it",
+        ) from error
+    return descriptor
+
+
+def _end_torn_line(log: Path) -> None:
+    try:
+        if not log.exists() or not log.stat().st_size:
+            return
+        with log.open("rb+") as file:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+    except OSError as error:
+        raise failed("write the private log of steps", error) from error
+
+
+def _check_release(name: ReleaseFile, content: object) -> None:
+    found = sorted(key for key in _keys(content) if _NOT_FOR_RELEASE & set(re.findall("[a-z]+", key.lower())))
+    if found:
+        raise RunError(
+            expected=f"a {name} that may leave the house",
+            found=f"the entries {', '.join(found)}",
+            way_out="write seeds, exact losses and norms to the private files",
+        )
+
+
+def _keys(content: object) -> Iterator[str]:
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield str(key)
+            yield from _keys(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _keys(value)
+
+
+def _not_open() -> RunError:
+    return RunError(
+        expected="a run that is open for writing", found="one that is closed, or open for reading", way_out="open it"
+    )

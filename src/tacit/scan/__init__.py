@@ -1,0 +1,1 @@
+"""Scanning: what a policy finds in a corpus, on all cores."""
