@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ClaimRefused, LedgerError
-from tacit.event_json import event_from_json, event_to_json
 from tacit.events import Event, ExposedGaussian, Free, Gaussian, Relation, SampledGaussian, Unbounded
 from tacit.ledger import Ledger, read_entries
+from tacit.ledger.event_json import event_from_json, event_to_json
 
 STEP = SampledGaussian(0.8, 0.01, 1, Relation.ZERO_OUT)
 PRIVATE = {"record": STEP, "user": SampledGaussian(0.8, 0.01, 5, Relation.ZERO_OUT)}
@@ -297,7 +297,7 @@ def test_many_charges_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """G5: memory and file do not grow with the charges (syncing left out, which is all of the time)."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     path = tmp_path / "ledger.jsonl"
-    monkeypatch.setattr("tacit.ledger._COMPACT_AFTER", 5_000)
+    monkeypatch.setattr("tacit.ledger.book._COMPACT_AFTER", 5_000)
     charges = 42_000
     with Ledger.create(path) as ledger:
         ledger.declare("private", PRIVATE)

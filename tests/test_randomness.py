@@ -129,14 +129,11 @@ def test_g5_the_whole_twister_is_set() -> None:
     assert ours.tolist() == (oracle.random_raw(2000) % (1 << 24)).tolist()
 
 
-def test_torch_generator_is_fresh_each_step_and_normal() -> None:
-    """The first numbers of 2,000 steps are different; the numbers of one step have mean 0 and deviation 1."""
+def test_generators_are_fresh_each_step() -> None:
+    """The numbers of 2,000 steps are different."""
     noise = Streams.research(0).noise
-    firsts = {float(torch.randn(1, generator=noise.torch_generator(step))) for step in range(2000)}
-    assert len(firsts) > 1990  # floats of 24 bits meet now and then
-    draw = torch.randn(200_000, generator=noise.torch_generator(2000))
-    assert abs(float(draw.mean())) < 5 / 200_000**0.5
-    assert abs(float(draw.var()) - 1) < 5 * (2 / 200_000) ** 0.5
+    drawn = {tuple(torch.randn(4, generator=noise.torch_generator(step)).tolist()) for step in range(2000)}
+    assert len(drawn) == 2000
 
 
 def test_errors() -> None:

@@ -1,1 +1,8 @@
-"""tacit: language models that learn from a corpus without saying its secrets, and the proof."""
+"""tacit: language models that learn from a corpus without saying its secrets, and the proof.
+
+Verbs are in `tacit.verbs`. This module imports nothing else, so that a guarantee can be checked without data or torch.
+"""
+
+from tacit.errors import TacitError
+
+__all__ = ["TacitError"]

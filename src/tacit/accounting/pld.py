@@ -1,9 +1,9 @@
-"""Accounting by privacy loss distributions: the accountant of the product.
+"""Accounting by privacy loss distributions, for units that own several records and for searches.
 
 Each direction of each event becomes a distribution over a grid of losses by connecting the dots (Doroshenko, Ghazi,
 Kamath, Kumar, Manurangsi 2022): the mass between two grid losses is split between them so that both the upper and the
 lower probability are kept. Steps are then composed by one Fourier transform. dp-accounting does the same; it is the
-oracle of the tests, and this module exists because it takes seconds to minutes for units of several copies.
+oracle of the tests, and this module exists because it takes seconds to minutes for units of several records.
 
 G1 (pessimistic). Every rounding goes up: mass above the line's end and mass that leaves the window is lost (infinite
    loss), mass below wraps to the top, misplaced edges shift the whole distribution by what they could hide.

@@ -21,7 +21,7 @@ from tacit.events import Composition, SampledGaussian
 _CHECKED_DELTAS = (1e-3, 1e-5, 1e-8)
 _LIBRARY_INTERVALS = (1e-3, 1e-4)
 _LIBRARY_LOOSENESS = 1.003
-_LIBRARY_MOST_STEPS, _LIBRARY_MOST_EPSILON = 10**6, 150.0  # beyond these its grids outgrow seconds and memory
+_LIBRARY_MOST_STEPS, _LIBRARY_MOST_EPSILON = 400_000, 150.0  # beyond these its grids outgrow seconds and memory
 
 
 class Accountant(Protocol):

@@ -1,1 +1,25 @@
 """Language models that can be trained, attacked and saved."""
+
+from tacit.models.base import Learner, Reading, Speaker
+from tacit.models.batch import Batch, ModelError, TokenLosses
+from tacit.models.files import load_model
+from tacit.models.gpt import GPT, GPTSettings, LoRASettings
+from tacit.models.lstm import LSTM, LSTMSettings
+from tacit.models.speech import continuation_log_probabilities, generate
+
+__all__ = [
+    "GPT",
+    "LSTM",
+    "Batch",
+    "GPTSettings",
+    "LSTMSettings",
+    "Learner",
+    "LoRASettings",
+    "ModelError",
+    "Reading",
+    "Speaker",
+    "TokenLosses",
+    "continuation_log_probabilities",
+    "generate",
+    "load_model",
+]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError
-from tacit.event_json import event_from_json, event_to_json
 from tacit.events import Composition, Event
+from tacit.ledger.event_json import event_from_json, event_to_json
 
 _VERSION = 1
 

@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from tacit.errors import ConfigError, LedgerError
-from tacit.event_json import event_to_json
 from tacit.events import Composition, Event
-from tacit.ledger_lines import Entries, header, parse, sealed, written
+from tacit.ledger.event_json import event_to_json
+from tacit.ledger.lines import Entries, header, parse, sealed, written
 
 _COMPACT_AFTER = 50_000  # lines
 

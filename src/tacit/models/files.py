@@ -1,0 +1,26 @@
+"""Reading a model folder: JSON says what it is, safetensors hold the weights; nothing is ever unpickled."""
+
+import json
+from pathlib import Path
+
+from tacit.models.base import Learner
+from tacit.models.batch import ModelError
+from tacit.models.gpt import GPT
+from tacit.models.lstm import LSTM, SETTINGS_FILE
+
+
+def load_model(folder: Path) -> Learner:
+    """The model that `save` wrote into `folder`, or the one of a plain Hugging Face folder."""
+    file = folder / SETTINGS_FILE
+    if not file.is_file():
+        return GPT.from_folder(folder)
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        kind = content["kind"]
+        if kind == "lstm":
+            return LSTM.load(folder, content["settings"])
+        if kind == "gpt":
+            return GPT.load(folder, content["lora"])
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise ModelError(f"a whole model in {folder}", type(error).__name__, "save the model again") from error
+    raise ModelError("a model of kind lstm or gpt", repr(kind), f"correct {file}")

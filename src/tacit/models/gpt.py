@@ -1,0 +1,189 @@
+"""Hugging Face causal language models as Learners: GPT-2 from settings, or any local folder; LoRA adapters as an option."""
+
+import copy
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from tacit.models.batch import Batch, ModelError, TokenLosses
+from tacit.models.lstm import SETTINGS_FILE
+from tacit.models.speech import losses_of, speaking
+
+_ADAPTER_FILE = "adapter.safetensors"
+_ADAPTER_MARK = ".lora_"
+_BASE_MARK = ".base_layer."
+
+
+@dataclass(frozen=True, slots=True)
+class GPTSettings:
+    """The shape of a GPT-2 with fresh weights."""
+
+    vocabulary_size: int
+    width: int = 384
+    layers: int = 6
+    heads: int = 6
+    context: int = 512
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary_size", "width", "layers", "heads", "context"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"{name} of at least 1", str(getattr(self, name)), "correct the number")
+        if self.width % self.heads:
+            raise ModelError("a width that heads divide", f"{self.width} and {self.heads} heads", "change one of them")
+
+
+@dataclass(frozen=True, slots=True)
+class LoRASettings:
+    """Adapters of low rank beside every linear layer but the head (Hu et al. 2021, arXiv 2106.09685); the rest is frozen."""
+
+    rank: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GPTReading:
+    """Keys and values of what was read, and what is expected next."""
+
+    model: "GPT"
+    cache: Any
+    next_log_probabilities: Tensor
+
+    def select(self, rows: Tensor) -> "GPTReading":
+        """The reading of these rows."""
+        cache = copy.deepcopy(self.cache)
+        cache.batch_select_indices(rows)
+        return GPTReading(self.model, cache, self.next_log_probabilities[rows])
+
+    def read(self, tokens: Tensor) -> "GPTReading":
+        """The reading after one more token a row."""
+        return self.model.advance(tokens[:, None], copy.deepcopy(self.cache))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GPT:
+    """A causal language model of transformers, untouched, as a Learner."""
+
+    module: nn.Module
+    lora: LoRASettings | None = None
+
+    @classmethod
+    def new(cls, settings: GPTSettings, lora: LoRASettings | None = None) -> "GPT":
+        """A GPT-2 with fresh weights from torch's global generator."""
+        from transformers import AutoModelForCausalLM, GPT2Config
+
+        config = GPT2Config(
+            vocab_size=settings.vocabulary_size,
+            n_embd=settings.width,
+            n_layer=settings.layers,
+            n_head=settings.heads,
+            n_positions=settings.context,
+            resid_pdrop=settings.dropout,
+            embd_pdrop=settings.dropout,
+            attn_pdrop=settings.dropout,
+            bos_token_id=None,
+            eos_token_id=None,
+        )
+        return cls.of(AutoModelForCausalLM.from_config(config), lora)
+
+    @classmethod
+    def of(cls, module: nn.Module, lora: LoRASettings | None = None) -> "GPT":
+        """A model object of transformers; with `lora`, adapters are put into it and all else is frozen."""
+        return cls(module if lora is None else _with_adapters(module, lora), lora)
+
+    @classmethod
+    def from_folder(cls, folder: Path, lora: LoRASettings | None = None) -> "GPT":
+        """The model of a local Hugging Face folder: safetensors only, no code from the folder, no network."""
+        from transformers import AutoModelForCausalLM
+
+        if not any(folder.glob("*.safetensors")) or not (folder / "config.json").is_file():
+            raise ModelError(
+                expected="a folder with config.json and safetensors weights",
+                found=str(folder),
+                way_out="save the model with save_pretrained(folder, safe_serialization=True)",
+            )
+        module = AutoModelForCausalLM.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
+        )
+        return cls.of(module, lora)
+
+    @classmethod
+    def load(cls, folder: Path, lora: dict[str, Any] | None) -> "GPT":
+        """What `save` wrote."""
+        model = cls.from_folder(folder, None if lora is None else LoRASettings(**lora))
+        if lora is not None:
+            _, unknown = model.module.load_state_dict(load_file(folder / _ADAPTER_FILE), strict=False)
+            if unknown:
+                raise ModelError("adapters of this model", f"{len(unknown)} unknown weights", "load the right folder")
+        return model
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens it knows."""
+        return int(self._config.vocab_size)
+
+    @property
+    def _config(self) -> Any:  # noqa: ANN401
+        return self.module.config
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """(rows, time, vocabulary). Right padding needs no mask: attention is causal."""
+        limit = getattr(self._config, "max_position_embeddings", tokens.shape[1])
+        if tokens.shape[1] > limit:
+            raise ModelError(f"rows of at most {limit} tokens", str(tokens.shape[1]), "cut the records shorter")
+        logits: Tensor = self.module(input_ids=tokens, use_cache=False).logits
+        return logits
+
+    def token_losses(self, batch: Batch) -> TokenLosses:
+        """The loss of every target."""
+        return losses_of(self.logits(batch.inputs), batch)
+
+    def log_probabilities(self, batch: Batch) -> Tensor:
+        """(rows, time): of every target."""
+        with speaking(self.module):
+            return -self.token_losses(batch).losses
+
+    def begin(self, tokens: Tensor) -> GPTReading:
+        """The reading after the rows of `tokens`."""
+        return self.advance(tokens, None)
+
+    def advance(self, tokens: Tensor, cache: Any) -> GPTReading:  # noqa: ANN401
+        """The reading after (rows, length) more tokens; `cache` is used up."""
+        with speaking(self.module):
+            answer = self.module(input_ids=tokens, past_key_values=cache, use_cache=True)
+        return GPTReading(self, answer.past_key_values, torch.log_softmax(answer.logits[:, -1].float(), dim=-1))
+
+    def save(self, folder: Path) -> None:
+        """A Hugging Face folder of the model; adapters go into a file of their own beside it."""
+        weights = {name: value.detach() for name, value in self.module.state_dict().items()}
+        adapters = {name: value.contiguous() for name, value in weights.items() if _ADAPTER_MARK in name}
+        base = {name.replace(_BASE_MARK, "."): value for name, value in weights.items() if name not in adapters}
+        save_pretrained = self.module.save_pretrained
+        assert callable(save_pretrained)
+        save_pretrained(folder, state_dict=base)
+        if self.lora is not None:
+            save_file(adapters, folder / _ADAPTER_FILE)
+        content = {"kind": "gpt", "lora": None if self.lora is None else asdict(self.lora)}
+        (folder / SETTINGS_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _with_adapters(module: nn.Module, lora: LoRASettings) -> nn.Module:
+    from peft import LoraConfig, inject_adapter_in_model
+    from transformers.pytorch_utils import Conv1D
+
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules="all-linear",
+        fan_in_fan_out=any(isinstance(part, Conv1D) for part in module.modules()),
+        task_type="CAUSAL_LM",
+    )
+    adapted: nn.Module = inject_adapter_in_model(config, module)
+    return adapted
