@@ -24,6 +24,8 @@ THEORY = {
 }
 BASE = {"errors", "codec", "intervals"}
 
+DATA = {"corpus", "policy", "prepare", "tokenizer"}
+
 ALLOWED: dict[str, set[str]] = {
     "": {"errors"},
     "errors": set(),
@@ -51,14 +53,24 @@ ALLOWED: dict[str, set[str]] = {
     "gradients": BASE | {"models"},
     "randomness": BASE,
     "sampling": BASE | {"plan", "prepare", "randomness"},
-    "run": BASE | {"events", "guarantee", "ledger", "plan"},
+    "run": BASE | {"events", "guarantee", "ledger", "plan", "randomness", "sampling"},
+    "optimisers": BASE,
+    "reading": BASE | {"models", "plan", "prepare"},
+    "evaluate": BASE | {"models", "plan", "prepare", "reading"},
+    "train": BASE | {"gradients", "models", "optimisers", "plan", "randomness", "reading", "run", "sampling"},
+    "experiment": BASE
+    | DATA
+    | {"evaluate", "guarantee", "mechanisms", "models", "optimisers", "plan", "planning"}
+    | {"randomness", "reading", "run", "sampling", "train"},
     # people
-    "verbs": BASE | {"corpus", "policy", "scan", "planning", "report"},
-    "cli": BASE | THEORY | {"corpus", "policy", "prepare", "tokenizer", "scan", "report", "verbs"},
+    "verbs": BASE | {"corpus", "policy", "scan", "planning", "report", "experiment"},
+    "cli": BASE
+    | THEORY
+    | {"corpus", "policy", "prepare", "tokenizer", "scan", "report", "verbs", "experiment", "train"},
 }
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
-TORCH_BEGINS = {"models", "gradients", "randomness", "sampling", "run"}
+TORCH_BEGINS = {"models", "gradients", "randomness", "run", "optimisers", "reading", "evaluate", "train", "experiment"}
 
 
 def modules() -> list[Path]:

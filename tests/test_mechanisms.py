@@ -11,13 +11,13 @@ import pytest
 import tacit.mechanisms
 from tacit.accounting import account
 from tacit.certificate import to_markdown, to_registry_yaml
-from tacit.codec import from_json, to_json
+from tacit.codec import from_json, from_words, to_json
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.events import Free, Unbounded
 from tacit.guarantee import Coverage, Evidence, Guarantee, Order, Status, compare
 from tacit.mechanisms import REGISTRY, build_mechanism
 from tacit.mechanisms.base import interleaved, planned
-from tacit.mechanisms.words import parse_words
+from tacit.mechanisms.words import Vocabulary
 from tacit.plan import Plan, Pool, ShuffledBatch, Step, View
 from tacit.planning import plan, read_words
 
@@ -73,7 +73,7 @@ def test_every_mechanism_has_an_example() -> None:
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_what_is_executed_is_what_is_priced(name: str) -> None:
-    mechanism = build_mechanism(parse_words({"mechanism": name, **EXAMPLES[name]}))
+    mechanism = build_mechanism(from_words(Vocabulary, {"mechanism": name, **EXAMPLES[name]}))
     assert mechanism.name == name
     executed = mechanism.plan()
     counted: dict[Step, int] = {}
@@ -129,14 +129,14 @@ def test_curve_ends_at_the_headline(name: str) -> None:
 def test_membership_is_unbounded_where_public_steps_read_text() -> None:
     from tacit.plan import Neighbours, Unit
 
-    mechanism = build_mechanism(parse_words({"mechanism": "selective", **EXAMPLES["selective"]}))
+    mechanism = build_mechanism(from_words(Vocabulary, {"mechanism": "selective", **EXAMPLES["selective"]}))
     spent = mechanism.plan().spend(Neighbours(Unit.RECORD))
     assert any(isinstance(event, Unbounded) for event, _ in spent)
     assert account(spent).epsilon(1e-5) == float("inf")
 
 
 def test_selective_public_steps_are_free() -> None:
-    mechanism = build_mechanism(parse_words({"mechanism": "selective", **EXAMPLES["selective"]}))
+    mechanism = build_mechanism(from_words(Vocabulary, {"mechanism": "selective", **EXAMPLES["selective"]}))
     kinds = {type(event) for event, _ in mechanism.plan().spend(mechanism.notions()[0])}
     assert Free in kinds
     assert Unbounded not in kinds

@@ -119,7 +119,7 @@ def flip(content: bytes, bit: int) -> bytes:
 
 @pytest.mark.parametrize("name", FILES)
 def test_g2_damage_in_any_file_is_recognised(run: Run, name: str) -> None:
-    """Cuts, additions, bits all over the file; of the manifest every fifth bit. Control: whole again, it is used again."""
+    """Cuts, additions, bits all over the file, every fifth of the manifest. Control: whole again, it is used again."""
     Checkpoints(run).write(a_checkpoint(1))
     place = Checkpoints(run).write(a_checkpoint(2)) / name
     view = Checkpoints(Run.view(run.folder))  # looks without setting aside
@@ -158,7 +158,6 @@ def test_g2_a_damaged_checkpoint_is_replaced_by_one_of_its_step(run: Run) -> Non
     for _ in range(2):
         place = Checkpoints(run).write(a_checkpoint(2))
         (place / "state.json").unlink()
-    assert is_of_step(a_checkpoint(2), 2)
     Checkpoints(run).write(a_checkpoint(2))
     assert step_names(run) == ["damaged-step-000002", "step-000002"]
 

@@ -1,24 +1,25 @@
-"""Frozen dataclasses as JSON, both ways, strictly: what was not written here is refused."""
+"""Frozen dataclasses as JSON, both ways, and settings from a person's words: strictly, what is not known is refused."""
 
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from tacit.errors import ConfigError
 
 T = TypeVar("T")
+Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def to_json(value: object) -> str:
     """`value` as indented JSON."""
-    return _adapter(type(value)).dump_json(value, indent=2).decode()
+    return TypeAdapter(type(value)).dump_json(value, indent=2).decode()
 
 
 def from_json(kind: type[T], text: str | bytes) -> T:
     """The value of type `kind` that `to_json` wrote."""
     try:
-        value: T = _adapter(kind).validate_json(text, strict=True, extra="forbid")
+        value = TypeAdapter(kind).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in fault["loc"]) or "the top"
@@ -30,6 +31,19 @@ def from_json(kind: type[T], text: str | bytes) -> T:
     return value
 
 
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def from_words(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
+    """`given` as settings; an unknown or impossible word is named, with the nearest that is known or what it means."""
+    for word in given:
+        if word not in kind.model_fields:
+            raise ConfigError.unknown_name("setting", str(word), kind.model_fields)
+    try:
+        return kind.model_validate(dict(given))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        word, *inside = (str(part) for part in fault["loc"])
+        message = f"{fault['msg'][0].lower()}{fault['msg'][1:]}"
+        raise ConfigError(
+            expected=f"{'.'.join((word, *inside))}: {message}",
+            found=repr(fault["input"]) if word in given else "nothing",
+            way_out=kind.model_fields[word].description or "correct it",
+        ) from None

@@ -8,11 +8,12 @@ from typing import Any
 import yaml
 
 from tacit.accounting import account
+from tacit.codec import from_words
 from tacit.errors import ConfigError
 from tacit.guarantee import Evidence, Guarantee
 from tacit.mechanisms import build_mechanism
 from tacit.mechanisms.base import Mechanism, calibrated, planned, with_private
-from tacit.mechanisms.words import parse_words
+from tacit.mechanisms.words import Vocabulary
 from tacit.plan import Plan
 
 CURVE_POINTS = 6
@@ -31,7 +32,7 @@ class Planned:
 
 def plan(words: Mapping[str, Any], evidence: Evidence | None = None) -> Planned:
     """Price what `words` ask for: `plan({"mechanism": "selective", "epsilon": 2, "records": 9800})`."""
-    vocabulary = parse_words(words)
+    vocabulary = from_words(Vocabulary, words)
     mechanism = build_mechanism(vocabulary)
     if vocabulary.epsilon is not None:
         mechanism = calibrated(mechanism, vocabulary.epsilon)

@@ -10,6 +10,7 @@ from rich.markup import escape
 from tacit.cli.plan import plan_command
 from tacit.cli.scan import scan
 from tacit.cli.simulate import simulate
+from tacit.cli.train import config, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -31,6 +32,8 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 app.command()(simulate)
 app.command()(scan)
 app.command("plan")(plan_command)
+app.command()(train)
+app.command()(config)
 
 
 def main() -> None:

@@ -1,7 +1,10 @@
 """Per-unit clipped sums of gradients, and the noise that is added to them."""
 
+from tacit.gradients.check import check_gradients
 from tacit.gradients.clipped import ClippedSum, clipped_sum
 from tacit.gradients.clipping import Automatic, Clipping, Flat, PerParameter
+from tacit.gradients.noise import NoiseStream
+from tacit.gradients.plain import PlainSum, plain_sum
 from tacit.gradients.recording import GradientError
 
 __all__ = [
@@ -10,6 +13,10 @@ __all__ = [
     "Clipping",
     "Flat",
     "GradientError",
+    "NoiseStream",
     "PerParameter",
+    "PlainSum",
+    "check_gradients",
     "clipped_sum",
+    "plain_sum",
 ]

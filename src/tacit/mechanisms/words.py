@@ -1,10 +1,9 @@
 """The words with which a person asks for a mechanism: each is used, or refused."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import ConfigError
 from tacit.mechanisms.base import PrivateSteps, PublicSteps
@@ -50,24 +49,6 @@ class Vocabulary(BaseModel):
     events_per_batch: float | None = Field(None, gt=0, description="S-DP as printed: private updates a batch.")
     segments_per_record: int | None = Field(None, ge=1, description="S-DP as printed: secrets of one record.")
     noised_states: int | None = Field(None, ge=0, description="S-DP as printed: hidden states noised a segment.")
-
-
-def parse_words(given: Mapping[str, Any]) -> Vocabulary:
-    """`given` as typed words; an unknown or impossible one is named, with the nearest that is known."""
-    for word in given:
-        if word not in Vocabulary.model_fields:
-            raise ConfigError.unknown_name("setting", str(word), Vocabulary.model_fields)
-    try:
-        return Vocabulary.model_validate(dict(given))
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        word = str(fault["loc"][0])
-        found = repr(fault["input"]) if word in given else "nothing"
-        raise ConfigError(
-            expected=f"{word}: {fault['msg'][0].lower()}{fault['msg'][1:]}",
-            found=found,
-            way_out=Vocabulary.model_fields[word].description or "",
-        ) from None
 
 
 class Words:

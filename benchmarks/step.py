@@ -1,0 +1,264 @@
+"""What a private step costs: tacit's against plain torch and, where it is installed, against Opacus in each of its modes.
+
+    python benchmarks/step.py [--work NAME ...] [--rounds N] [--peers]
+
+Every mode runs on the same batch in one process, one step each in turn, so that a busy machine is busy for all; printed
+are medians, and ratios of medians to the plain step (fused nn.LSTM, or the untouched GPT; forward, backward, SGD
+update). Private steps include clipping, noise and update. Peak memory is measured apart, a fresh process a mode, above what
+the imports took. The script starts itself anew with glibc told to keep freed memory: it spares page faults for every mode.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.gradients import Flat, NoiseStream, clipped_sum
+from tacit.models import GPT, LSTM, Batch, GPTSettings, Learner, LSTMSettings
+
+ALLOCATOR = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 36),
+    "MALLOC_TOP_PAD_": str(1 << 28),
+}
+OPACUS_MODES = ("hooks", "ew", "ghost", "functorch")
+LEARNING_RATE = 0.01
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One row of the table."""
+
+    model: str
+    vocabulary: int
+    rows: int
+    time: int
+    width: int = 200
+    layers: int = 1
+
+    def tokens(self) -> Tensor:
+        """The batch, the same for every mode."""
+        return torch.randint(self.vocabulary, (self.rows, self.time + 1), generator=torch.Generator().manual_seed(1))
+
+    def learner(self) -> Learner:
+        """tacit's model, no dropout."""
+        if self.model == "gpt":
+            heads = self.width // 64
+            return GPT.new(GPTSettings(self.vocabulary, self.width, self.layers, heads, self.time, dropout=0.0))
+        return LSTM.new(LSTMSettings(self.vocabulary, min(self.width, 400), self.width, self.layers, dropout=0.0))
+
+
+WORKS = {
+    "lstm-32": Work("lstm", 8_000, 32, 64),
+    "lstm-128": Work("lstm", 8_000, 128, 64),
+    "gpt-384": Work("gpt", 8_000, 16, 128, 384, 6),
+    "gpt-768": Work("gpt", 50_257, 8, 64, 768, 6),
+    "lstm-1150": Work("lstm", 8_000, 16, 64, 1150, 3),
+}
+
+
+class TorchLSTM(nn.Module):
+    """The same network of torch's parts; `recurrent` is nn.LSTM or Opacus's twin of it."""
+
+    def __init__(self, work: Work, recurrent: type[nn.Module]) -> None:
+        super().__init__()
+        embedding = min(work.width, 400)
+        self.embedding = nn.Embedding(work.vocabulary, embedding)
+        self.recurrent = recurrent(embedding, work.width, num_layers=work.layers, batch_first=True)
+        self.head = nn.Linear(work.width, work.vocabulary)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits."""
+        logits: Tensor = self.head(self.recurrent(self.embedding(tokens))[0])
+        return logits
+
+
+class Logits(nn.Module):
+    """A Hugging Face model that returns its logits alone, with positions for every row, as Opacus wants."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits."""
+        positions = torch.arange(tokens.shape[1]).expand_as(tokens)
+        logits: Tensor = self.model(input_ids=tokens, position_ids=positions, use_cache=False).logits
+        return logits
+
+
+def plain_module(work: Work) -> nn.Module:
+    """The network without privacy."""
+    return TorchLSTM(work, nn.LSTM) if work.model == "lstm" else work.learner().module
+
+
+def plain_step(work: Work) -> Step:
+    """Forward, backward, update by torch."""
+    module, tokens = plain_module(work), work.tokens()
+    optimizer = torch.optim.SGD(module.parameters(), LEARNING_RATE)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        output = module(tokens[:, :-1])
+        logits = output if isinstance(output, Tensor) else output.logits
+        functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        optimizer.step()
+
+    return step
+
+
+def tacit_step(work: Work) -> Step:
+    """Clipped sum, noise, update."""
+    learner, batch, noise = work.learner(), Batch.of_tokens(work.tokens()), NoiseStream.release()
+    parameters = dict(learner.module.named_parameters())
+
+    def step() -> None:
+        clipped = clipped_sum(learner, batch, Flat(1.0))
+        noise.add_(clipped.sums.values(), clipped.sensitivity)
+        with torch.no_grad():
+            for name, value in clipped.sums.items():
+                parameters[name].add_(value, alpha=-LEARNING_RATE / work.rows)
+
+    return step
+
+
+def opacus_step(work: Work, mode: str) -> Step:
+    """Opacus as its documentation has it; tied weights untied, which it does not support."""
+    from opacus import PrivacyEngine  # type: ignore[import-not-found,unused-ignore]
+    from opacus.layers import DPLSTM  # type: ignore[import-not-found,unused-ignore]
+
+    tokens = work.tokens()
+    if work.model == "lstm":
+        module: nn.Module = TorchLSTM(work, DPLSTM)
+    else:
+        untied = work.learner().module
+        head = untied.get_submodule("lm_head")
+        head.weight = nn.Parameter(head.get_parameter("weight").detach().clone())
+        module = Logits(untied)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(tokens), batch_size=work.rows)
+    private = PrivacyEngine().make_private(
+        module=module.train(),
+        optimizer=torch.optim.SGD(module.parameters(), LEARNING_RATE),
+        data_loader=loader,
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        poisson_sampling=False,
+        grad_sample_mode=mode,
+        criterion=nn.CrossEntropyLoss(),
+    )
+    wrapped, optimizer = private[0], private[1]
+    criterion = private[2] if mode == "ghost" else nn.CrossEntropyLoss()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        logits = wrapped(tokens[:, :-1])
+        if mode == "ghost":
+            loss = criterion(logits.flatten(0, 1), tokens[:, 1:].flatten(), shape=(work.rows, work.time))
+        else:
+            loss = criterion(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def step_of(work: Work, mode: str) -> Step:
+    """The step of a mode by its name."""
+    if mode == "plain":
+        return plain_step(work)
+    return tacit_step(work) if mode == "tacit" else opacus_step(work, mode.removeprefix("opacus-"))
+
+
+def peak_memory(name: str, mode: str) -> float:
+    """Megabytes that three steps took at most above the imports, in a process of their own."""
+    answer = subprocess.run(
+        [sys.executable, __file__, "--work", name, "--memory", mode], check=True, capture_output=True, text=True
+    )
+    return float(answer.stdout.split()[-1])
+
+
+def kilobytes(field: str) -> int:
+    """A figure of this process from /proc: VmRSS now, VmHWM at most so far."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+def report_memory(work: Work, mode: str) -> None:
+    """Print the megabytes of this process."""
+    torch.mm(torch.ones(256, 256), torch.ones(256, 256))
+    if mode.startswith("opacus"):
+        import opacus  # type: ignore[import-not-found,unused-ignore] # noqa: F401
+    if work.model == "gpt":
+        import transformers.models.gpt2.modeling_gpt2  # noqa: F401
+    before = kilobytes("VmRSS")
+    step = step_of(work, mode)
+    for _ in range(3):
+        step()
+    print((kilobytes("VmHWM") - before) / 1024)
+
+
+def working(work: Work, modes: list[str]) -> dict[str, Step]:
+    """The steps that run at all; the others are named."""
+    steps: dict[str, Step] = {}
+    for mode in modes:
+        try:
+            step = step_of(work, mode)
+            step()
+            steps[mode] = step
+        except Exception as error:
+            print(f"  {mode} does not run: {type(error).__name__}")
+    return steps
+
+
+def measure(name: str, modes: list[str], rounds: int, with_memory: bool) -> None:
+    """Print the rows of one work."""
+    work = WORKS[name]
+    print(f"{name}: {work}")
+    steps = working(work, modes)
+    seconds: dict[str, list[float]] = {mode: [] for mode in steps}
+    for _ in range(rounds):
+        for mode, step in steps.items():
+            start = time.perf_counter()
+            step()
+            seconds[mode].append(time.perf_counter() - start)
+    medians = {mode: statistics.median(values) for mode, values in seconds.items()}
+    memory = {mode: peak_memory(name, mode) for mode in steps} if with_memory else {}
+    for mode, median in medians.items():
+        paired = statistics.median(a / b for a, b in zip(seconds[mode], seconds["plain"], strict=True))
+        line = f"  {mode:17} {median * 1e3:9.1f} ms  x {median / medians['plain']:5.2f} (paired {paired:5.2f})"
+        if memory:
+            line += f"  {memory[mode]:8.0f} MB  x {memory[mode] / memory['plain']:5.2f}"
+        print(line, flush=True)
+
+
+def main() -> None:
+    """Parse, start anew with the allocator set, measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", nargs="*", default=[name for name in WORKS if name != "lstm-1150"], choices=list(WORKS))
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--peers", action="store_true", help="also Opacus, which must be installed")
+    parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
+    parser.add_argument("--memory", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if any(os.environ.get(name) != value for name, value in ALLOCATOR.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ALLOCATOR})
+    if options.memory:
+        report_memory(WORKS[options.work[0]], options.memory)
+        return
+    modes = ["plain", "tacit", *(f"opacus-{mode}" for mode in OPACUS_MODES if options.peers)]
+    for name in options.work:
+        measure(name, modes, options.rounds, not options.no_memory)
+
+
+if __name__ == "__main__":
+    main()

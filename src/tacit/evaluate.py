@@ -1,0 +1,81 @@
+"""How well a model predicts held-out text as it was written: overall, on public tokens and on private ones."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from tacit.models.base import Learner
+from tacit.models.speech import speaking
+from tacit.plan import Targets, View
+from tacit.prepare import Prepared
+from tacit.reading import RowReader
+
+_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Sums over some tokens; `perplexity` and `accuracy` are what people read."""
+
+    tokens: int = 0
+    nats: float = 0.0
+    right: int = 0
+
+    def __add__(self, other: "Quality") -> "Quality":
+        return Quality(self.tokens + other.tokens, self.nats + other.nats, self.right + other.right)
+
+    @property
+    def perplexity(self) -> float:
+        """e to the mean nats a token; not a number without tokens."""
+        return math.exp(min(self.nats / self.tokens, 700.0)) if self.tokens else math.nan
+
+    @property
+    def accuracy(self) -> float:
+        """The share of tokens that were the model's first guess."""
+        return self.right / self.tokens if self.tokens else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """What a model is worth on one held-out store. Nats a character compare models with different tokenizers."""
+
+    public: Quality
+    private: Quality
+    characters: int
+
+    @property
+    def overall(self) -> Quality:
+        """All tokens."""
+        return self.public + self.private
+
+    @property
+    def nats_a_character(self) -> float:
+        """Total nats over the characters of the text."""
+        return self.overall.nats / self.characters if self.characters else math.nan
+
+
+@torch.no_grad()
+def evaluate(
+    learner: Learner, store: Prepared, reader: RowReader, characters: int, observe: Callable[[int], None]
+) -> Utility:
+    """Read every row of a held-out store in full; `observe` hears how many rows are done."""
+    public, private = Quality(), Quality()
+    with speaking(learner.module):
+        for start in range(0, len(store), _ROWS):
+            rows = range(start, min(start + _ROWS, len(store)))
+            everything = reader.batch(list(rows), View.FULL, Targets.ALL)
+            secret = reader.batch(list(rows), View.FULL, Targets.PRIVATE).weights != 0
+            logits = learner.logits(everything.inputs).float()
+            losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), everything.targets, reduction="none")
+            right = logits.argmax(dim=2) == everything.targets
+            counts = everything.weights != 0
+            public += _quality(losses, right, counts & ~secret)
+            private += _quality(losses, right, counts & secret)
+            observe(len(rows))
+    return Utility(public, private, characters)
+
+
+def _quality(losses: torch.Tensor, right: torch.Tensor, chosen: torch.Tensor) -> Quality:
+    return Quality(int(chosen.sum()), float(losses[chosen].double().sum()), int((right & chosen).sum()))

@@ -1,0 +1,88 @@
+"""SGD and Adam on named gradients. Their state is tensors by name, so that a checkpoint needs no pickle.
+
+Adam's second moment of a noisy gradient is too large by the variance of the noise, which is known exactly: it is taken
+off before the division (DP-AdamBC, Tang, Shpilevskiy, Lecuyer 2023, arXiv 2312.14334).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tacit.errors import ConfigError
+
+_BETAS = (0.9, 0.999)
+_STABILITY = 1e-8
+_LEAST_SHARE = 0.1  # of the noise's variance: what the corrected second moment keeps at least
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiserSettings:
+    """Which rule, how fast, and how the learning rate moves with the step: never with a private loss."""
+
+    rule: Literal["sgd", "adam"] = "adam"
+    learning_rate: float = 2e-3
+    warm_up: int = 0
+    decay: Literal["none", "linear"] = "linear"
+    longest_gradient: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0:
+            raise ConfigError("a learning rate above 0", str(self.learning_rate), "correct the number")
+
+    def rate(self, done: int, total: int) -> float:
+        """The learning rate after `done` of `total` steps."""
+        warm = min(1.0, (done + 1) / self.warm_up) if self.warm_up else 1.0
+        left = 1.0 - done / total if self.decay == "linear" else 1.0
+        return self.learning_rate * warm * left
+
+
+class Optimiser:
+    """Moves parameters along gradients that were made elsewhere."""
+
+    def __init__(self, settings: OptimiserSettings, total: int) -> None:
+        """`total` is how many steps the plan has for this optimiser."""
+        self.settings = settings
+        self._total = max(1, total)
+        self._done = 0
+        self._moments: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def apply(self, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor], noise: float = 0.0) -> None:
+        """One step. `noise` is the deviation of the noise in each number of `gradients`."""
+        rate = self.settings.rate(self._done, self._total)
+        self._done += 1
+        scale = self._shortening(gradients)
+        for name, gradient in gradients.items():
+            step = (
+                gradient * scale if self.settings.rule == "sgd" else self._adam(name, gradient * scale, noise * scale)
+            )
+            parameters[name].sub_((rate * step).to(parameters[name].dtype))
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything `restore` needs."""
+        return {"done": torch.tensor(self._done), **self._moments}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` gave."""
+        self._done = int(state["done"])
+        self._moments = {name: value for name, value in state.items() if name != "done"}
+
+    def _shortening(self, gradients: Mapping[str, Tensor]) -> float:
+        longest = self.settings.longest_gradient
+        if longest is None:
+            return 1.0
+        norm = float(torch.stack([gradient.norm() for gradient in gradients.values()]).norm())
+        return min(1.0, longest / norm) if norm > 0 else 1.0
+
+    def _adam(self, name: str, gradient: Tensor, noise: float) -> Tensor:
+        first = self._moments.setdefault(f"first.{name}", torch.zeros_like(gradient))
+        second = self._moments.setdefault(f"second.{name}", torch.zeros_like(gradient))
+        first.lerp_(gradient, 1 - _BETAS[0])
+        second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+        mean = first / (1 - _BETAS[0] ** self._done)
+        square = second / (1 - _BETAS[1] ** self._done)
+        square = (square - noise**2).clamp_min(_LEAST_SHARE * noise**2)
+        return mean / (square.sqrt() + _STABILITY)
