@@ -121,7 +121,7 @@ def test_calibration_never_exceeds_the_target(name: str) -> None:
 @pytest.mark.parametrize("name", NOISY)
 def test_curve_ends_at_the_headline(name: str) -> None:
     result = plan({"mechanism": name, **EXAMPLES[name]})
-    epsilons = [epsilon for _, epsilon in result.curve]
+    epsilons = [epsilon for _, epsilon in result.curve()]
     assert epsilons == sorted(epsilons)
     assert epsilons[-1] == pytest.approx(result.guarantee.figures[0].epsilon, rel=1e-6)
 

@@ -26,8 +26,10 @@ class Planned:
     mechanism: Mechanism
     plan: Plan
     guarantee: Guarantee
-    curve: tuple[tuple[int, float], ...]
-    """Private steps done, and the headline's epsilon then."""
+
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """Private steps done, and the headline's epsilon then."""
+        return _curve(self.mechanism)
 
 
 def plan(words: Mapping[str, Any], evidence: Evidence | None = None) -> Planned:
@@ -37,7 +39,7 @@ def plan(words: Mapping[str, Any], evidence: Evidence | None = None) -> Planned:
     if vocabulary.epsilon is not None:
         mechanism = calibrated(mechanism, vocabulary.epsilon)
     guarantee = mechanism.conclude(planned(mechanism), evidence or Evidence())
-    return Planned(mechanism, mechanism.plan(), guarantee, _curve(mechanism))
+    return Planned(mechanism, mechanism.plan(), guarantee)
 
 
 def read_words(path: Path) -> dict[str, Any]:

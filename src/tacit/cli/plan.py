@@ -90,7 +90,7 @@ def _as_json(words: dict[str, Any], planned: Planned) -> str:
             "sentence": planned.guarantee.sentence(),
             "plan": json.loads(to_json(planned.plan)),
             "guarantee": json.loads(to_json(planned.guarantee)),
-            "curve": planned.curve,
+            "curve": planned.curve(),
         },
         indent=2,
     )
@@ -119,7 +119,7 @@ def _print_for_people(console: Console, planned: Planned) -> None:
     console.print()
     for condition in planned.guarantee.holds_if:
         console.print(f"  holds if {condition.text} [dim]({condition.status})[/dim]")
-    _print_curve(console, planned.curve)
+    _print_curve(console, planned.curve())
 
 
 def _print_curve(console: Console, curve: tuple[tuple[int, float], ...]) -> None:

@@ -1,0 +1,300 @@
+"""The trainer on a tiny corpus: what is executed, charged, resumed and invariant."""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tacit.codec import from_json, from_words
+from tacit.corpus.record import Record, Span
+from tacit.corpus.simulate import simulate
+from tacit.corpus.write import write_jsonl
+from tacit.errors import ClaimRefused, ConfigError, LedgerError
+from tacit.experiment import Experiment, merged, read_experiment, resume, train
+from tacit.guarantee import Guarantee
+from tacit.ledger import read_entries
+from tacit.models.lstm import LSTM, LSTMSettings
+from tacit.optimisers import Optimiser, OptimiserSettings
+from tacit.plan import Plan, Targets, View, cost
+from tacit.policy.patterns import Gold
+from tacit.prepare import Prepared, prepare
+from tacit.randomness import Streams
+from tacit.reading import RowReader
+from tacit.run import ReleaseFile, Run
+from tacit.run.checkpoints import read_model
+from tacit.sampling import Annotation, Pools
+from tacit.tokenizer import byte_tokenizer
+from tacit.train import Trainer, TrainSettings
+
+TINY: dict[str, Any] = {"policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 64}
+PLANS: dict[str, dict[str, Any]] = {
+    "plain": {"public_epochs": 1},
+    "redaction": {"public_epochs": 1},
+    "dpsgd": {"noise_multiplier": 1.0, "steps": 3, "batch": 8},
+    "selective": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
+    "twice": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
+    write_jsonl(simulate("customersim", 60), path)
+    return path
+
+
+def experiment(corpus: Path, mechanism: str, **more: Any) -> Experiment:  # noqa: ANN401
+    return from_words(
+        Experiment, {"corpus": str(corpus), "plan": {"mechanism": mechanism, **PLANS[mechanism]}, **TINY, **more}
+    )
+
+
+def quiet(_: object) -> None:
+    """Watches nothing."""
+
+
+@pytest.mark.parametrize("mechanism", PLANS)
+def test_every_mechanism_runs_and_its_ledger_is_its_plan(mechanism: str, corpus: Path, tmp_path: Path) -> None:
+    result = train(experiment(corpus, mechanism), tmp_path / "run", quiet)
+    run = Run.view(tmp_path / "run")
+    executed = from_json(Plan, run.path(ReleaseFile.PLAN).read_bytes())
+    entries = read_entries(run.path(ReleaseFile.LEDGER))
+    assert entries.charges() == {step.name: times for step, times in executed.executions().items() if times}
+    for neighbours in result.planned.mechanism.notions():
+        by_plan = {(cost(step, neighbours), times) for step, times in executed.executions().items() if times}
+        assert set(entries.compositions()[str(neighbours)]) == by_plan
+    assert result.guarantee.figures == result.planned.guarantee.figures
+    assert from_json(Guarantee, run.path(ReleaseFile.GUARANTEE).read_bytes()) == result.guarantee
+    assert all(torch.isfinite(value).all() for value in read_model(run).values())
+    assert result.utility.overall.tokens == result.utility.public.tokens + result.utility.private.tokens > 0
+
+
+def _records(secret: str) -> Iterator[Record]:
+    for number in range(12):
+        text = f"my code is {secret}{number}, thanks for asking {number}"
+        yield Record(f"r{number}", text, spans=(Span(11, 11 + len(f"{secret}{number}"), "CODE"),))
+
+
+def _trained(folder: Path, secret: str, mechanism: str, *, private: bool) -> dict[str, torch.Tensor]:
+    from tacit.planning import plan
+
+    tokenizer = byte_tokenizer()
+    folder.mkdir()
+    store = prepare(_records(secret), Gold(), tokenizer, folder / "store")
+    planned = plan({"mechanism": mechanism, "records": 12, **PLANS[mechanism]})
+    phases = planned.plan.phases
+    if not private:
+        kept = tuple(
+            dataclasses.replace(phase, turns=tuple(turn for turn in phase.turns if turn[0].name == "public"))
+            for phase in phases
+        )
+        planned = dataclasses.replace(planned, plan=Plan(kept))
+    torch.manual_seed(0)
+    learner = LSTM.new(LSTMSettings(tokenizer.vocabulary_size, 8, 8))
+    with Run.create(folder / "run") as run:
+        for step in planned.plan.executions():
+            run.ledger.declare(step.name, {str(n): cost(step, n) for n in planned.mechanism.notions()})
+        reader, pools = RowReader(store, tokenizer.end, 100), Pools(Annotation.of(store))
+        Trainer(run, learner, planned.plan, reader, pools, TrainSettings()).train(Streams.research(1), quiet)
+    return {name: value.detach().clone() for name, value in learner.module.named_parameters()}
+
+
+@pytest.mark.parametrize("mechanism", ["redaction", "selective", "twice"])
+def test_public_steps_are_blind_to_secrets(mechanism: str, tmp_path: Path) -> None:
+    """T1: corpora equal in their public part, other secrets of other lengths: bitwise equal parameters."""
+    ours = _trained(tmp_path / "a", "x", mechanism, private=False)
+    theirs = _trained(tmp_path / "b", "a much longer secret ", mechanism, private=False)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_private_steps_are_not_blind_to_secrets(tmp_path: Path) -> None:
+    """The negative control of T1."""
+    ours = _trained(tmp_path / "a", "x", "selective", private=True)
+    theirs = _trained(tmp_path / "b", "a much longer secret ", "selective", private=True)
+    assert not all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_redacted_batches_never_touch_the_private_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T5: secrets are read through one accessor, and only for a full view."""
+    store = prepare(_records("x"), Gold(), byte_tokenizer(), tmp_path / "store")
+    monkeypatch.setattr(Prepared, "full", lambda self, row: pytest.fail("read a secret"))
+    batch = RowReader(store, byte_tokenizer().end, 100).batch([0, 1], View.REDACTED, Targets.ALL)
+    assert len(batch) == 2
+
+
+def test_private_targets_are_exactly_the_secret_tokens(tmp_path: Path) -> None:
+    tokenizer = byte_tokenizer()
+    store = prepare(_records("xyz"), Gold(), tokenizer, tmp_path / "store")
+    batch = RowReader(store, tokenizer.end, 100).batch([0], View.FULL, Targets.PRIVATE)
+    counted = [int(token) for token, weight in zip(batch.targets[0], batch.weights[0], strict=True) if weight]
+    assert tokenizer.decode(counted) == "xyz0"
+
+
+def test_a_draw_may_be_empty_and_still_adds_noise_and_is_charged(tmp_path: Path) -> None:
+    from tacit.planning import plan
+
+    store = prepare(_records("x"), Gold(), byte_tokenizer(), tmp_path / "store")
+    words = {"mechanism": "dpsgd", "records": 12, "noise_multiplier": 1.0, "batch": 1e-6, "steps": 2}
+    planned = plan(words)
+    learner = LSTM.new(LSTMSettings(byte_tokenizer().vocabulary_size, 8, 8))
+    before = {name: value.detach().clone() for name, value in learner.module.named_parameters()}
+    with Run.create(tmp_path / "run") as run:
+        for step in planned.plan.executions():
+            run.ledger.declare(step.name, {str(n): cost(step, n) for n in planned.mechanism.notions()})
+        reader = RowReader(store, byte_tokenizer().end, 100)
+        Trainer(run, learner, planned.plan, reader, Pools(Annotation.of(store)), TrainSettings()).train(
+            Streams.research(0), quiet
+        )
+        assert run.ledger.charges() == {"private": 2}
+        assert [entry["drawn"] for entry in run.recorded()] == [0, 0]
+    assert all(not torch.equal(before[name], value) for name, value in learner.module.named_parameters())
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from tacit.experiment import Experiment, resume, train
+folder, corpus, again = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "resume"
+def seen(done):
+    print(done.step, flush=True)
+if again:
+    resume(folder, seen)
+else:
+    plan = {"mechanism": "selective", "noise_multiplier": 1.0, "steps": 20, "batch": 8, "public_epochs": 10}
+    settings = Experiment(corpus=corpus, policy="gold", plan=plan, held_out=.2, max_tokens=64, longest_full=64)
+    train(settings, folder, seen)
+"""
+
+
+def _kill_after(arguments: list[str], lines: int) -> int:
+    """Run the script, kill it with SIGKILL after it has printed this many lines; how many it printed by then."""
+    with subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        printed = 0
+        for _ in process.stdout:
+            printed += 1
+            if printed == lines:
+                time.sleep(0.01 * (lines % 3))
+                process.send_signal(signal.SIGKILL)
+                break
+        return printed + sum(1 for _ in process.stdout)
+
+
+def test_a_run_killed_twice_goes_on_and_counts_everything(corpus: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    applied = _kill_after([str(folder), str(corpus), "train"], 12)
+    applied += _kill_after([str(folder), str(corpus), "resume"], 17)
+    last: list[int] = []
+    result = resume(folder, lambda done: last.append(done.step))
+    applied += len(last)
+    total = sum(result.planned.plan.executions().values())
+    charged = sum(read_entries(folder / "release" / "ledger.jsonl").charges().values())
+    assert last[-1] == total
+    assert applied <= charged <= applied + 2
+    assert result.guarantee.figures[0].epsilon >= result.planned.guarantee.figures[0].epsilon
+
+
+def test_a_finished_run_resumes_to_the_same_end(corpus: Path, tmp_path: Path) -> None:
+    first = train(experiment(corpus, "selective"), tmp_path / "run", quiet)
+    again = resume(tmp_path / "run", lambda done: pytest.fail("there was nothing left to do"))
+    assert again.utility == first.utility
+    assert again.guarantee == first.guarantee
+
+
+def test_resume_without_the_ledger_is_refused(corpus: Path, tmp_path: Path) -> None:
+    train(experiment(corpus, "dpsgd"), tmp_path / "run", quiet)
+    (tmp_path / "run" / "release" / "ledger.jsonl").unlink()
+    with pytest.raises(LedgerError):
+        resume(tmp_path / "run", quiet)
+
+
+def test_a_vocabulary_that_would_break_the_claim_is_refused(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ClaimRefused, match="tokenizer"):
+        train(experiment(corpus, "dpsgd", tokenizer="bpe", vocabulary_size=300), tmp_path / "a", quiet)
+    train(experiment(corpus, "redaction", tokenizer="bpe", vocabulary_size=300), tmp_path / "b", quiet)
+
+
+def test_algorithms_as_printed_are_refused(corpus: Path, tmp_path: Path) -> None:
+    words = {
+        "mechanism": "selective-published",
+        "noise_multiplier": 1.0,
+        "steps": 2,
+        "batch": 8,
+        "events_per_batch": 2.0,
+    }
+    settings = from_words(Experiment, {"corpus": str(corpus), "plan": words, **TINY})
+    with pytest.raises(ConfigError, match="split batch"):
+        train(settings, tmp_path / "run", quiet)
+
+
+def test_no_secret_is_in_release(corpus: Path, tmp_path: Path) -> None:
+    train(experiment(corpus, "selective"), tmp_path / "run", quiet)
+    released = b"".join(file.read_bytes() for file in (tmp_path / "run" / "release").rglob("*") if file.is_file())
+    for record in simulate("customersim", 60):
+        for span in record.spans or ():
+            secret = record.text[span.start : span.end].encode()
+            assert len(secret) < 5 or secret not in released
+
+
+def test_settings_from_a_file_with_words_over_them(tmp_path: Path) -> None:
+    file = tmp_path / "e.yaml"
+    file.write_text("corpus: c.jsonl\nplan: {mechanism: dpsgd, epsilon: 2}\nmodel: gpt\n")
+    settings = read_experiment(file, {"plan": {"epsilon": 3}, "seed": 5})
+    assert settings.plan == {"mechanism": "dpsgd", "epsilon": 3}
+    assert (settings.model, settings.seed) == ("gpt", 5)
+    assert merged({"corpus": "a"}, {"corpus": "b"}) == {"corpus": "b", "plan": {}}
+    file.write_text("corpus: c.jsonl\nplan: {}\nmodle: gpt\n")
+    with pytest.raises(ConfigError, match="model"):
+        read_experiment(file, {})
+
+
+def _adam_by_torch(gradients: list[torch.Tensor], settings: OptimiserSettings) -> torch.Tensor:
+    value = torch.zeros(5, requires_grad=True)
+    optimiser = torch.optim.Adam([value], lr=settings.learning_rate)
+    for gradient in gradients:
+        value.grad = gradient.clone()
+        optimiser.step()
+    return value.detach()
+
+
+def test_adam_without_noise_is_adam() -> None:
+    settings = OptimiserSettings("adam", 0.1, decay="none")
+    gradients = [torch.randn(5, generator=torch.Generator().manual_seed(k)) for k in range(6)]
+    ours, optimiser = {"w": torch.zeros(5)}, Optimiser(settings, 6)
+    for gradient in gradients:
+        optimiser.apply(ours, {"w": gradient})
+    assert torch.allclose(ours["w"], _adam_by_torch(gradients, settings), atol=1e-6)
+
+
+def test_adam_takes_the_variance_of_the_noise_off() -> None:
+    """A signal of .01 under noise of deviation 1: corrected steps are about 1 / sqrt(.1) times the uncorrected ones."""
+    corrected, plain = {"w": torch.zeros(20_000)}, {"w": torch.zeros(20_000)}
+    generator = torch.Generator().manual_seed(0)
+    settings = OptimiserSettings("adam", 0.1, decay="none")
+    for deviation, values in ((1.0, corrected), (0.0, plain)):
+        optimiser = Optimiser(settings, 300)
+        generator.manual_seed(0)
+        for _ in range(300):
+            optimiser.apply(values, {"w": 0.01 + torch.randn(20_000, generator=generator)}, deviation)
+    assert float(corrected["w"].abs().mean() / plain["w"].abs().mean()) > 1.5
+
+
+def test_an_optimiser_goes_on_where_it_stood() -> None:
+    gradients = [torch.randn(4, generator=torch.Generator().manual_seed(k)) for k in range(8)]
+    whole, halves = {"w": torch.zeros(4)}, {"w": torch.zeros(4)}
+    settings = OptimiserSettings("adam", 0.1, warm_up=3, longest_gradient=0.5)
+    first, second = Optimiser(settings, 8), Optimiser(settings, 8)
+    straight = Optimiser(settings, 8)
+    for number, gradient in enumerate(gradients):
+        straight.apply(whole, {"w": gradient})
+        if number == 4:
+            second.restore({name: value.clone() for name, value in first.state().items()})
+        (first if number < 4 else second).apply(halves, {"w": gradient})
+    assert torch.equal(whole["w"], halves["w"])
