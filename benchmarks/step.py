@@ -244,7 +244,9 @@ def measure(name: str, modes: list[str], rounds: int, with_memory: bool) -> None
 def main() -> None:
     """Parse, start anew with the allocator set, measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", nargs="*", default=[name for name in WORKS if name != "lstm-1150"], choices=list(WORKS))
+    parser.add_argument(
+        "--work", nargs="*", default=[name for name in WORKS if name != "lstm-1150"], choices=list(WORKS)
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--peers", action="store_true", help="also Opacus, which must be installed")
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")

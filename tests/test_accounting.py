@@ -298,6 +298,34 @@ def test_delta_must_be_below_one_over_the_units() -> None:
             check_delta(delta, 5_000)
 
 
+@pytest.mark.parametrize("delta", [1e-9, 1e-10, 1e-11, 1e-12, 1e-14, 1e-18])
+def test_small_deltas_are_not_lost_in_rounding(delta: float) -> None:
+    """A draw that takes nearly everybody costs what the Gaussian costs; the library's transform says less at 1e-11."""
+    sampled = account(((SampledGaussian(300.0, 1 - 1e-9, 1, ZERO_OUT), 100_000),))
+    exact = account(((Gaussian(300.0, 1, ZERO_OUT), 100_000),))
+    assert sampled.accountant.startswith("PLD (dp-accounting")
+    assert exact.epsilon(delta) * (1 - 1e-7) <= sampled.epsilon(delta) <= 1.1 * exact.epsilon(delta)
+    assert sampled.delta(exact.epsilon(delta)) >= delta * (1 - 1e-5)
+
+
+def test_small_deltas_join_the_others_without_a_gap() -> None:
+    profile = account(((SampledGaussian(1.1, 0.01, 1, ZERO_OUT), 1000),))
+    deltas = np.logspace(-6, -11, 60)
+    epsilons = [profile.epsilon(float(delta)) for delta in deltas]
+    assert epsilons == sorted(epsilons)
+    spent = [profile.delta(epsilon) for epsilon in epsilons]
+    assert all(found <= asked * (1 + 1e-6) for found, asked in zip(spent, deltas, strict=True))
+    assert spent == sorted(spent, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "spent", [(SampledGaussian(1e-5, 0.064, 1, ZERO_OUT), 313), (SampledGaussian(1.0, 0.064, 1, ZERO_OUT), 10**300)]
+)
+def test_what_cannot_be_computed_is_refused(spent: tuple[SampledGaussian, int]) -> None:
+    with pytest.raises(ClaimRefused, match="more noise or fewer steps"):
+        account((spent,))
+
+
 def test_profile_refuses_questions_without_meaning() -> None:
     """A delta outside (0, 1), a negative epsilon."""
     profile = account(sampled(1.0, 0.1, 5))

@@ -37,6 +37,28 @@ def test_prints_noise_rate_steps_sentence_and_curve() -> None:
         assert words in output
 
 
+def test_prints_what_is_not_protected() -> None:
+    output = CliRunner().invoke(app, [*QUICK, "--epsilon", "3"]).output
+    assert "does not protect what several records of one person say together" in output
+
+
+def test_a_shuffled_pass_has_no_sampling_rate() -> None:
+    words = ["--mechanism", "cadp-published", "--flagged", "900", "--recall", ".98", "--noise-multiplier", "5"]
+    output = CliRunner().invoke(app, ["plan", *words]).output
+    assert "20 x split batch" in output
+    assert "sampling rate" not in output
+
+
+def test_printed_noise_keeps_the_target() -> None:
+    """Whoever types the printed noise in by hand must not spend more than was asked for."""
+    output = CliRunner().invoke(app, [*QUICK, "--epsilon", "3"]).output
+    noise = next(line.split()[-1] for line in output.splitlines() if line.startswith("noise multiplier"))
+    again = json.loads(CliRunner().invoke(app, [*QUICK, "--noise-multiplier", noise, "--json"]).output)
+    assert again["guarantee"]["figures"][0]["epsilon"] <= 3
+    exact = json.loads(CliRunner().invoke(app, [*QUICK, "--epsilon", "3", "--json"]).output)
+    assert float(noise) >= exact["plan"]["phases"][0]["turns"][0][0]["update"]["noise_multiplier"]
+
+
 def test_json_holds_plan_and_guarantee() -> None:
     result = json.loads(CliRunner().invoke(app, [*QUICK, "--epsilon", "3", "--json"]).output)
     assert result["guarantee"]["figures"][0]["epsilon"] <= 3

@@ -8,7 +8,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.gradients import Automatic, Clipping, Flat, GradientError, PerParameter, check_gradients, clipped_sum, plain_sum
+from tacit.gradients import (
+    Automatic,
+    Clipping,
+    Flat,
+    GradientError,
+    PerParameter,
+    check_gradients,
+    clipped_sum,
+    plain_sum,
+)
 from tacit.models import GPT, LSTM, Batch, GPTSettings, Learner, LoRASettings, LSTMSettings, TokenLosses
 from tacit.models.base import Reading
 from tacit.models.recurrence import Recurrence
@@ -285,7 +294,9 @@ def test_only_the_named_parameters_are_clipped_and_summed(chosen: list[str]) -> 
 
 
 @pytest.mark.parametrize("style", STYLES, ids=lambda style: type(style).__name__)
-@pytest.mark.parametrize("name", ["lstm of three layers, tied", "gpt", "llama, tied", "used twice and tied", "gpt with lora"])
+@pytest.mark.parametrize(
+    "name", ["lstm of three layers, tied", "gpt", "llama, tied", "used twice and tied", "gpt with lora"]
+)
 def test_one_row_moves_the_sum_by_at_most_the_sensitivity(name: str, style: Clipping) -> None:
     """Huge weights on the loss, huge parameters, repeated tokens: each unit's contribution stays within C."""
     model = awakened(MODELS[name]())
@@ -381,7 +392,9 @@ def test_an_embedding_with_rescaled_gradients_is_refused() -> None:
 
 
 def test_a_layer_that_mixes_rows_is_refused() -> None:
-    module = nn.Sequential(nn.Embedding(VOCABULARY, 4), nn.Flatten(0, 1), nn.Linear(4, VOCABULARY), nn.Unflatten(0, (2, -1)))
+    module = nn.Sequential(
+        nn.Embedding(VOCABULARY, 4), nn.Flatten(0, 1), nn.Linear(4, VOCABULARY), nn.Unflatten(0, (2, -1))
+    )
     with pytest.raises(GradientError, match="first dimension is the batch"):
         clipped_sum(Net(module), Batch.of_tokens(torch.randint(VOCABULARY, (2, 6))), Flat(1.0))
 
@@ -407,7 +420,9 @@ def test_unknown_names_are_refused() -> None:
 
 
 def hooks_of(module: nn.Module) -> int:
-    return sum(len(part._forward_hooks) + len(part._forward_pre_hooks) + len(part._backward_hooks) for part in module.modules())
+    return sum(
+        len(part._forward_hooks) + len(part._forward_pre_hooks) + len(part._backward_hooks) for part in module.modules()
+    )
 
 
 class Broken(nn.Module):
@@ -444,7 +459,9 @@ def test_a_model_edited_between_steps_is_seen_as_it_is() -> None:
     model = gpt()
     clipped_sum(model, mixed_batch(), Flat(1.0))
     adapted = awakened(GPT.of(model.module, LoRASettings(2)))
-    assert_equal(clipped_sum(adapted, mixed_batch(), Flat(1.0)).sums, loop_over_rows(adapted, mixed_batch(), Flat(1.0))[0])
+    assert_equal(
+        clipped_sum(adapted, mixed_batch(), Flat(1.0)).sums, loop_over_rows(adapted, mixed_batch(), Flat(1.0))[0]
+    )
 
 
 def test_adapters_move_and_nothing_else_does() -> None:

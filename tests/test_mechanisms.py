@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,34 @@ def test_what_is_executed_is_what_is_priced(name: str) -> None:
         assert sum(times for _, times in spent) == sum(counted.values()), neighbours
         assert not any(isinstance(event, Unbounded) for event, _ in spent), neighbours
     assert from_json(Plan, to_json(executed)) == executed
+
+
+def test_passes_of_cadp_as_printed_are_epochs() -> None:
+    """A shuffled pass is one step: twenty epochs are twenty of them, whatever the batch."""
+    words = {"mechanism": "cadp-published", "flagged": 900, "batch": 64, "recall": 0.98, "noise_multiplier": 1.0}
+    for more, passes in (({"epochs": 20}, 20), ({}, 20), ({"steps": 7}, 7)):
+        assert sum(plan({**words, **more}).plan.executions().values()) == passes
+
+
+def test_more_records_with_secrets_than_records_are_refused() -> None:
+    with pytest.raises(ConfigError, match="1000 of 100"):
+        plan({"mechanism": "selective", "records": 100, "secret_records": 1000, "epsilon": 1})
+
+
+def test_hidden_states_that_are_not_noised_are_a_condition() -> None:
+    """Public segments read the state a private one left: noising fewer states than there are proves nothing."""
+    conditions = guarantee_of("selective-published", noised_states=0).holds_if
+    assert any("hidden state" in condition.text and condition.status == Status.ASSUMED for condition in conditions)
+
+
+def test_what_rests_on_a_sample_says_with_which_confidence() -> None:
+    for name in ("selective", "redaction", "crt"):
+        drawn = guarantee_of(name).sentence().split("With the same confidence a record drawn at random has ")
+        assert len(drawn) == 2
+    bad = replace(EVIDENCE, coverage=Coverage(10, 10))
+    assert "(0, 1)" in guarantee_of("redaction", bad).sentence()
+    assert "against their records left out, with 95% confidence" in guarantee_of("crt").sentence()
+    assert "(not checked)" in guarantee_of("crt", replace(EVIDENCE, stable_share=None)).sentence()
 
 
 @pytest.mark.parametrize("name", REGISTRY)

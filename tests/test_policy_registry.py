@@ -35,6 +35,8 @@ def test_every_definition_builds_what_it_says(names: Path) -> None:
         ({"all": ["digits", "pii"]}, Digits() & Pii()),
         ({"without": ["pii", "digits"]}, Pii() - Digits()),
         ({"regex": "a+", "kind": "X"}, Regex("a+", "X")),
+        ({"regex": "a+"}, Regex("a+", "PATTERN")),
+        ({"dictionary": "names.txt"}, Dictionary.of(["Ann Lee"], "LISTED", "names")),
         ({"regex": {"pattern": "a+", "kind": "X"}}, Regex("a+", "X")),
         ({"dictionary": "names.txt", "kind": "NAME"}, listed),
         ({"dictionary": {"file": "names.txt", "kind": "NAME"}}, listed),
@@ -116,3 +118,21 @@ def test_parse_policy_refuses_other_files(tmp_path: Path, content: str | None) -
         path.write_text(content)
     with pytest.raises(PolicyError):
         parse_policy(str(path))
+
+
+def test_each_name_is_offered_once() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean pii\?"):
+        parse_policy("piii")
+
+
+def test_a_key_without_its_fields() -> None:
+    with pytest.raises(PolicyError, match="`regex` with its fields: pattern, kind"):
+        parse_policy("regex")
+
+
+@pytest.mark.parametrize("text", ["policy: &a {any: [*a]}", "policy: " + "[" * 5000])
+def test_a_definition_without_end(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "endless.yaml"
+    file.write_text(text)
+    with pytest.raises(PolicyError):
+        parse_policy(str(file))

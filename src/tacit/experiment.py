@@ -35,7 +35,7 @@ from tacit.prepare import Prepared, PrepareSettings, prepare, public_segments
 from tacit.randomness import Mode, Streams
 from tacit.reading import RowReader
 from tacit.run import PrivateFile, ReleaseFile, Run
-from tacit.run.checkpoints import write_model
+from tacit.run.checkpoints import read_model, write_model
 from tacit.sampling import Annotation, Pools
 from tacit.tokenizer import Dependence, Source, Tokenizer, byte_tokenizer, load_tokenizer, train_bpe
 from tacit.train import Progress, Trainer, TrainSettings
@@ -118,6 +118,17 @@ def resume(folder: Path, observe: Observer) -> Trained:
         if not (folder / "private" / HELD_OUT).exists():
             _prepare(experiment, policy, tokenizer, folder)
         return _go_on(experiment, policy, tokenizer, run, observe)
+
+
+def load(folder: Path) -> tuple[Learner, Tokenizer]:
+    """The model of a finished run, and its tokenizer."""
+    run = Run.view(folder)
+    settings = run.read_json(dict, ReleaseFile.CONFIG)
+    experiment = from_words(Experiment, {**settings, "corpus": ""})
+    tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+    learner = _learner(experiment, tokenizer)
+    learner.module.load_state_dict(read_model(run), strict=False)
+    return learner, tokenizer
 
 
 def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> Trained:

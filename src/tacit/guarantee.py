@@ -155,7 +155,8 @@ def coverage_lines(covered: Figure, coverage: Coverage | None) -> tuple[str, ...
         f"Coverage: records whose secrets the policy found have {covered}, worst case.",
         f"With {coverage.confidence:.0%} confidence at most a share {rounded_up(rate, 3)} of records is not covered "
         f"and has no guarantee ({coverage}).",
-        f"A record drawn at random has ({rounded_up(covered.epsilon, 4)}, {rounded_up(covered.delta + rate, 3)}).",
+        f"With the same confidence a record drawn at random has ({rounded_up(covered.epsilon, 4)}, "
+        f"{rounded_up(min(1.0, covered.delta + rate), 3)}).",
     )
 
 

@@ -38,6 +38,8 @@ from tacit.events import (
 
 Floats = npt.NDArray[np.float64]
 
+_LARGEST_SHIFT, _MOST_EVENTS = 500.0, 10**12  # beyond them grids outgrow seconds and memory
+
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
@@ -190,6 +192,12 @@ def put_in_order(composition: Composition) -> Spent:
                 expected="a count of 0 or more", found=repr(count), way_out="give how often the event took place"
             )
         noisy = _noisy(event)
+        if count > _MOST_EVENTS or (isinstance(noisy, SampledGaussian) and _shift(noisy) > _LARGEST_SHIFT):
+            raise ClaimRefused(
+                expected=f"noise that is not lost beside what it hides, and at most {_MOST_EVENTS:.0e} steps",
+                found=f"{float(count):.3g} of {event}",
+                way_out="use more noise or fewer steps: this run promises nothing that could be computed",
+            )
         if count and noisy is not None:
             counts[noisy] = counts.get(noisy, 0) + count
         unbounded = unbounded or (count > 0 and isinstance(event, Unbounded))
@@ -202,6 +210,11 @@ def put_in_order(composition: Composition) -> Spent:
         )
     ordered = sorted(counts.items(), key=lambda item: repr(item[0]))
     return Spent(tuple(ordered), next(iter(relations), None), unbounded)
+
+
+def _shift(event: SampledGaussian) -> float:
+    """The root of copies, over the noise: a grid for the event grows with its square."""
+    return math.sqrt(event.copies) / event.noise_multiplier
 
 
 def _noisy(event: Event) -> NoisyEvent | None:

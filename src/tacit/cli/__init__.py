@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from tacit.cli.generate import generate
 from tacit.cli.plan import plan_command
 from tacit.cli.scan import scan
 from tacit.cli.simulate import simulate
@@ -34,6 +35,7 @@ app.command()(scan)
 app.command("plan")(plan_command)
 app.command()(train)
 app.command()(config)
+app.command()(generate)
 
 
 def main() -> None:

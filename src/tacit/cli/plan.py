@@ -15,6 +15,7 @@ from tacit.codec import to_json
 from tacit.guarantee import rounded_up
 from tacit.mechanisms import REGISTRY
 from tacit.mechanisms.words import Vocabulary
+from tacit.plan import ShuffledPass
 from tacit.planning import Planned, read_words
 from tacit.planning import plan as price
 
@@ -104,10 +105,10 @@ def _print_for_people(console: Console, planned: Planned) -> None:
         table.add_row(f"{step.name} steps", f"{times:,} x {step.update.kind} on the {step.view} text of {step.pool}")
     private = planned.mechanism.private
     if private is not None:
-        table.add_row("noise multiplier", f"{private.noise_multiplier:.4g}")
-        table.add_row(
-            "sampling rate", f"{private.sampling_rate:.4g} ({private.expected_batch:g} of {private.population:,})"
-        )
+        table.add_row("noise multiplier", rounded_up(private.noise_multiplier, 4))
+        if not any(isinstance(step.draw, ShuffledPass) for step in planned.plan.executions()):
+            units = f"{private.expected_batch:g} of {private.population:,}"
+            table.add_row("sampling rate", f"{private.sampling_rate:.4g} ({units})")
         table.add_row("clip norm", f"{private.clip_norm:g}")
     for figure in planned.guarantee.figures:
         table.add_row(
@@ -119,6 +120,8 @@ def _print_for_people(console: Console, planned: Planned) -> None:
     console.print()
     for condition in planned.guarantee.holds_if:
         console.print(f"  holds if {condition.text} [dim]({condition.status})[/dim]")
+    for text in planned.guarantee.not_protected:
+        console.print(f"  does not protect {text}")
     _print_curve(console, planned.curve())
 
 
@@ -129,4 +132,4 @@ def _print_curve(console: Console, curve: tuple[tuple[int, float], ...]) -> None
     console.print("\n[dim]epsilon over private steps[/dim]")
     top = max(epsilon for _, epsilon in curve) or 1.0
     for done, epsilon in curve:
-        console.print(f"  {done:>9,}  {epsilon:>8.3g}  {'█' * max(1, round(BAR_WIDTH * epsilon / top))}")
+        console.print(f"  {done:>9,}  {rounded_up(epsilon, 4):>8}  {'█' * max(1, round(BAR_WIDTH * epsilon / top))}")

@@ -41,5 +41,5 @@ def _no_column(name: str, columns: Sequence[str], path: Path) -> CorpusError:
     return CorpusError(
         expected=expected,
         found=f"the columns {', '.join(columns)}",
-        way_out=f"{hint}Say which column is which with Fields",
+        way_out=f"{hint}say which column is which (--text-field and the like, or Fields)",
     )

@@ -77,6 +77,8 @@ class CorpusReader:
         return record
 
     def _check_outcome(self, tally: Tally, missing: set[str]) -> None:
+        if not tally.read:
+            raise CorpusError(f"at least one record in {self.path}", "none", "check that this is the file you mean")
         if not tally.usable:
             raise CorpusError(
                 expected=f"at least one usable record in {self.path}",
@@ -87,7 +89,7 @@ class CorpusReader:
             raise CorpusError(
                 expected=f"the field {' and '.join(map(repr, sorted(missing)))} in some record of {self.path}",
                 found=f"it in none of {tally.usable} records",
-                way_out="check its spelling in Fields",
+                way_out="check its spelling (--text-field and the like, or Fields)",
             )
 
 

@@ -3,6 +3,7 @@
 from tacit.gradients.check import check_gradients
 from tacit.gradients.clipped import ClippedSum, clipped_sum
 from tacit.gradients.clipping import Automatic, Clipping, Flat, PerParameter
+from tacit.gradients.memory import keep_freed_memory
 from tacit.gradients.noise import NoiseStream
 from tacit.gradients.plain import PlainSum, plain_sum
 from tacit.gradients.recording import GradientError
@@ -18,5 +19,6 @@ __all__ = [
     "PlainSum",
     "check_gradients",
     "clipped_sum",
+    "keep_freed_memory",
     "plain_sum",
 ]

@@ -23,7 +23,9 @@ def check_gradients(model: Learner, *, length: int = 8, parameters: Collection[s
     """
     modes = [(part, part.training) for part in model.module.modules()]
     device = next(model.module.parameters()).device
-    tokens = torch.randint(model.vocabulary_size, (2, length + 1), generator=torch.Generator().manual_seed(0)).to(device)
+    tokens = torch.randint(model.vocabulary_size, (2, length + 1), generator=torch.Generator().manual_seed(0)).to(
+        device
+    )
     batch = Batch.of_tokens(tokens)
     model.module.eval()
     try:
@@ -34,7 +36,9 @@ def check_gradients(model: Learner, *, length: int = 8, parameters: Collection[s
             part.training = mode
     scale = torch.stack([value.norm() for value in slow.sums.values()]).norm()
     wrong = [
-        name for name, value in slow.sums.items() if (fast.sums[name] - value).norm() > _TOLERANCE * (value.norm() + 1e-3 * scale)
+        name
+        for name, value in slow.sums.items()
+        if (fast.sums[name] - value).norm() > _TOLERANCE * (value.norm() + 1e-3 * scale)
     ]
     if wrong or fast.non_finite:
         raise GradientError(

@@ -6,8 +6,10 @@ their gradient; here the gradient is written over the logits, a few rows at a ti
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 _CHUNK_NUMBERS = 1 << 18
+_LEAST_PROBABILITY = 1e-30  # below it, float32 probabilities lose digits; the loss is then taken from the logits
 _RESHAPES = ("ViewBackward0", "UnsafeViewBackward0")
 _PRODUCTS = ("AddmmBackward0", "MmBackward0")
 
@@ -31,20 +33,23 @@ def replace_by_gradient(logits: Tensor, targets: Tensor, weights: Tensor) -> Ten
     weight = weights.reshape(-1, 1)
     losses = torch.empty_like(weight)
     rows = max(1, _CHUNK_NUMBERS // flat.shape[1])
+    scratch = torch.empty(min(rows, len(flat)), flat.shape[1], device=flat.device)
     for part in range(0, len(flat), rows):
         chunk = slice(part, part + rows)
-        losses[chunk] = _one_chunk(flat[chunk], target[chunk], weight[chunk])
+        losses[chunk] = _one_chunk(flat[chunk], target[chunk], weight[chunk], scratch)
     return losses.view(weights.shape)
 
 
-def _one_chunk(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    values = logits.float()  # the same memory when they are float32 already
-    greatest = values.amax(dim=1, keepdim=True)
-    scores = values.gather(1, target) - greatest
-    values.sub_(greatest).exp_()
-    total = values.sum(dim=1, keepdim=True)
-    values.mul_(weight / total)
+def _one_chunk(logits: Tensor, target: Tensor, weight: Tensor, scratch: Tensor) -> Tensor:
+    values = logits.float()
+    probabilities = torch.softmax(values, dim=1, out=scratch[: len(logits)])
+    chosen = probabilities.gather(1, target)
+    losses = -chosen.log()
+    unsure = chosen[:, 0] < _LEAST_PROBABILITY
+    if unsure.any():
+        losses[unsure] = functional.cross_entropy(values[unsure], target[unsure, 0], reduction="none")[:, None]
+    torch.mul(probabilities, weight, out=values)
     values.scatter_add_(1, target, -weight)
     if values.dtype != logits.dtype:
         logits.copy_(values)
-    return total.log() - scores
+    return losses

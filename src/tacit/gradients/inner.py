@@ -62,4 +62,3 @@ def _per_row(use: Use) -> Tensor:
         return use.gradients
     assert isinstance(use, Summed)
     return use.values.values.float().sum(dim=1)
-

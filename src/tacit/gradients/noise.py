@@ -1,6 +1,6 @@
 """Gaussian noise of a stated deviation, added in float32, in parallel.
 
-Numbers come in blocks. A block's generator is torch's Mersenne twister with its whole state (19,968 bits, where
+Numbers come in blocks of 131,072. A block's generator is torch's Mersenne twister with its whole state (19,968 bits, where
 `manual_seed` would set 32) drawn by SHAKE-256 from the stream's key, the draw's number and the block's number. So noise
 does not depend on the number of threads, no block is ever used twice, and a stream can go on after a restart.
 
@@ -13,9 +13,7 @@ The twister is not a cipher: the noise is safe against whoever sees the model, n
 
 import hashlib
 import math
-import os
 import secrets
-import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -64,7 +62,9 @@ class NoiseStream:
             self._add_blocks(blocks, 0, 1, draw, deviation)
             return
         with ThreadPoolExecutor(workers) as pool:
-            shares = [pool.submit(self._add_blocks, blocks, first, workers, draw, deviation) for first in range(workers)]
+            shares = [
+                pool.submit(self._add_blocks, blocks, first, workers, draw, deviation) for first in range(workers)
+            ]
         for share in shares:
             share.result()
 
@@ -91,6 +91,3 @@ def _blocks(tensor: Tensor) -> Iterable[Tensor]:
     if tensor.dtype != torch.float32 or not tensor.is_contiguous():
         raise ConfigError("contiguous float32 sums", f"{tensor.dtype}", "take the sums as clipped_sum gives them")
     return tensor.view(-1).split(_BLOCK)
-
-
-assert sys.byteorder == "little", os.name

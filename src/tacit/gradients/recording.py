@@ -108,7 +108,9 @@ class Recording:
     def _hook(self, rule: Rule) -> "_Hook":
         return _Hook(self, rule)
 
-    def record(self, layer: nn.Module, rule: Rule, inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor) -> None:
+    def record(
+        self, layer: nn.Module, rule: Rule, inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor
+    ) -> None:
         """Note what one call of a layer contributes to each of its parameters that move."""
         if len(gradient) != self._rows:
             raise GradientError(

@@ -66,7 +66,7 @@ class Outer:
         left, right = self.left.gram(), self.right.gram()
         lengths = (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).clamp(min=0.0).sqrt()
         guard = ROUNDING * lengths.sum(dim=1).square()  # terms may cancel; the absolute rounding error does not
-        return torch.einsum("bst,bst->b", left, right).clamp(min=0.0) + guard
+        return torch.linalg.vecdot(left.flatten(1), right.flatten(1)).clamp(min=0.0) + guard
 
     def _direct(self) -> Tensor:
         rows = max(1, _DIRECT_NUMBERS // (self.left.width * self.right.width))

@@ -30,7 +30,10 @@ class Row:
 
 def _selective(words: Words, public_first: bool) -> Mechanism:
     records = words.need("records")
-    private = words.private(words.take("secret_records", records))
+    with_secrets = words.take("secret_records", records)
+    if with_secrets > records:
+        raise ConfigError("at most as many secret_records as records", f"{with_secrets} of {records}", "correct one")
+    private = words.private(with_secrets)
     return Selective(words.public(records), private, words.take("targets", Targets.PRIVATE), public_first)
 
 
@@ -65,6 +68,11 @@ def _uedp(words: Words) -> Mechanism:
     return UeDP(words.private(words.need("records")), words.need("user_cap"), words.need("entity_cap"))
 
 
+def _cadp_published(words: Words) -> Mechanism:
+    """Its steps are whole passes: T of the paper is the number of epochs."""
+    return CADPPublished(words.passes(words.need("flagged")), words.need("recall"))
+
+
 def _uedp_published(words: Words) -> Mechanism:
     private = words.private(words.need("users"))
     return UeDPPublished(
@@ -88,10 +96,7 @@ REGISTRY: dict[str, Row] = {
     "user": Row("hides whether a user took part (DP-FedAvg, or records capped a user)", _user),
     "uedp": Row("hides a user and a listed entity: sentences capped for both", _uedp),
     "selective-published": Row("Selective-DPSGD as printed, with the number that holds", _selective_published),
-    "cadp-published": Row(
-        "CADP-LM as printed, with the number that holds",
-        lambda w: CADPPublished(w.private(w.need("flagged")), w.need("recall")),
-    ),
+    "cadp-published": Row("CADP-LM as printed, with the number that holds", _cadp_published),
     "uedp-published": Row("UeDP-Alg as printed, with the number that holds", _uedp_published),
 }
 

@@ -2,7 +2,7 @@
 
 | paper | here |
 |---|---|
-| T | passes over the corpus, `private.steps` |
+| T | passes over the corpus, `private.steps`: the epochs |
 | N_S, |B| | `private.population`, `private.expected_batch` |
 | gamma | `recall` |
 | sigma, C | `noise_multiplier`, `clip_norm` |

@@ -60,11 +60,11 @@ class CRT:
         """Redacted spans are unused; protected sentences have record-level differential privacy."""
         figures = self.private.figures(spent)
         stable = evidence.stable_share
-        checked = "the stability check was not run" if stable is None else f"{stable:.2%} pass the stability check"
+        checked = "not checked" if stable is None else f"{stable:.2%} of spans"
         claim = (
-            f"Redacted spans were not used in training ({checked}; the others are covered as records). Protected "
-            f"sentences have {figures[0]} record-level differential privacy. Sentences trained without protection were "
-            f"cleared by {evidence.policy_id or 'policies that are not stated'}."
+            f"Redacted spans were not used in training where redaction is stable ({checked}); the others are covered "
+            f"as records. Protected sentences have {figures[0]} record-level differential privacy. Sentences trained "
+            f"without protection were cleared by {evidence.policy_id or 'policies that are not stated'}."
         )
         return Guarantee(
             mechanism=self.name,
@@ -83,8 +83,10 @@ def _average_case(done: Composition, delta: float, evidence: Evidence) -> str:
         return ""
     both = (evidence.coverage, evidence.conservative_coverage)
     missed, cleared = (policy.miss_rate_at(1 - (1 - policy.confidence) / 2) for policy in both)
+    confidence = min(policy.confidence for policy in both)
     epsilon, total = bayesian(account(done).epsilon, missed * delta + cleared, missed, cleared)
     return (
-        f" On average over secrets like the sampled ones: ({rounded_up(epsilon, 4)}, {rounded_up(total, 3)}) Bayesian "
-        f"confidentiality, for miss rates of at most {rounded_up(missed, 3)} and {rounded_up(cleared, 3)}."
+        f" On average over secrets like the sampled ones, against their records left out, with {confidence:.0%} "
+        f"confidence: ({rounded_up(epsilon, 4)}, {rounded_up(total, 3)}) Bayesian confidentiality, for miss rates of "
+        f"at most {rounded_up(missed, 3)} and {rounded_up(cleared, 3)}."
     )

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from tacit.accounting import SDP_ORDERS, published_epsilon
 from tacit.events import Relation
-from tacit.guarantee import Evidence, Guarantee, Published
+from tacit.guarantee import Condition, Evidence, Guarantee, Published, Status
 from tacit.mechanisms.base import FROZEN_MARKS, PUBLIC_COUNT, PrivateSteps, Spent, published_guarantee
 from tacit.plan import Neighbours, Phase, Plan, PoissonRecords, Pool, SplitBatch, Step, Unit, View
 
@@ -22,6 +22,9 @@ REASONS = (
     "several queries share one batch but are accounted as independent subsamples",
     "exact public gradients on the same batch show who is in it, so nothing is amplified",
     "the definition replaces values, which moves a sum by 2C, but C is accounted",
+)
+STATES = Condition(
+    "every hidden state that leaves a private segment is one of the noised states, or is reset", Status.ASSUMED
 )
 
 
@@ -62,5 +65,5 @@ class SelectivePublished:
             reasons=REASONS,
         )
         not_protected = ("unmarked text", "that a record was used", "where secrets stand and of which kind")
-        holds_if = (PUBLIC_COUNT, FROZEN_MARKS)
+        holds_if = (PUBLIC_COUNT, FROZEN_MARKS, STATES)
         return published_guarantee(self.name, published, self.private.figures(spent), holds_if, not_protected, evidence)

@@ -23,7 +23,7 @@ from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, PublicSteps, S
 from tacit.mechanisms.user import USERS_KNOWN
 from tacit.plan import Neighbours, Phase, Plan, Pool, Unit, View
 
-LISTED = Condition("which listed entity stands in which sentence is public annotation, and right", Status.ASSUMED)
+LISTED = Condition("it is public, and right, which listed entity stands in which sentence", Status.ASSUMED)
 
 
 @dataclass(frozen=True, slots=True)

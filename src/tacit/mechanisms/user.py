@@ -21,7 +21,7 @@ from tacit.guarantee import Condition, Evidence, Guarantee, Status
 from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, Spent
 from tacit.plan import Neighbours, Phase, Plan, PoissonUsers, Pool, Step, Unit, View
 
-USERS_KNOWN = Condition("which record belongs to which user is public annotation, and right", Status.ASSUMED)
+USERS_KNOWN = Condition("it is public, and right, which record belongs to which user", Status.ASSUMED)
 
 
 @dataclass(frozen=True, slots=True)

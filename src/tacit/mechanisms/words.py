@@ -1,6 +1,7 @@
 """The words with which a person asks for a mechanism: each is used, or refused."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -96,6 +97,15 @@ class Words:
         if "noise_multiplier" not in self._given and "epsilon" not in self._given:
             raise ConfigError("a price or a noise", "neither", "add --epsilon NUMBER (or --noise-multiplier NUMBER)")
         return PrivateSteps(population, expected, steps, noise, self.take("clip_norm", 1.0), self.take("delta"))
+
+    def passes(self, population: int) -> PrivateSteps:
+        """As `private`, for a mechanism whose steps are whole passes: epochs are steps."""
+        private = self.private(population)
+        return (
+            private
+            if "steps" in self._given
+            else replace(private, steps=math.ceil(self.take("epochs", DEFAULT_EPOCHS)))
+        )
 
     def public(self, records: int) -> PublicSteps:
         """Public steps over `records` records; as many epochs as the private ones unless said otherwise."""

@@ -47,7 +47,9 @@ class LSTMSettings:
     @classmethod
     def awd(cls, vocabulary_size: int) -> "LSTMSettings":
         """Three layers of 1150 with all of AWD-LSTM's dropouts."""
-        return cls(vocabulary_size, 100, 1150, 3, dropout=0.3, locked=True, embedding_dropout=0.1, weight_drop=0.5, tied=True)
+        return cls(
+            vocabulary_size, 100, 1150, 3, dropout=0.3, locked=True, embedding_dropout=0.1, weight_drop=0.5, tied=True
+        )
 
     def sizes(self) -> list[tuple[int, int]]:
         """Input and hidden size of each layer."""

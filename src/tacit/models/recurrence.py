@@ -105,7 +105,9 @@ def _slopes(gates: Tensor, cells: Tensor, squashed: Tensor) -> tuple[Tensor, Ten
     slopes = torch.empty_like(gates)
     of_output, of_entry, of_keep, of_candidate = slopes.chunk(4, dim=2)
     sigmoids = 3 * cells.shape[2]
-    torch.addcmul(gates[:, :, :sigmoids], gates[:, :, :sigmoids], gates[:, :, :sigmoids], value=-1, out=slopes[:, :, :sigmoids])
+    torch.addcmul(
+        gates[:, :, :sigmoids], gates[:, :, :sigmoids], gates[:, :, :sigmoids], value=-1, out=slopes[:, :, :sigmoids]
+    )
     of_output.mul_(squashed)
     of_entry.mul_(candidate)
     of_keep[:, 1:].mul_(cells[:, :-1])

@@ -93,7 +93,7 @@ class Gold(Policy):
         if record.spans is None:
             raise PolicyError(
                 expected="records that came with spans, which the policy `gold` repeats",
-                found=f"record {record.id!r} without annotation",
+                found="one without annotation",
                 way_out="choose a policy that looks for secrets, such as `pii`, or annotate the corpus",
             )
         spans = resolve_overlaps(record.spans)
@@ -101,7 +101,7 @@ class Gold(Policy):
         if fault:
             raise PolicyError(
                 expected="spans inside the text of their record",
-                found=f"record {record.id!r} with {fault}",
+                found=fault,
                 way_out="correct the annotation of this record",
             )
         return spans

@@ -65,14 +65,20 @@ class _Row:
 
 def _build(definition: Value, folder: Path) -> Policy:
     if isinstance(definition, str):
+        if definition in _KEYED and definition not in _NAMED:
+            raise PolicyError(
+                expected=f"`{definition}` with its fields: {', '.join(_KEYED[definition].fields)}",
+                found="its name alone",
+                way_out=f"write `policy: {{{definition}: ...}}` in a YAML file, and name the file",
+            )
         if definition not in _NAMED:
-            raise ConfigError.unknown_name("policy", definition, [*_NAMED, *_KEYED])
+            raise ConfigError.unknown_name("policy", definition, {*_NAMED, *_KEYED})
         return _NAMED[definition]()
     if not isinstance(definition, Mapping) or not definition:
         raise _wrong("a policy: a name, or a mapping with the key of a policy", definition)
     keys = [key for key in definition if key in _KEYED]
     if not keys:
-        raise ConfigError.unknown_name("policy", str(next(iter(definition))), [*_NAMED, *_KEYED])
+        raise ConfigError.unknown_name("policy", str(next(iter(definition))), {*_NAMED, *_KEYED})
     if len(keys) > 1:
         raise PolicyError(
             expected="one policy a mapping",
@@ -122,13 +128,22 @@ def _read_fields(key: str, row: _Row, given: dict[str, Value], folder: Path) -> 
 
 def _from_yaml(path: Path) -> Policy:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return _from_document(yaml.safe_load(path.read_text(encoding="utf-8")), path)
+    except RecursionError as error:
+        raise PolicyError(
+            expected="a definition of a policy that ends",
+            found=f"one in {str(path)!r} that holds itself, or is nested too deeply",
+            way_out="write it without an alias to itself",
+        ) from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PolicyError(
             expected="a YAML file with the key `policy`",
             found=f"{str(path)!r}, which cannot be read ({type(error).__name__})",
             way_out="check the path and the YAML in it",
         ) from error
+
+
+def _from_document(document: Value, path: Path) -> Policy:
     if not isinstance(document, Mapping) or "policy" not in document:
         raise PolicyError(
             expected="a YAML file with the key `policy`",
@@ -208,12 +223,13 @@ _KEYED: dict[str, _Row] = {
     "any": _Row({"policies": _Field(_policies)}, lambda policies: reduce(Either, policies)),
     "conservative": _Row({"common_words": _Field(_path)}, conservative),
     "dictionary": _Row(
-        {"file": _Field(_path), "kind": _Field(_text), "ignore_case": _Field(_flag, True)}, Dictionary.from_file
+        {"file": _Field(_path), "kind": _Field(_text, "LISTED"), "ignore_case": _Field(_flag, True)},
+        Dictionary.from_file,
     ),
     "forgetful": _Row({"policy": _Field(_build), "miss_rate": _Field(_number), "seed": _Field(_whole, 0)}, Forgetful),
     "pii": _Row({"kinds": _Field(_texts, KINDS)}, Pii),
     "rare-words": _Row({"common_words": _Field(_path)}, RareWords.from_file),
-    "regex": _Row({"pattern": _Field(_text), "kind": _Field(_text)}, Regex),
+    "regex": _Row({"pattern": _Field(_text), "kind": _Field(_text, "PATTERN")}, Regex),
     "widened": _Row({"policy": _Field(_build), "to": _Field(_text)}, Widened),
     "without": _Row({"policies": _Field(_two_policies)}, lambda policies: Without(*policies)),
 }

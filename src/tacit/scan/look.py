@@ -153,8 +153,8 @@ def count_tokens(text: str, spans: tuple[Span, ...], tokenizer: Encoder | None) 
 def _find(policy: Policy, record: Record, number: int) -> tuple[Span, ...]:
     try:
         found = policy.find(record)
-    except TacitError:
-        raise
+    except TacitError as error:
+        raise PolicyError(error.expected, f"{error.found}, at record {number:,}", error.way_out) from error
     except Exception as error:
         raise _bad_policy(policy, number, type(error).__name__) from error
     if fault := spans_fault(found, len(record.text)):

@@ -1,0 +1,59 @@
+"""`tacit train`, `tacit config` and `tacit generate` as a person meets them."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.corpus.simulate import simulate
+from tacit.corpus.write import write_jsonl
+from tacit.errors import ConfigError
+
+SETTINGS = """
+corpus: {corpus}
+policy: gold
+held_out: 0.2
+max_tokens: 64
+longest_full: 64
+plan: {{mechanism: selective, noise_multiplier: 1.0, steps: 2, batch: 8, public_epochs: 1}}
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    corpus = tmp_path / "corpus.jsonl"
+    write_jsonl(simulate("customersim", 40), corpus)
+    file = tmp_path / "experiment.yaml"
+    file.write_text(SETTINGS.format(corpus=corpus))
+    return file
+
+
+def test_train_then_resume_then_generate(settings: Path, tmp_path: Path) -> None:
+    runner, folder = CliRunner(), tmp_path / "run"
+    trained = runner.invoke(app, ["train", str(settings), "--out", str(folder)], catch_exceptions=False)
+    assert trained.exit_code == 0
+    for words in ("perplexity", "private", "differentially private", str(folder.name)):
+        assert words in trained.output
+    again = runner.invoke(app, ["train", "--resume", str(folder)], catch_exceptions=False)
+    assert again.exit_code == 0
+    texts = {
+        runner.invoke(app, ["generate", str(folder), "--prompt", "SYS: H", "--tokens", "8"]).output for _ in range(2)
+    }
+    assert len(texts) == 1
+    assert texts.pop().startswith("SYS: H")
+
+
+def test_config_prints_what_train_would_use(settings: Path) -> None:
+    output = CliRunner().invoke(app, ["config", str(settings), "--epsilon", "3", "--seed", "7"]).output
+    resolved = yaml.safe_load(output)
+    assert resolved["plan"]["epsilon"] == 3.0
+    assert resolved["seed"] == 7
+    assert resolved["model"] == "lstm"
+
+
+@pytest.mark.parametrize("arguments", [["train"], ["train", "--resume", "x", "--epsilon", "2"], ["config"]])
+def test_wrong_words_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
