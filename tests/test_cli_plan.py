@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.mechanisms import REGISTRY
-from tacit.mechanisms.words import Vocabulary
+from tacit.vocabulary import Vocabulary
 
 QUICK = ["plan", "--mechanism", "dpsgd", "--records", "1000", "--batch", "50", "--epochs", "3"]
 

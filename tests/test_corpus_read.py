@@ -191,7 +191,7 @@ def test_wholly_bad_files_say_why_without_quoting(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xef\xbb\xbf"])
 def test_empty_files_are_an_error(tmp_path: Path, data: bytes) -> None:
-    with pytest.raises(CorpusError, match="0 read, 0 usable"):
+    with pytest.raises(CorpusError, match=r"at least one record in .*found none"):
         list(read(corpus(tmp_path, data)))
 
 

@@ -58,7 +58,7 @@ def test_variance_taken_for_deviation_is_caught(deviation: float) -> None:
 
 @pytest.mark.statistical
 def test_the_noise_of_a_whole_step_has_the_deviation_of_its_sensitivity() -> None:
-    """Noise multiplier 1.3 times sensitivity .5 on a model's clipped sum, sum taken off again; false-alarm rate 1e-6."""
+    """Noise multiplier 1.3 times sensitivity .5 on a model's clipped sum, the sum taken off; false-alarm rate 1e-6."""
     torch.manual_seed(0)
     model, batch = LSTM.new(LSTMSettings(500, 60, 60, dropout=0.0)), Batch.of_tokens(torch.randint(500, (4, 9)))
     exact, noisy = (clipped_sum(model, batch, Flat(0.5)) for _ in range(2))
@@ -74,7 +74,7 @@ def test_numbers_are_normal_and_blocks_are_independent() -> None:
     numbers = torch.zeros(2 * 131_072)
     NoiseStream.release().add_([numbers], 1.0)
     assert stats.kstest(numbers.double().numpy(), "norm").pvalue > FALSE_ALARM
-    first, second = numbers.double().split(131_072)
+    first, second = torch.split(numbers.double(), 131_072)
     correlation = float((first * second).mean()) * math.sqrt(131_072)
     assert abs(correlation) < stats.norm.ppf(1 - FALSE_ALARM / 2)
     assert stats.kstest(numbers.double().square().numpy(), "norm").pvalue < FALSE_ALARM  # the test can fail
@@ -97,7 +97,7 @@ def test_research_streams_repeat_and_go_on_where_they_stopped() -> None:
 
 def test_no_draw_repeats_another_nor_a_block_another_block() -> None:
     stream = NoiseStream.research(0)
-    blocks = [block for _ in range(3) for block in draw(stream, 4 * 131_072).split(131_072)]
+    blocks = [block for _ in range(3) for block in torch.split(draw(stream, 4 * 131_072), 131_072)]
     assert len({tuple(block[:4].tolist()) for block in blocks}) == 12
 
 

@@ -32,10 +32,10 @@ def torchs_twin(layer: LSTMLayer, mask: Tensor | None) -> nn.LSTM:
 
     recurrent = layer.recurrence.weight if mask is None else layer.recurrence.weight * mask
     with torch.no_grad():
-        twin.weight_ih_l0.copy_(reordered(layer.projection.weight))
-        twin.weight_hh_l0.copy_(reordered(recurrent))
-        twin.bias_ih_l0.copy_(reordered(layer.projection.bias))
-        twin.bias_hh_l0.zero_()
+        twin.get_parameter("weight_ih_l0").copy_(reordered(layer.projection.weight))
+        twin.get_parameter("weight_hh_l0").copy_(reordered(recurrent))
+        twin.get_parameter("bias_ih_l0").copy_(reordered(layer.projection.bias))
+        twin.get_parameter("bias_hh_l0").zero_()
     return twin
 
 
@@ -57,9 +57,10 @@ def test_hidden_states_and_gradients_are_torchs(rows: int, time: int, masked: bo
     assert ours.grad is not None
     assert theirs.grad is not None
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
-    assert twin.weight_hh_l0.grad is not None
     assert layer.recurrence.weight.grad is not None
-    entry, keep, candidate, output = twin.weight_hh_l0.grad.chunk(4)
+    recurrent = twin.get_parameter("weight_hh_l0").grad
+    assert recurrent is not None
+    entry, keep, candidate, output = recurrent.chunk(4)
     gradient = torch.cat([output, entry, keep, candidate])
     torch.testing.assert_close(
         layer.recurrence.weight.grad, gradient if mask is None else gradient * mask, rtol=1e-4, atol=1e-6
@@ -75,7 +76,7 @@ def test_gradients_agree_with_finite_differences() -> None:
 def test_the_large_model_has_the_sizes_of_its_paper_and_its_ties() -> None:
     with torch.device("meta"):
         model = LSTM.new(LSTMSettings.awd(1000))
-    sizes = [layer.recurrence.hidden_size for layer in model.module.layers]
+    sizes = [layer.recurrence.hidden_size for layer in model.module.stack()]
     assert sizes == [1150, 1150, 100]
     assert model.module.head.weight is model.module.embedding.weight
 
@@ -114,7 +115,7 @@ def test_clipped_sums_are_exact_with_every_dropout_on() -> None:
     torch.manual_seed(9)
     found = clipped_sum(model, batch, Flat(1e9)).sums
     torch.manual_seed(9)
-    model.token_losses(batch).total.backward()
+    torch.autograd.backward(model.token_losses(batch).total)
     for name, parameter in model.module.named_parameters():
         assert parameter.grad is not None
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-5)

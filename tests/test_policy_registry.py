@@ -61,7 +61,6 @@ def test_every_definition_builds_what_it_says(names: Path) -> None:
     [
         ("digit", "did you mean .*digits"),
         ({"regx": "a"}, "did you mean regex"),
-        ({"regex": "a"}, "`kind`"),
         ({"regex": "(", "kind": "X"}, "at character 0"),
         ({"regex": "", "kind": "X"}, "not empty"),
         ({"regex": "a", "kind": "X", "flags": 2}, "flags"),

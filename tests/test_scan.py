@@ -202,6 +202,13 @@ def test_the_card_needs_labels_that_the_policy_does_not_read() -> None:
     assert half.card.counts.records == 30
 
 
+def test_a_policy_that_fails_says_at_which_record_and_not_its_id() -> None:
+    records = [Record("bob@x.org", "abc", spans=()), Record("ann@x.org", "abc")]
+    with pytest.raises(PolicyError, match="without annotation, at record 2") as caught:
+        scan(records, Gold())
+    assert "ann@x.org" not in str(caught.value)
+
+
 def test_an_empty_corpus_is_no_error() -> None:
     result = scan([], Digits())
     assert (result.records, result.share_of_records, result.share_of_tokens, result.sample) == (0, 0.0, 0.0, ())

@@ -6,7 +6,8 @@ trust, data accesses, what is released, unit and adjacency, accountant, assumpti
 
 import yaml
 
-from tacit.guarantee import Figure, Guarantee, Status, rounded_up
+from tacit.guarantee import Figure, Guarantee, Status
+from tacit.rounding import rounded_up
 
 SETTING = "central: one trusted curator trains, and releases the model and all its checkpoints"
 ACCESSES = "every training step, by its ledger entry; evaluation and tuning only as stated"

@@ -36,6 +36,8 @@ def from_words(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
     for word in given:
         if word not in kind.model_fields:
             raise ConfigError.unknown_name("setting", str(word), kind.model_fields)
+        if isinstance(given[word], bool):
+            raise ConfigError(f"{word}: a number or a word", str(given[word]).lower(), "no setting is true or false")
     try:
         return kind.model_validate(dict(given))
     except ValidationError as error:

@@ -157,10 +157,13 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
 
 def _counted(words: dict[str, Any], pools: Pools) -> dict[str, Any]:
     """The plan's words with the public counts of the store."""
+    given = {"records", "secret_records"} & words.keys()
+    if given:
+        raise ConfigError("counts from the corpus itself", ", ".join(sorted(given)), "leave them out of `plan`")
     records = {"records": len(pools.records(Pool.EVERY))}
     if words.get("mechanism") in ("selective", "twice"):
         records["secret_records"] = len(pools.records(Pool.WITH_SECRETS))
-    return {**records, **words}
+    return {**words, **records}
 
 
 def _declare(run: Run, planned: Planned) -> None:

@@ -10,6 +10,7 @@ from tacit.errors import ClaimRefused
 from tacit.events import Composition
 from tacit.intervals import upper_bound
 from tacit.plan import Neighbours, Unit
+from tacit.rounding import rounded_up
 
 
 class Status(StrEnum):
@@ -41,14 +42,6 @@ class Figure:
 
     def __str__(self) -> str:
         return f"({rounded_up(self.epsilon, 4)}, {rounded_up(self.delta, 3)})"
-
-
-def rounded_up(value: float, digits: int) -> str:
-    """`value` to `digits` significant digits, never downwards: what is printed must be true."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
-    return f"{math.ceil(value / unit - 1e-9) * unit:.{digits}g}"
 
 
 def figure(composition: Composition, neighbours: Neighbours, delta: float, units: int) -> Figure:

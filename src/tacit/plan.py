@@ -67,7 +67,7 @@ class Neighbours:
     copies: int = 1
 
     def __str__(self) -> str:
-        owns = "" if self.copies == 1 else f" in up to {self.copies} records"
+        owns = "" if self.copies == 1 else f" (up to {self.copies} records)"
         return f"{self.unit}{owns}, {self.relation}"
 
 
@@ -257,6 +257,8 @@ def _hidden_sum(noise: float, step: Step, neighbours: Neighbours) -> NoisyEvent:
         return SampledGaussian(noise / 2, 1 - (1 - draw.user_rate) * (1 - draw.entity_rate), 1, relation)
     if unit in _OWNERS and step.pool != Pool.CAPPED:
         raise _refused(f"{unit} whose records are not capped", "draw from the records kept by the contribution caps")
+    if unit == Unit.SECRETS and step.targets == Targets.ALL and step.pool != Pool.WITH_SECRETS:
+        raise _refused("secrets beside records that have none", "count private targets, or draw records with secrets")
     if isinstance(draw, PoissonRecords):
         return SampledGaussian(noise, _public_rate(draw), copies, relation)
     return _whole_pass(noise, draw, neighbours)

@@ -7,14 +7,14 @@ from typing import Any
 
 import yaml
 
-from tacit.accounting import account
+from tacit.accounting import quick_account
 from tacit.codec import from_words
 from tacit.errors import ConfigError
 from tacit.guarantee import Evidence, Guarantee
 from tacit.mechanisms import build_mechanism
 from tacit.mechanisms.base import Mechanism, calibrated, planned, with_private
-from tacit.mechanisms.words import Vocabulary
 from tacit.plan import Plan
+from tacit.vocabulary import Vocabulary
 
 CURVE_POINTS = 6
 
@@ -63,4 +63,4 @@ def _curve(mechanism: Mechanism) -> tuple[tuple[int, float], ...]:
     headline = mechanism.notions()[0]
     marks = sorted({round(private.steps * part / CURVE_POINTS) for part in range(1, CURVE_POINTS + 1)} - {0})
     partial = ((done, with_private(mechanism, replace(private, steps=done))) for done in marks)
-    return tuple((done, account(part.plan().spend(headline)).epsilon(private.delta)) for done, part in partial)
+    return tuple((done, quick_account(part.plan().spend(headline)).epsilon(private.delta)) for done, part in partial)

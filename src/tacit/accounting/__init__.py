@@ -8,7 +8,7 @@ from tacit.accounting.calibrate import calibrate_noise, calibrate_steps, check_d
 from tacit.accounting.closed_form import ClosedForm
 from tacit.accounting.library import LibraryPLD
 from tacit.accounting.pld import PLD
-from tacit.accounting.product import Accountant, account
+from tacit.accounting.product import Accountant, account, quick_account
 from tacit.accounting.profile import Profile
 from tacit.accounting.published import SDP_ORDERS, UEDP_ORDERS, published_epsilon
 from tacit.accounting.renyi import RDP
@@ -28,4 +28,5 @@ __all__ = [
     "check_delta",
     "default_delta",
     "published_epsilon",
+    "quick_account",
 ]

@@ -20,12 +20,10 @@ from tacit.errors import ClaimRefused
 from tacit.events import Composition, SampledGaussian
 
 _CHECKED_DELTAS = (1e-3, 1e-5, 1e-8)
-_LIBRARY_SMALLEST_DELTA = (
-    1e-8  # with 100,000 steps it is .01 below the true epsilon at 1e-11: rounding of the transform
-)
+_LIBRARY_SMALLEST_DELTA = 1e-8  # with 100,000 steps it is .01 below the true epsilon at 1e-11: rounding
 _LIBRARY_INTERVALS = (1e-3, 1e-4)
 _LIBRARY_LOOSENESS = 1.003
-_LIBRARY_MOST_STEPS, _LIBRARY_MOST_EPSILON = 400_000, 150.0  # beyond these its grids outgrow seconds and memory
+_LIBRARY_MOST_STEPS, _LIBRARY_MOST_EPSILON = 100_000, 150.0  # beyond these its grids outgrow seconds and memory
 
 
 class Accountant(Protocol):

@@ -3,21 +3,21 @@
 import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.certificate import to_markdown
 from tacit.codec import to_json
-from tacit.guarantee import rounded_up
-from tacit.mechanisms import REGISTRY
-from tacit.mechanisms.words import Vocabulary
+from tacit.errors import ConfigError
 from tacit.plan import ShuffledPass
-from tacit.planning import Planned, read_words
-from tacit.planning import plan as price
+from tacit.rounding import rounded_up
+from tacit.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from tacit.planning import Planned
 
 BAR_WIDTH = 40
 FILE = typer.Argument(None, help="YAML file with settings under `plan:`; flags go over it.")
@@ -28,6 +28,13 @@ CERTIFICATE = typer.Option(False, "--certificate", help="Print the whole certifi
 
 def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: dict[str, Any]) -> None:
     """The price before training: noise, rate, steps, and the sentence that will be true."""
+    # Accounting takes seconds to load, which no other verb should wait for.
+    from tacit.certificate import to_markdown
+    from tacit.planning import plan as price
+    from tacit.planning import read_words
+
+    if json_ and certificate:
+        raise ConfigError("--json or --certificate", "both", "ask for one of them")
     console = Console(highlight=False)
     if list_:
         console.print(_mechanism_table())
@@ -76,6 +83,8 @@ plan_command.__doc__ = plan.__doc__
 
 
 def _mechanism_table() -> Table:
+    from tacit.mechanisms import REGISTRY
+
     table = Table(box=None, pad_edge=False)
     table.add_column("mechanism", style="bold")
     table.add_column("what it does")
@@ -84,7 +93,7 @@ def _mechanism_table() -> Table:
     return table
 
 
-def _as_json(words: dict[str, Any], planned: Planned) -> str:
+def _as_json(words: dict[str, Any], planned: "Planned") -> str:
     return json.dumps(
         {
             "settings": {word: str(value) if isinstance(value, Path) else value for word, value in words.items()},
@@ -97,7 +106,7 @@ def _as_json(words: dict[str, Any], planned: Planned) -> str:
     )
 
 
-def _print_for_people(console: Console, planned: Planned) -> None:
+def _print_for_people(console: Console, planned: "Planned") -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column()

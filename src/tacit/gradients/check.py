@@ -18,8 +18,8 @@ _NO_CLIPPING = 1e30
 def check_gradients(model: Learner, *, length: int = 8, parameters: Collection[str] | None = None) -> None:
     """Compare fast sums of two random rows, unclipped, with plain autograd; refuse the model where they differ.
 
-    It finds what hooks cannot see: a weight used outside its layer's forward, a layer that mixes rows, hooks of others
-    that change what a layer returns. Run it once before training; it reads no data and leaves no trace.
+    It finds what hooks cannot see: a weight used outside its layer's forward, and rows that influence each other, whose
+    gradients have no bound. Run it once before training; it reads no data and leaves no trace.
     """
     modes = [(part, part.training) for part in model.module.modules()]
     device = next(model.module.parameters()).device
@@ -31,9 +31,17 @@ def check_gradients(model: Learner, *, length: int = 8, parameters: Collection[s
     try:
         fast = clipped_sum(model, batch, PerParameter(_NO_CLIPPING), parameters=parameters)
         slow = plain_sum(model, batch, parameters=parameters)
+        with torch.no_grad():
+            together, alone = model.logits(batch.inputs)[:1], model.logits(batch.inputs[:1])
     finally:
         for part, mode in modes:
             part.training = mode
+    if not torch.allclose(together, alone, rtol=_TOLERANCE, atol=_TOLERANCE * float(alone.abs().amax())):
+        raise GradientError(
+            expected="a model in which no row of a batch changes what is computed for another",
+            found="logits of a row that depend on the other rows",
+            way_out="replace what mixes rows, such as batch normalisation, by a layer that looks at one row",
+        )
     scale = torch.stack([value.norm() for value in slow.sums.values()]).norm()
     wrong = [
         name

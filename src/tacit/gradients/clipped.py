@@ -3,7 +3,7 @@
 Forward and backward keep each layer's input and its output's gradient; squared norms come from those; factors come from
 the norms; one weighted product a layer then gives the sum. No second backward pass, no per-unit gradients in memory.
 
-G1 (sensitivity). Adding or removing one row of the batch moves the sum by at most `sensitivity`, up to float32 rounding.
+G1 (sensitivity). Adding or removing one row moves the sum by at most `sensitivity`, up to float32 rounding.
 G2 (exact). The sum equals that of a loop over single rows, whatever the padding, the loss weights and the micro-batches
    (dropout excepted, whose masks are drawn for every pass).
 G3 (finite). A row whose gradient is not finite contributes zero, and is counted.
@@ -53,11 +53,11 @@ def clipped_sum(
     chosen = chosen_parameters(model.module, parameters)
     recording = Recording(chosen)
     sums: dict[str, Tensor] = {}
-    norms, losses = torch.zeros(len(batch)), torch.zeros(len(batch))
+    norms, losses = (torch.zeros(len(batch), device=batch.tokens.device) for _ in range(2))
     with recording.watching(model.module):
         for index, part in batch.micro_batches(positions):
             losses[index] = _one_pass(model, part, recording)
-            norms[index] = _add_clipped(sums, recording.finish(), clipping).cpu()
+            norms[index] = _add_clipped(sums, recording.finish(), clipping, part.tokens.device.type)
     for name, parameter in chosen.items():
         if name not in sums:
             sums[name] = torch.zeros_like(parameter, dtype=torch.float32, requires_grad=False)
@@ -72,13 +72,13 @@ def _one_pass(model: Learner, batch: Batch, recording: Recording) -> Tensor:
     with torch.autocast(logits.device.type, enabled=False):
         gradient = overwritable(logits)
         losses = replace_by_gradient(gradient, batch.targets, batch.weights)
-        logits.backward(gradient)
-    return (losses * batch.weights).sum(dim=1).cpu()
+        torch.autograd.backward(logits, gradient)
+    return (losses * batch.weights).sum(dim=1)
 
 
-def _add_clipped(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: Clipping) -> Tensor:
+def _add_clipped(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: Clipping, device: str) -> Tensor:
     """Add the clipped sum of one pass to `sums`; the norms (rows,) are returned."""
-    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+    with torch.no_grad(), torch.autocast(device, enabled=False):
         squares = torch.stack([squared_norms(found) for found in uses.values()])
         factors, finite = safe_factors(clipping, squares)
         for (name, found), factor in zip(uses.items(), factors.unbind(0), strict=True):

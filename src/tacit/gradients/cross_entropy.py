@@ -15,7 +15,7 @@ _PRODUCTS = ("AddmmBackward0", "MmBackward0")
 
 
 def overwritable(logits: Tensor) -> Tensor:
-    """The memory of `logits` where backward will not look at their values again (the output of a product); else a copy."""
+    """The memory of `logits` if backward will not look at their values again (a product's output); else a copy."""
     node = logits.grad_fn
     while node is not None and node.name() in _RESHAPES:
         node = node.next_functions[0][0]

@@ -1,4 +1,4 @@
-"""Inner products of two uses of one parameter: the cross terms of tied weights. Left out, norms would come out too small."""
+"""Inner products of two uses of one parameter: the cross terms of tied weights; without them norms are too small."""
 
 from itertools import combinations
 

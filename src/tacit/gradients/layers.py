@@ -34,13 +34,18 @@ class Rule(Protocol):
 
     @property
     def watches_input(self) -> bool:
-        """Whether the gradient of its input is needed, instead of that of its output."""
+        """Whether it needs the gradient of its input, and its output; otherwise the gradient of its output."""
 
     def covers(self, layer: nn.Module) -> frozenset[str]:
         """Names, within the layer, of the parameters this rule accounts for."""
 
     def uses(
-        self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor, sequences: Sequences
+        self,
+        layer: nn.Module,
+        inputs: tuple[Tensor, ...],
+        output: Tensor | None,
+        gradient: Tensor,
+        sequences: Sequences,
     ) -> Mapping[str, Use]:
         """The use of each parameter in one call."""
 
@@ -58,7 +63,12 @@ class LinearRule:
         return frozenset(("weight", "bias"))
 
     def uses(
-        self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor, sequences: Sequences
+        self,
+        layer: nn.Module,
+        inputs: tuple[Tensor, ...],
+        output: Tensor | None,
+        gradient: Tensor,
+        sequences: Sequences,
     ) -> Mapping[str, Use]:
         """Weight before bias: the bias reuses its Gram matrices."""
         values, signals = sequences.of(inputs[0]), sequences.of(gradient)
@@ -78,7 +88,12 @@ class EmbeddingRule:
         return frozenset(("weight",)) if plain else frozenset()
 
     def uses(
-        self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor, sequences: Sequences
+        self,
+        layer: nn.Module,
+        inputs: tuple[Tensor, ...],
+        output: Tensor | None,
+        gradient: Tensor,
+        sequences: Sequences,
     ) -> Mapping[str, Use]:
         """Indices given once for all rows stand for every row."""
         assert isinstance(layer, nn.Embedding)
@@ -99,7 +114,12 @@ class NormRule:
         return frozenset(("weight", "bias"))
 
     def uses(
-        self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor, sequences: Sequences
+        self,
+        layer: nn.Module,
+        inputs: tuple[Tensor, ...],
+        output: Tensor | None,
+        gradient: Tensor,
+        sequences: Sequences,
     ) -> Mapping[str, Use]:
         """Small enough to be formed for every row at once."""
         shape = tuple(layer.get_parameter("weight").shape)
@@ -118,9 +138,15 @@ class RecurrenceRule:
         return frozenset(("weight",))
 
     def uses(
-        self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor, sequences: Sequences
+        self,
+        layer: nn.Module,
+        inputs: tuple[Tensor, ...],
+        output: Tensor | None,
+        gradient: Tensor,
+        sequences: Sequences,
     ) -> Mapping[str, Use]:
         """The gradient of the projections is that of every z_t."""
+        assert output is not None
         earlier = functional.pad(output.detach()[:, :-1], (0, 0, 1, 0))
         mask = inputs[1] if len(inputs) > 1 else None
         return {"weight": Outer(sequences.of(gradient), sequences.of(earlier), mask)}

@@ -1,4 +1,4 @@
-"""Have the C library keep memory that was freed, for the next step: large tensors otherwise cost page faults every time."""
+"""Have the C library keep freed memory for the next step: large tensors otherwise cost page faults every time."""
 
 import ctypes
 

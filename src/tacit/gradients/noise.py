@@ -1,8 +1,8 @@
 """Gaussian noise of a stated deviation, added in float32, in parallel.
 
-Numbers come in blocks of 131,072. A block's generator is torch's Mersenne twister with its whole state (19,968 bits, where
-`manual_seed` would set 32) drawn by SHAKE-256 from the stream's key, the draw's number and the block's number. So noise
-does not depend on the number of threads, no block is ever used twice, and a stream can go on after a restart.
+Numbers come in blocks of 131,072. A block's generator is torch's Mersenne twister with its whole state (19,968 bits,
+where `manual_seed` would set 32) drawn by SHAKE-256 from the stream's key, the draw's number and the block's number. So
+noise does not depend on the number of threads, no block is ever used twice, and a stream can go on after a restart.
 
 G1 (deviation). `add_` adds independent normal numbers of exactly the deviation asked for.
 G2 (never twice). Every call to `add_` uses a new draw number; streams with different keys share nothing.
@@ -87,7 +87,7 @@ class NoiseStream:
         return generator
 
 
-def _blocks(tensor: Tensor) -> Iterable[Tensor]:
+def _blocks(tensor: Tensor) -> tuple[Tensor, ...]:
     if tensor.dtype != torch.float32 or not tensor.is_contiguous():
         raise ConfigError("contiguous float32 sums", f"{tensor.dtype}", "take the sums as clipped_sum gives them")
-    return tensor.view(-1).split(_BLOCK)
+    return torch.split(tensor.view(-1), _BLOCK)

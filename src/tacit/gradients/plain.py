@@ -24,7 +24,7 @@ class PlainSum:
 def plain_sum(
     model: Learner, batch: Batch, *, positions: int | None = None, parameters: Collection[str] | None = None
 ) -> PlainSum:
-    """Sum over the rows of the gradient of their weighted losses; arguments as in `clipped_sum`. `.grad` is not touched."""
+    """Sum over the rows of the gradient of their weighted losses; arguments as in `clipped_sum`, `.grad` untouched."""
     chosen = chosen_parameters(model.module, parameters)
     sums = {name: torch.zeros_like(value, dtype=torch.float32, requires_grad=False) for name, value in chosen.items()}
     loss = 0.0

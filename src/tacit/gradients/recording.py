@@ -1,8 +1,9 @@
 """Watches a model through one forward and backward pass, and leaves it as it was.
 
-G1 (no trace). Hooks are on the model only inside the `with` block; `requires_grad` flags are restored, also after an error.
-G2 (coverage). Every parameter that is to move belongs to a layer with a rule, else it is refused by name before the pass;
-   and its layer took part in the loss, else it is refused by name after it.
+G1 (no trace). Hooks are on the model only inside the `with` block; `requires_grad` flags are restored, also after an
+   error.
+G2 (coverage). Every parameter that is to move belongs to a layer with a rule, else it is refused by name before the
+   pass; and its layer took part in the loss, else it is refused by name after it.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from tacit.errors import TacitError
 from tacit.gradients.layers import Rule, Sequences, rule_of
-from tacit.gradients.uses import Lookup, Use
+from tacit.gradients.uses import Lookup, Outer, Use
 
 
 class GradientError(TacitError):
@@ -76,7 +77,7 @@ class Recording:
             for layer, rule in watched:
                 if rule.watches_input:
                     handles.append(layer.register_forward_pre_hook(_require_input_gradient))
-                handles.append(layer.register_forward_hook(self._hook(rule)))
+                handles.append(layer.register_forward_hook(_Hook(self, rule)))
             yield
         finally:
             for handle in handles:
@@ -105,11 +106,8 @@ class Recording:
             )
         return found
 
-    def _hook(self, rule: Rule) -> "_Hook":
-        return _Hook(self, rule)
-
     def record(
-        self, layer: nn.Module, rule: Rule, inputs: tuple[Tensor, ...], output: Tensor, gradient: Tensor
+        self, layer: nn.Module, rule: Rule, inputs: tuple[Tensor, ...], output: Tensor | None, gradient: Tensor
     ) -> None:
         """Note what one call of a layer contributes to each of its parameters that move."""
         if len(gradient) != self._rows:
@@ -122,6 +120,8 @@ class Recording:
             for local, use in rule.uses(layer, inputs, output, gradient, self._sequences).items():
                 parameter = getattr(layer, local, None)
                 if id(parameter) in self._names:
+                    if isinstance(use, Outer):
+                        use.squared_norms()  # now, while its tensors are in the cache
                     self._uses[self._names[id(parameter)]].append(use)
 
     @property
@@ -145,8 +145,10 @@ class _Hook:
         watched = inputs[0] if rule.watches_input else output
         if not watched.requires_grad:
             watched.requires_grad_()
-        seen = output.detach()
-        watched.register_hook(lambda gradient: recording.record(layer, rule, inputs, seen, gradient))
+        seen = output.detach() if rule.watches_input else None  # nothing is kept that is not needed
+        watched.register_hook(  # type: ignore[no-untyped-call]
+            lambda gradient: recording.record(layer, rule, inputs, seen, gradient)
+        )
         return output if shared else None
 
 

@@ -7,9 +7,9 @@
 | left as a one-hot of a token | `Lookup`: indices (rows, time), right (rows, time, n) |
 | G_b itself | `PerRow`: (rows, ...) for small parameters |
 
-Squared norms by Gram matrices: |G_b|^2 = sum_st (left_s . left_t)(right_s . right_t) (Goodfellow 2015, arXiv 1510.01799;
-Li et al. 2022, arXiv 2110.05679), or by forming G_b for a few rows at a time where that is less work. A parameter with
-several uses (tied weights) has the norm of the sum of its uses: squared norms plus twice every inner product.
+Squared norms by Gram matrices: |G_b|^2 = sum_st (left_s . left_t)(right_s . right_t) (Goodfellow 2015, 1510.01799; Li
+et al. 2022, 2110.05679), or by forming G_b for a few rows at a time where that is less work. A parameter with several
+uses (tied weights) has the norm of the sum of its uses: squared norms plus twice every inner product.
 """
 
 from dataclasses import dataclass, field
@@ -21,26 +21,51 @@ ROUNDING = 2.0**-24
 _DIRECT_NUMBERS = 1 << 22  # how many numbers of per-row gradients are formed at a time
 
 
+class Gram:
+    """Inner products of all pairs of steps of each row: symmetric matrices, of which three quarters are computed."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._half = values.shape[1] // 2
+        first, second = values[:, : self._half], values[:, self._half :]
+        self._top = torch.bmm(first, first.transpose(1, 2))
+        self._bottom = torch.bmm(second, values.transpose(1, 2))
+
+    def dot(self, other: "Gram") -> Tensor:
+        """(rows,): the sum over all pairs of the products of both."""
+        return self._over_pairs(self._top * other._top, self._bottom * other._bottom)
+
+    def total(self) -> Tensor:
+        """(rows,): the sum over all pairs."""
+        return self._over_pairs(self._top, self._bottom)
+
+    def lengths(self) -> Tensor:
+        """(rows, time): the length of each step's vector."""
+        parts = (self._top, self._bottom[:, :, self._half :])
+        return torch.cat([part.diagonal(dim1=1, dim2=2) for part in parts], dim=1).clamp(min=0.0).sqrt()
+
+    def _over_pairs(self, top: Tensor, bottom: Tensor) -> Tensor:
+        return top.sum(dim=(1, 2)) + bottom.sum(dim=(1, 2)) + bottom[:, :, : self._half].sum(dim=(1, 2))
+
+
 class Sequence:
     """A (rows, time, width) tensor that computes its Gram matrices once, in float32."""
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
-        self._gram: Tensor | None = None
+        self._gram: Gram | None = None
 
     @property
     def width(self) -> int:
         """The last dimension."""
         return int(self.values.shape[2])
 
-    def gram(self) -> Tensor:
-        """(rows, time, time): inner products of all pairs of steps."""
+    def gram(self) -> Gram:
+        """Inner products of all pairs of steps."""
         if self._gram is None:
-            values = self.values.float()
-            self._gram = torch.bmm(values, values.transpose(1, 2))
+            self._gram = Gram(self.values.float())
         return self._gram
 
-    def known_gram(self) -> Tensor | None:
+    def known_gram(self) -> Gram | None:
         """The Gram matrices if somebody has needed them."""
         return self._gram
 
@@ -57,21 +82,27 @@ class Outer:
     left: Sequence
     right: Sequence
     mask: Tensor | None = None
+    _squares: Tensor | None = field(default=None, init=False)
 
     def squared_norms(self) -> Tensor:
-        """(rows,): of G_b, enlarged by what rounding may have taken away."""
+        """(rows,): of G_b, enlarged by what rounding may have taken away. Computed once."""
+        if self._squares is None:
+            self._squares = self._computed_squares()
+        return self._squares
+
+    def _computed_squares(self) -> Tensor:
         time, m, n = self.left.values.shape[1], self.left.width, self.right.width
         if self.mask is not None or time * (m + n) > m * n:
             return self._direct()
         left, right = self.left.gram(), self.right.gram()
-        lengths = (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).clamp(min=0.0).sqrt()
-        guard = ROUNDING * lengths.sum(dim=1).square()  # terms may cancel; the absolute rounding error does not
-        return torch.linalg.vecdot(left.flatten(1), right.flatten(1)).clamp(min=0.0) + guard
+        lengths = (left.lengths() * right.lengths()).sum(dim=1)
+        # terms may cancel; their rounding errors do not
+        return left.dot(right).clamp(min=0.0) + ROUNDING * lengths.square()
 
     def _direct(self) -> Tensor:
         rows = max(1, _DIRECT_NUMBERS // (self.left.width * self.right.width))
         norms = []
-        for left, right in zip(self.left.values.split(rows), self.right.values.split(rows), strict=True):
+        for left, right in zip(torch.split(self.left.values, rows), torch.split(self.right.values, rows), strict=True):
             gradients = torch.bmm(left.float().transpose(1, 2), right.float())
             if self.mask is not None:
                 gradients *= self.mask
@@ -108,8 +139,7 @@ class Summed:
         gram = self.values.known_gram()
         if gram is None:
             return self.values.values.float().sum(dim=1).square().sum(dim=1)
-        guard = ROUNDING * gram.diagonal(dim1=1, dim2=2).clamp(min=0.0).sqrt().sum(dim=1).square()
-        return gram.sum(dim=(1, 2)).clamp(min=0.0) + guard
+        return gram.total().clamp(min=0.0) + ROUNDING * gram.lengths().sum(dim=1).square()
 
     def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
         """`total` plus sum_b factors_b G_b."""
@@ -125,7 +155,7 @@ class Summed:
 
 @dataclass(slots=True)
 class Lookup:
-    """G_b has gradients_bt added to its row indices_bt: an embedding of `size` rows. Sparse: only rows looked up exist."""
+    """G_b has gradients_bt added to its row indices_bt: an embedding of `size` rows; only rows looked up exist."""
 
     indices: Tensor
     gradients: Tensor

@@ -5,7 +5,8 @@ A text file of JSON lines. Each line carries a digest of itself and of the line 
 G1 (before). `charge` returns only when the charge is on the disk; the caller applies the update afterwards. After any
    crash the ledger counts too much, never too little.
 G2 (torn). A last line without its end, left by a crash in mid-write, counts as one execution of every declared step.
-G3 (chain). Any other damage, and any edit that does not recompute the chain, is refused.
+G3 (chain). Any other damage, and any edit that does not recompute the chain, is refused. Whole lines that are missing
+   at the end do not show here; a checkpoint holds the counts and refuses a ledger with fewer.
 G4 (one writer). A second writer is refused while the first one lives.
 G5 (small). Memory and file size do not grow with the number of charges.
 """

@@ -16,8 +16,9 @@ from tacit.mechanisms.selective_published import SelectivePublished
 from tacit.mechanisms.uedp import UeDP
 from tacit.mechanisms.uedp_published import UeDPPublished
 from tacit.mechanisms.user import UserLevel
-from tacit.mechanisms.words import Vocabulary, Words
+from tacit.mechanisms.words import Words
 from tacit.plan import Targets
+from tacit.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)

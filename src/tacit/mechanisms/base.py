@@ -166,14 +166,15 @@ def published_guarantee(
     """The guarantee of an algorithm as printed: the formula's number, the number that holds, and why they differ."""
     claim = (
         f"Published formula: epsilon = {published.epsilon:.4g} at delta = {published.delta:.3g} (not a proof). "
-        f"What holds for the algorithm as printed: {figures[0]} for {figures[0].neighbours}. "
+        f"What holds for the algorithm as printed, under its conditions: {figures[0]} for {figures[0].neighbours}. "
         f"Reasons: {'; '.join(published.reasons)}."
     )
     return Guarantee(name, claim, figures, holds_if, not_protected, evidence, published=published)
 
 
 FRESH_DRAW = Condition(
-    "each private draw is a fresh Poisson draw that reaches the model only through its noisy sum", Status.MET
+    "by the plan, each private draw is a fresh Poisson draw that reaches the model through its noisy sum alone",
+    Status.MET,
 )
 CONSTANT_DIVISOR = Condition("sampling rate, clip norm and divisor are public constants", Status.MET)
 PUBLIC_COUNT = Condition("the number of units is treated as public", Status.ASSUMED)

@@ -22,9 +22,10 @@ from typing import ClassVar
 from tacit.accounting import account
 from tacit.confidentiality import bayesian
 from tacit.events import Composition, Relation
-from tacit.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines, rounded_up
+from tacit.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
 from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, PublicSteps, Spent
 from tacit.plan import Neighbours, Phase, Plan, Pool, Unit, View
+from tacit.rounding import rounded_up
 
 NOTIONS = (
     Neighbours(Unit.FLAGGED_RECORD),

@@ -17,7 +17,7 @@ gradient covers all secrets of a record jointly, with no hidden state to noise; 
 from dataclasses import dataclass
 
 from tacit.events import Relation
-from tacit.guarantee import Evidence, Guarantee, coverage_lines, rounded_up
+from tacit.guarantee import Evidence, Guarantee, coverage_lines
 from tacit.mechanisms.base import (
     FROZEN_MARKS,
     NOISY_CONDITIONS,
@@ -28,6 +28,7 @@ from tacit.mechanisms.base import (
     one_after_the_other,
 )
 from tacit.plan import Neighbours, Plan, Pool, Targets, Unit, View
+from tacit.rounding import rounded_up
 
 COPIES = (2, 5, 10)
 NOTIONS = (

@@ -4,52 +4,14 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from tacit.errors import ConfigError
 from tacit.mechanisms.base import PrivateSteps, PublicSteps
-from tacit.plan import Targets
+from tacit.vocabulary import Vocabulary
 
 DEFAULT_EPOCHS = 20.0
 DEFAULT_PUBLIC_BATCH = 32
 START_NOISE = 1.0
 """The noise a mechanism is built with before it is calibrated to a target epsilon."""
-
-
-class Vocabulary(BaseModel):
-    """Every word, its type and its meaning."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    mechanism: str = Field(description="Name of the mechanism; `tacit plan --list` lists them.")
-    epsilon: float | None = Field(None, gt=0, allow_inf_nan=False, description="Target; the noise is derived from it.")
-    noise_multiplier: float | None = Field(None, gt=0, allow_inf_nan=False, description="Noise / clip norm, by hand.")
-    delta: float | None = Field(None, gt=0, lt=1, description="Default: 1 / (10 x units).")
-    records: int | None = Field(None, ge=1, description="Records in the corpus.")
-    secret_records: int | None = Field(None, ge=1, description="Records with marked secrets. Default: all records.")
-    flagged: int | None = Field(None, ge=1, description="Records routed to the protected set.")
-    users: int | None = Field(None, ge=1, description="Users in the corpus.")
-    batch: float | None = Field(None, gt=0, description="Expected units in a private draw.")
-    sampling_rate: float | None = Field(None, gt=0, le=1, description="Probability of a unit in a private draw.")
-    epochs: float | None = Field(None, gt=0, allow_inf_nan=False, description="Expected passes over the private units.")
-    steps: int | None = Field(None, ge=1, description="Private steps.")
-    clip_norm: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="Largest norm a unit's gradient keeps."
-    )
-    public_batch: int | None = Field(None, ge=1, description="Records in a public batch.")
-    public_epochs: float | None = Field(None, ge=0, allow_inf_nan=False, description="Passes over the public text.")
-    targets: Targets | None = Field(None, description="Losses of private steps: private (default) or all tokens.")
-    weight_cap: int | None = Field(None, ge=1, description="Records from which a user has full weight.")
-    local_epochs: int | None = Field(None, ge=1, description="Passes of a user's local update.")
-    user_cap: int | None = Field(None, ge=1, description="Most records a user keeps.")
-    entity_cap: int | None = Field(None, ge=1, description="Most records an entity keeps.")
-    entity_rate: float | None = Field(None, gt=0, le=1, description="UeDP as printed: q_e.")
-    other_rate: float | None = Field(None, ge=0, le=1, description="UeDP as printed: q_s; 0 is the estimator f_E.")
-    sensitive_share: float | None = Field(None, gt=0, le=1, description="UeDP as printed: sensitive / all sentences.")
-    recall: float | None = Field(None, gt=0, le=1, description="CADP as printed: the detector's recall.")
-    events_per_batch: float | None = Field(None, gt=0, description="S-DP as printed: private updates a batch.")
-    segments_per_record: int | None = Field(None, ge=1, description="S-DP as printed: secrets of one record.")
-    noised_states: int | None = Field(None, ge=0, description="S-DP as printed: hidden states noised a segment.")
 
 
 class Words:

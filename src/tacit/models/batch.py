@@ -79,7 +79,7 @@ class Batch:
         return Batch(chosen.tokens[:, : time + 1], weights[:, :time])
 
     def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, "Batch"]]:
-        """Parts of at most `positions` padded positions (at least one row each), with the rows they hold; long rows first.
+        """Parts of at most `positions` padded positions (at least one row each) and which rows they hold, long first.
 
         Rows without a target that counts are left out: their gradient is zero.
         """

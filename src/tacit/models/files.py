@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from tacit.models.base import Learner
 from tacit.models.batch import ModelError
 from tacit.models.gpt import GPT
@@ -21,6 +23,6 @@ def load_model(folder: Path) -> Learner:
             return LSTM.load(folder, content["settings"])
         if kind == "gpt":
             return GPT.load(folder, content["lora"])
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"a whole model in {folder}", type(error).__name__, "save the model again") from error
     raise ModelError("a model of kind lstm or gpt", repr(kind), f"correct {file}")

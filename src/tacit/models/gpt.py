@@ -1,4 +1,4 @@
-"""Hugging Face causal language models as Learners: GPT-2 from settings, or any local folder; LoRA adapters as an option."""
+"""Hugging Face causal language models as Learners: GPT-2 from settings, or any local folder; LoRA as an option."""
 
 import copy
 import json
@@ -40,10 +40,10 @@ class GPTSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoRASettings:
-    """Adapters of low rank beside every linear layer but the head (Hu et al. 2021, arXiv 2106.09685); the rest is frozen."""
+    """Low-rank adapters beside every linear layer but the head (Hu et al. 2021, 2106.09685); the rest is frozen."""
 
     rank: int = 8
-    alpha: float = 16.0
+    alpha: int = 16
     dropout: float = 0.0
 
 
@@ -90,7 +90,7 @@ class GPT:
             bos_token_id=None,
             eos_token_id=None,
         )
-        return cls.of(AutoModelForCausalLM.from_config(config), lora)
+        return cls.of(AutoModelForCausalLM.from_config(config), lora)  # type: ignore[no-untyped-call]
 
     @classmethod
     def of(cls, module: nn.Module, lora: LoRASettings | None = None) -> "GPT":

@@ -1,4 +1,4 @@
-"""LSTM language models: one layer of 200 by default; deep ones with AWD-LSTM's dropouts (Merity et al. 2018, 1708.02182)."""
+"""LSTM language models: one layer of 200 by default; deep ones with AWD-LSTM's dropouts (Merity 2018, 1708.02182)."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -92,10 +92,14 @@ class LSTMModule(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         states = self._dropped(self._embedded(tokens))
-        for layer in self.layers:
+        for layer in self.stack():
             states = self._dropped(layer(states, self._weight_mask(layer.recurrence.weight)))
         logits: Tensor = self.head(states)
         return logits
+
+    def stack(self) -> list[LSTMLayer]:
+        """The layers, the lowest first."""
+        return [layer for layer in self.layers if isinstance(layer, LSTMLayer)]
 
     def _embedded(self, tokens: Tensor) -> Tensor:
         embedded: Tensor = self.embedding(tokens)
@@ -195,7 +199,7 @@ class LSTM:
         with torch.no_grad():
             state = self.module.embedding(tokens)
             new_hidden, new_cells = [], []
-            for layer, old, cell in zip(self.module.layers, hidden, cells, strict=True):
+            for layer, old, cell in zip(self.module.stack(), hidden, cells, strict=True):
                 state, cell = layer.recurrence.step(layer.projection(state), old, cell)
                 new_hidden.append(state)
                 new_cells.append(cell)

@@ -27,7 +27,7 @@ class Recurrence(nn.Module):
     def forward(self, projections: Tensor, weight_mask: Tensor | None = None) -> Tensor:
         """`weight_mask` multiplies the recurrent weight (weight drop), the same for all rows and steps."""
         weight = self.weight if weight_mask is None else self.weight * weight_mask
-        hidden: Tensor = _Recur.apply(projections, weight)
+        hidden: Tensor = _Recur.apply(projections, weight)  # type: ignore[no-untyped-call]
         return hidden
 
     def step(self, projection: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,7 +48,7 @@ class _Recur(torch.autograd.Function):
         hidden, cells, squashed = (projections.new_empty(rows, time, size) for _ in range(3))
         transposed = weight.t()
         earlier, cell = projections.new_zeros(rows, size), projections.new_zeros(rows, size)
-        output, entry, keep, candidate = (part.unbind(1) for part in gates.split(size, dim=2))
+        output, entry, keep, candidate = (part.unbind(1) for part in torch.split(gates, size, dim=2))
         steps = zip(
             projections.unbind(1),
             gates.unbind(1),
@@ -75,7 +75,7 @@ class _Recur(torch.autograd.Function):
         return hidden
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, hidden_gradient: Tensor) -> tuple[Tensor, Tensor | None]:  # noqa: ANN401
         weight, gates, cells, squashed, hidden = ctx.saved_tensors
         slopes, through = _slopes(gates, cells, squashed)
@@ -83,7 +83,7 @@ class _Recur(torch.autograd.Function):
         keep = gates[:, :, 2 * size : 3 * size].unbind(1)
         by_step = slopes.unbind(1)
         output = slopes[:, :, :size].unbind(1)
-        others = slopes[:, :, size:].unflatten(2, (3, size)).unbind(1)
+        others = slopes.view(*slopes.shape[:2], 4, size)[:, :, 1:].unbind(1)
         outer, pass_through = hidden_gradient.unbind(1), through.unbind(1)
         cell_gradient = torch.zeros_like(hidden[:, 0])
         total = torch.empty_like(cell_gradient)
@@ -100,8 +100,8 @@ class _Recur(torch.autograd.Function):
 
 
 def _slopes(gates: Tensor, cells: Tensor, squashed: Tensor) -> tuple[Tensor, Tensor]:
-    """For all steps at once: what turns gradients of h (o) and of c (i, f, g) into those of z; and of h into those of c."""
-    output, entry, keep, candidate = gates.chunk(4, dim=2)
+    """For all steps: what turns gradients of h (o) and of c (i, f, g) into those of z; and of h into those of c."""
+    output, entry, _, candidate = gates.chunk(4, dim=2)
     slopes = torch.empty_like(gates)
     of_output, of_entry, of_keep, of_candidate = slopes.chunk(4, dim=2)
     sigmoids = 3 * cells.shape[2]
