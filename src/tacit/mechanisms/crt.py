@@ -19,13 +19,10 @@ applied once to the whole run (confidentiality.py).
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.accounting import account
-from tacit.confidentiality import bayesian
-from tacit.events import Composition, Relation
+from tacit.events import Relation
 from tacit.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
-from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, PublicSteps, Spent
+from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, PublicSteps, Spent, average_case
 from tacit.plan import Neighbours, Phase, Plan, Pool, Unit, View
-from tacit.rounding import rounded_up
 
 NOTIONS = (
     Neighbours(Unit.FLAGGED_RECORD),
@@ -69,25 +66,10 @@ class CRT:
         )
         return Guarantee(
             mechanism=self.name,
-            claim=claim + _average_case(spent[NOTIONS[0]], self.private.delta, evidence),
+            claim=claim + average_case(spent[NOTIONS[0]], self.private.delta, evidence),
             figures=figures,
             holds_if=(*NOISY_CONDITIONS, EXACT_DUPLICATES, ROUTED),
             not_protected=("secrets in sentences that both policies cleared", "which sentences were cleared"),
             evidence=evidence,
             coverage=coverage_lines(figures[0], evidence.conservative_coverage),
         )
-
-
-def _average_case(done: Composition, delta: float, evidence: Evidence) -> str:
-    """The Bayesian figure of Theorem 8.3, when both miss rates were measured; the two share the 5 % of doubt."""
-    if evidence.coverage is None or evidence.conservative_coverage is None:
-        return ""
-    both = (evidence.coverage, evidence.conservative_coverage)
-    missed, cleared = (policy.miss_rate_at(1 - (1 - policy.confidence) / 2) for policy in both)
-    confidence = min(policy.confidence for policy in both)
-    epsilon, total = bayesian(account(done).epsilon, missed * delta + cleared, missed, cleared)
-    return (
-        f" On average over secrets like the sampled ones, against their records left out, with {confidence:.0%} "
-        f"confidence: ({rounded_up(epsilon, 4)}, {rounded_up(total, 3)}) Bayesian confidentiality, for miss rates of "
-        f"at most {rounded_up(missed, 3)} and {rounded_up(cleared, 3)}."
-    )
