@@ -73,7 +73,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
-TORCH_BEGINS = {"models", "gradients", "randomness", "run", "optimisers", "reading", "evaluate", "train", "experiment"}
+TORCH_BEGINS = {"models", "gradients", "run", "optimisers", "reading", "evaluate", "train", "experiment"}
 
 
 def modules() -> list[Path]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -144,6 +145,18 @@ def test_the_whole_state_of_the_generator_is_set() -> None:
     words = state[24 : 24 + 8 * 624].view(torch.int64)
     assert int(words.max()) < 2**32
     assert len(set(words.tolist())) > 620
+
+
+def test_the_generator_is_numpy_s_twister_from_the_same_words() -> None:
+    """An oracle over several twists; and the control: `manual_seed` takes seeds that differ in bit 32 for one."""
+    generator = NoiseStream.research(1)._generator(0, 0)
+    words = generator.get_state()[24 : 24 + 8 * 624].view(torch.int64).numpy().astype(np.uint32)
+    oracle = np.random.MT19937(0)
+    oracle.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": 624}}
+    ours = torch.empty(2000, dtype=torch.int64).random_(0, 1 << 24, generator=generator)
+    assert ours.tolist() == (oracle.random_raw(2000) % (1 << 24)).tolist()
+    alone = [torch.randn(4, generator=torch.Generator().manual_seed(seed)).tolist() for seed in (5, 5 + (1 << 32))]
+    assert alone[0] == alone[1]
 
 
 def test_freed_memory_can_be_kept() -> None:

@@ -8,24 +8,20 @@ G1 (apart). The streams of one seed are independent: they are spawned, not offse
 G2 (no seed kept). The state of release streams holds nothing but their mode.
 G3 (never twice). A step's noise seed is given once; a resumed release run shares no seed and no draw with its past.
 G4 (exact). Research streams that were saved and restored go on as if nothing had happened.
-G5 (wide). A noise generator starts from 128 bits, also torch's, which alone would look at 32 of them.
 """
 
 import hashlib
 import secrets
-import struct
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
 import numpy as np
-import torch
 
 from tacit.errors import ClaimRefused, ConfigError, RunError
 
 _KEY_BYTES = 32
 _SEED_BYTES = 16
-_TWISTER_WORDS = 624
 
 
 class Mode(StrEnum):
@@ -63,8 +59,8 @@ class StreamsState:
     exact: ExactState | None
 
 
-class NoiseStream:
-    """A seed for the noise of each step: a keyed hash of the step's number, given once."""
+class NoiseSeeds:
+    """A seed for the noise of each step (`gradients.NoiseStream`): a keyed hash of the step's number, given once."""
 
     def __init__(self, key: bytes, last_step: int = -1) -> None:
         self._key = key
@@ -75,8 +71,8 @@ class NoiseStream:
         """The last step that took its seed; -1 before the first."""
         return self._last_step
 
-    def seed(self, step: int) -> int:
-        """The 128-bit seed of `step`. Steps only go up: noise that was used before would hide nothing."""
+    def seed(self, step: int) -> bytes:
+        """The 128 bits of `step`. Steps only go up: noise that was used before would hide nothing."""
         if step <= self._last_step:
             raise ClaimRefused(
                 expected=f"a step after {self._last_step}, whose noise was drawn already",
@@ -84,29 +80,13 @@ class NoiseStream:
                 way_out="number the steps upwards, and draw all noise of a step from one generator",
             )
         self._last_step = step
-        digest = hashlib.blake2b(step.to_bytes(8, "little"), key=self._key, digest_size=_SEED_BYTES)
-        return int.from_bytes(digest.digest(), "little")
-
-    def numpy_generator(self, step: int) -> np.random.Generator:
-        """A counter-based generator for the noise of `step`."""
-        return np.random.Generator(np.random.Philox(key=self.seed(step)))
-
-    def torch_generator(self, step: int, device: str = "cpu") -> torch.Generator:
-        """torch's generator for the noise of `step`; on the CPU its whole state is set, not the 32 bits of a seed."""
-        seed = self.seed(step)
-        generator = torch.Generator(device=device)
-        if generator.device.type != "cpu":
-            return generator.manual_seed(seed % (1 << 63))  # Philox there, which looks at the whole number
-        generator.set_state(_twister_state(np.random.SeedSequence(seed)))
-        return generator
+        return hashlib.blake2b(step.to_bytes(8, "little"), key=self._key, digest_size=_SEED_BYTES).digest()
 
 
 class Streams:
     """The three streams of a run. Make them with `research`, `release` or `resumed`."""
 
-    def __init__(
-        self, mode: Mode, batches: np.random.Generator, noise: NoiseStream, other: np.random.Generator
-    ) -> None:
+    def __init__(self, mode: Mode, batches: np.random.Generator, noise: NoiseSeeds, other: np.random.Generator) -> None:
         """Private: use `research`, `release` or `resumed`."""
         self.mode = mode
         self.batches = batches
@@ -120,13 +100,13 @@ class Streams:
             raise ConfigError(expected="a seed of 0 or more", found=str(seed), way_out="choose another number")
         batches, noise, other = np.random.SeedSequence(seed).spawn(3)
         key = noise.generate_state(_KEY_BYTES // 8, np.uint64).astype("<u8").tobytes()
-        return cls(Mode.RESEARCH, _generator(batches), NoiseStream(key), _generator(other))
+        return cls(Mode.RESEARCH, _generator(batches), NoiseSeeds(key), _generator(other))
 
     @classmethod
     def release(cls) -> Self:
         """Streams that nobody can give again."""
         batches, other = (np.random.SeedSequence(secrets.randbits(8 * _KEY_BYTES), pool_size=8) for _ in range(2))
-        noise = NoiseStream(secrets.token_bytes(_KEY_BYTES))
+        noise = NoiseSeeds(secrets.token_bytes(_KEY_BYTES))
         return cls(Mode.RELEASE, _generator(batches), noise, _generator(other))
 
     @classmethod
@@ -137,7 +117,7 @@ class Streams:
         exact = state.exact
         if exact is None:
             raise RunError("where the streams of a research run stood", "nothing", "use another checkpoint")
-        noise = NoiseStream(bytes.fromhex(exact.noise_key), exact.last_noisy_step)
+        noise = NoiseSeeds(bytes.fromhex(exact.noise_key), exact.last_noisy_step)
         return cls(Mode.RESEARCH, _restored(exact.batches), noise, _restored(exact.other))
 
     def state(self) -> StreamsState:
@@ -168,17 +148,3 @@ def _restored(state: GeneratorState) -> np.random.Generator:
         "uinteger": state.half,
     }
     return np.random.Generator(bits)
-
-
-def _twister_state(seeds: np.random.SeedSequence) -> torch.Tensor:
-    """A whole Mersenne Twister state in the layout of `torch.Generator.get_state` on the CPU.
-
-    `manual_seed` looks at 32 bits there: two steps in some 65,000 would share their noise, and 2^32 seeds can be tried.
-    Layout: seed (8 bytes), words left (4), seeded (4), next word (8), 624 words of 8 bytes each, cached normals.
-    """
-    words = seeds.generate_state(_TWISTER_WORDS, np.uint32).astype(np.uint64)
-    words[0] |= 1 << 31  # never the state of all zeros, as in MT19937's own seeding by array
-    template = torch.Generator().get_state().numpy().tobytes()
-    head = struct.pack("<QiiQ", 0, 1, 1, 0)  # one word left: the first draw twists the whole state
-    content = head + words.astype("<u8").tobytes() + template[len(head) + words.nbytes :]
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)

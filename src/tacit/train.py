@@ -110,7 +110,7 @@ class Trainer:
     def _noisy(self, step: Step, update: Noisy, batch: Batch, streams: Streams) -> None:
         result = clipped_sum(self._learner, batch, Flat(update.clip_norm), positions=self._settings.positions)
         deviation = update.noise_multiplier * update.clip_norm
-        key = streams.noise.seed(streams.noise.last_step + 1).to_bytes(16, "little")
+        key = streams.noise.seed(streams.noise.last_step + 1)
         NoiseStream(key, 0).add_(result.sums.values(), deviation)
         gradients = {name: total / update.divisor for name, total in result.sums.items()}
         self._optimisers[step.optimiser].apply(self._parameters, gradients, deviation / update.divisor)
