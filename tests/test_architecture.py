@@ -117,6 +117,14 @@ def test_libraries_keep_to_the_list(module: Path) -> None:
         assert libraries - set(sys.stdlib_module_names) - {"tacit"} <= THEORY_LIBRARIES
 
 
+def test_every_error_is_in_the_tree() -> None:
+    text = (PACKAGE / "errors.py").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"[├└]── (\w+)", text))
+    assert drawn == set(re.findall(r"^class (\w+)\(TacitError\)", text, flags=re.MULTILINE))
+    elsewhere = [module for module in modules() if module.name != "errors.py" and "(TacitError)" in module.read_text()]
+    assert elsewhere == []
+
+
 def test_modules_fit_in_a_sitting() -> None:
     long = {
         str(module.relative_to(PACKAGE)): n for module in modules() if (n := len(module.read_text().splitlines())) > 400

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.corpus.record import Record, Span, resolve_overlaps
-from tacit.errors import ConfigError, CorpusError, PolicyError
+from tacit.errors import ConfigError, CorpusError, PolicyError, WorkerLost
 from tacit.policy.base import Policy
 from tacit.policy.card import PolicyCard
 from tacit.policy.patterns import Digits, Everything, Gold, Regex
@@ -26,7 +26,7 @@ from tacit.scan import look
 from tacit.scan.excerpt import VISIBLE, Excerpt, State, excerpt, printable
 from tacit.scan.look import count_tokens, knows_labels
 from tacit.scan.scanning import WORDS, Scan, scan
-from tacit.scan.workers import IN_FLIGHT, WorkerLost, Workers
+from tacit.scan.workers import IN_FLIGHT, Workers
 from tacit.tokenizer import byte_tokenizer
 
 NAMES = ("Ann Lee", "Bob Ray", "Cleo Diaz")

@@ -5,6 +5,9 @@
     ├── CorpusError      a corpus file that cannot be read, or holds nothing usable
     ├── PolicyError      a policy definition that cannot be built
     ├── PrepareError     a tokenizer, view, store or canary that cannot be made
+    ├── WorkerLost       a worker process that ended before its work was done
+    ├── ModelError       a model that cannot be built, read or fed
+    ├── GradientError    a model whose per-record gradients cannot be had
     ├── LedgerError      a ledger that is missing, damaged or was edited
     ├── RunError         a run folder that cannot be made, read, written or resumed
     └── ClaimRefused     a guarantee was asked for that nobody has proved
@@ -64,3 +67,22 @@ class RunError(TacitError):
 
 class ClaimRefused(TacitError):
     """A guarantee was asked for that nobody has proved."""
+
+
+class WorkerLost(TacitError):
+    """A worker process ended before its work was done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            expected="worker processes that live until their work is done",
+            found="one that ended early: out of memory, killed, or started by a script without a main guard",
+            way_out='use fewer processes (`--processes 1`), or put the script under `if __name__ == "__main__":`',
+        )
+
+
+class ModelError(TacitError):
+    """A model that cannot be built, read or fed."""
+
+
+class GradientError(TacitError):
+    """A gradient that cannot be taken unit by unit."""

@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 import torch
 
+from tacit.errors import GradientError
 from tacit.gradients.clipped import clipped_sum
 from tacit.gradients.clipping import PerParameter
 from tacit.gradients.plain import plain_sum
-from tacit.gradients.recording import GradientError
 from tacit.models.base import Learner
 from tacit.models.batch import Batch
 

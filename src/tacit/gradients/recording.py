@@ -12,13 +12,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import TacitError
+from tacit.errors import GradientError
 from tacit.gradients.layers import Rule, Sequences, rule_of
 from tacit.gradients.uses import Lookup, Outer, Use
-
-
-class GradientError(TacitError):
-    """A gradient that cannot be taken unit by unit."""
 
 
 def chosen_parameters(module: nn.Module, names: Collection[str] | None) -> dict[str, nn.Parameter]:

@@ -1,7 +1,8 @@
 """Language models that can be trained, attacked and saved."""
 
+from tacit.errors import ModelError
 from tacit.models.base import Learner, Reading, Speaker
-from tacit.models.batch import Batch, ModelError, TokenLosses
+from tacit.models.batch import Batch, TokenLosses
 from tacit.models.files import load_model
 from tacit.models.gpt import GPT, GPTSettings, LoRASettings
 from tacit.models.lstm import LSTM, LSTMSettings

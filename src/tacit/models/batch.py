@@ -7,13 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from tacit.errors import TacitError
+from tacit.errors import ModelError
 
 _PAD = 0  # any valid token: a causal model never looks at what follows, and padding weighs nothing
-
-
-class ModelError(TacitError):
-    """A model that cannot be built, read or fed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from tacit.errors import ModelError
 from tacit.models.base import Learner
-from tacit.models.batch import ModelError
 from tacit.models.gpt import GPT
 from tacit.models.lstm import LSTM, SETTINGS_FILE
 

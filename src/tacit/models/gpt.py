@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tacit.models.batch import Batch, ModelError, TokenLosses
+from tacit.errors import ModelError
+from tacit.models.batch import Batch, TokenLosses
 from tacit.models.lstm import SETTINGS_FILE
 from tacit.models.speech import losses_of, speaking
 

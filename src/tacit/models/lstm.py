@@ -9,7 +9,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.models.batch import Batch, ModelError, TokenLosses
+from tacit.errors import ModelError
+from tacit.models.batch import Batch, TokenLosses
 from tacit.models.recurrence import Recurrence
 from tacit.models.speech import losses_of, speaking
 

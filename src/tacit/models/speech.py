@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.errors import ModelError
 from tacit.models.base import Speaker
-from tacit.models.batch import Batch, ModelError, TokenLosses
+from tacit.models.batch import Batch, TokenLosses
 
 
 def losses_of(logits: Tensor, batch: Batch) -> TokenLosses:

@@ -21,7 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import ConfigError, WorkerLost
 
 Tool = TypeVar("Tool")
 Item = TypeVar("Item")
@@ -79,17 +79,6 @@ class Workers(Generic[Tool]):
                 yield first, future.result()
         except BrokenProcessPool:
             raise WorkerLost from None
-
-
-class WorkerLost(TacitError):
-    """A worker process ended before its work was done."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            expected="worker processes that live until their work is done",
-            found="one that ended early: out of memory, killed, or started by a script without a main guard",
-            way_out='use fewer processes (`--processes 1`), or put the script under `if __name__ == "__main__":`',
-        )
 
 
 @contextlib.contextmanager
