@@ -1,7 +1,7 @@
 """Rows of jsonl, csv and txt files, one at a time. A row that cannot be read is given as the `Fault` it is."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -35,14 +35,7 @@ class JsonLines:
     brings_ids: bool = True
 
     def rows(self) -> Iterator[Placed]:
-        number = 0
-        try:
-            for line in lines(self.path, self.max_record_bytes):
-                number = line.number
-                if not _is_blank(line):
-                    yield Place("line", number, line.byte), self._row(line)
-        except Fault as fault:
-            yield Place("line", number + 1), fault
+        return _rows_of_lines(self.path, self.max_record_bytes, self._row)
 
     def _row(self, line: Line) -> Row | Fault:
         try:
@@ -62,20 +55,24 @@ class TextLines:
     brings_ids: bool = False
 
     def rows(self) -> Iterator[Placed]:
-        number = 0
-        try:
-            for line in lines(self.path, self.max_record_bytes):
-                number = line.number
-                if not _is_blank(line):
-                    yield Place("line", number, line.byte), self._row(line)
-        except Fault as fault:
-            yield Place("line", number + 1), fault
+        return _rows_of_lines(self.path, self.max_record_bytes, self._row)
 
     def _row(self, line: Line) -> Row | Fault:
         try:
             return {self.text_field: _decoded(line, self.max_record_bytes)}
         except Fault as fault:
             return fault
+
+
+def _rows_of_lines(path: Path, limit: int, row_of: Callable[[Line], Row | Fault]) -> Iterator[Placed]:
+    number = 0
+    try:
+        for line in lines(path, limit):
+            number = line.number
+            if not _is_blank(line):
+                yield Place("line", number, line.byte), row_of(line)
+    except Fault as fault:
+        yield Place("line", number + 1), fault
 
 
 @dataclass(frozen=True, slots=True)
