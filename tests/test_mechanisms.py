@@ -18,7 +18,7 @@ from tacit.events import Free, Unbounded
 from tacit.guarantee import Coverage, Evidence, Guarantee, Order, Status, compare
 from tacit.mechanisms import REGISTRY, build_mechanism
 from tacit.mechanisms.base import interleaved, planned
-from tacit.plan import Plan, Pool, ShuffledBatch, Step, View
+from tacit.plan import Neighbours, Plan, Pool, ShuffledBatch, Step, Unit, View
 from tacit.planning import plan, read_words
 from tacit.vocabulary import Vocabulary
 
@@ -156,8 +156,6 @@ def test_curve_ends_at_the_headline(name: str) -> None:
 
 
 def test_membership_is_unbounded_where_public_steps_read_text() -> None:
-    from tacit.plan import Neighbours, Unit
-
     mechanism = build_mechanism(from_words(Vocabulary, {"mechanism": "selective", **EXAMPLES["selective"]}))
     spent = mechanism.plan().spend(Neighbours(Unit.RECORD))
     assert any(isinstance(event, Unbounded) for event, _ in spent)
@@ -242,6 +240,18 @@ def test_coverage_lines_are_the_three_true_statements() -> None:
     assert "a record drawn at random has" in sentence
     assert "not measured" in guarantee_of("selective", Evidence()).sentence()
     assert "Coverage" not in guarantee_of("dpsgd").sentence()
+
+
+def test_uedp_with_a_plain_rest_promises_users_nothing() -> None:
+    from tacit.mechanisms.base import PrivateSteps, PublicSteps
+    from tacit.mechanisms.uedp import UeDP
+
+    mechanism = UeDP(PrivateSteps(1000, 50, 60, 4.0), 5, 3, rest=PublicSteps(32, 30))
+    assert [neighbours.unit for neighbours in mechanism.notions()] == [Unit.ENTITY]
+    guarantee = mechanism.conclude(planned(mechanism), Evidence())
+    assert "users" in guarantee.not_protected
+    user = Neighbours(Unit.USER, copies=5)
+    assert any(isinstance(event, Unbounded) for event, _ in mechanism.plan().spend(user))
 
 
 def test_no_condition_claims_to_be_measured_without_evidence() -> None:
