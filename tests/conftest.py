@@ -1,4 +1,4 @@
-"""One thread a process, as test workers and their children share two cores; no deadline, as a busy machine is no bug."""
+"""One thread a process, as test workers share two cores with their children; no deadline: a busy machine is no bug."""
 
 import os
 
