@@ -340,3 +340,14 @@ def test_schema_guided_dialogs_keep_their_spans() -> None:
         ]
         assert [(record.text[start:end], kind) for start, end, kind in record.spans or ()] == expected
         assert len(record.text.splitlines()) == len(dialog["turns"])
+
+
+def test_share_read_grows_to_the_end_of_a_plain_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_text("".join(f'{{"id": "{n}", "text": "some text"}}\n' for n in range(100)))
+    reader = read(path)
+    shares = [reader.share_read for _ in reader]
+    assert all(share is not None for share in shares)
+    assert shares == sorted(share for share in shares if share is not None)
+    assert shares[0] == 0.0
+    assert (shares[-1] or 0) > 0.98

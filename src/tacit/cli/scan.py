@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +20,7 @@ from tacit.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tacit.corpus.read import CorpusReader
     from tacit.policy.card import PolicyCard, Share
     from tacit.scan.excerpt import Excerpt
     from tacit.scan.scanning import Scan
@@ -63,9 +64,10 @@ def scan(
     out = out or Path(f"scan-{corpus.name.split('.')[0] or 'corpus'}")
     quarantine = out / "quarantine.jsonl"
     _make_folder(out)
-    with _progress(corpus.name) as progress:
+    reader = read(corpus, fields, quarantine)
+    with _progress(reader) as progress:
         result = scan_corpus(
-            read(corpus, fields, quarantine),
+            reader,
             chosen,
             sample=sample,
             show_secrets=show_secrets,
@@ -107,18 +109,20 @@ def _cannot_write(path: Path, error: OSError) -> ConfigError:
 
 
 @contextmanager
-def _progress(name: str) -> "Iterator[Callable[[int, int], None]]":
-    """A moving line on a terminal, now and then a line of its own elsewhere; always on standard error."""
+def _progress(reader: "CorpusReader") -> "Iterator[Callable[[int, int], None]]":
+    """A bar on a terminal, now and then a line of its own elsewhere; always on standard error."""
     console = Console(stderr=True, highlight=False)
     began = time.monotonic()
     if console.is_terminal:
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(name)
+            task = bar.add_task(reader.path.name, total=None)
 
             def move(records: int, characters: int) -> None:
                 speed = characters / max(time.monotonic() - began, 1e-9)
-                bar.update(task, description=_done(records, characters) + f", {speed:,.0f} characters/s")
+                share = reader.share_read
+                words = _done(records, characters) + f", {speed:,.0f} characters/s"
+                bar.update(task, completed=share or 0.0, total=None if share is None else 1.0, description=words)
 
             yield move
         return

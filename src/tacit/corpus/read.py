@@ -36,15 +36,20 @@ _COMPRESSIBLE = ("jsonl", "csv", "txt")
 _MAX_RECORD_BYTES = 10_000_000
 
 
+_PLAIN = {".jsonl", ".csv", ".txt"}
+
+
 class CorpusReader:
     """A corpus that can be iterated over, again and again, one iteration at a time.
 
     `tally` belongs to the latest iteration and is complete when that ends; each iteration writes the quarantine anew.
+    `share_read` is how much of the file has been read, None where places in it are not places on the disk.
     """
 
     def __init__(self, path: Path, source: Source, fields: Fields, quarantine: Path | None) -> None:
         self.path = path
         self.tally = Tally()
+        self.share_read: float | None = None
         self._source = source
         self._fields = fields
         self._quarantine = quarantine
@@ -53,9 +58,11 @@ class CorpusReader:
         self.tally = tally = Tally()
         seen = SeenIds()
         missing = self._fields.renamed()
+        size = self.path.stat().st_size if self.path.suffix in _PLAIN else 0
         with Quarantine(self._quarantine) as quarantine:
             for place, row in self._source.rows():
                 tally.read += 1
+                self.share_read = min(1.0, place.byte / size) if size and place.byte is not None else None
                 try:
                     record = self._record(place, row, seen)
                 except Fault as fault:
