@@ -11,7 +11,6 @@ from torch import Tensor
 
 from tacit.errors import ConfigError
 from tacit.gradients import Flat, NoiseStream, clipped_sum
-from tacit.gradients.memory import keep_freed_memory
 from tacit.models import LSTM, Batch, LSTMSettings
 
 FALSE_ALARM = 1e-6
@@ -157,7 +156,3 @@ def test_the_generator_is_numpy_s_twister_from_the_same_words() -> None:
     assert ours.tolist() == (oracle.random_raw(2000) % (1 << 24)).tolist()
     alone = [torch.randn(4, generator=torch.Generator().manual_seed(seed)).tolist() for seed in (5, 5 + (1 << 32))]
     assert alone[0] == alone[1]
-
-
-def test_freed_memory_can_be_kept() -> None:
-    assert keep_freed_memory() in (True, False)

@@ -16,7 +16,7 @@ from tacit.codec import from_json, from_words
 from tacit.corpus.record import Record, Span
 from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
-from tacit.errors import ClaimRefused, ConfigError, LedgerError
+from tacit.errors import ClaimRefused, ConfigError, GradientError, LedgerError
 from tacit.experiment import Experiment, merged, read_experiment, resume, train
 from tacit.guarantee import Guarantee
 from tacit.ledger import read_entries
@@ -219,6 +219,27 @@ def test_a_vocabulary_that_would_break_the_claim_is_refused(corpus: Path, tmp_pa
     with pytest.raises(ClaimRefused, match="tokenizer"):
         train(experiment(corpus, "dpsgd", tokenizer="bpe", vocabulary_size=300), tmp_path / "a", quiet)
     train(experiment(corpus, "redaction", tokenizer="bpe", vocabulary_size=300), tmp_path / "b", quiet)
+
+
+@pytest.mark.parametrize(
+    "ignored", [{"vocabulary_size": 300}, {"vocabulary_corpus": "p.jsonl"}, {"mode": "release", "seed": 1}]
+)
+def test_settings_that_would_be_ignored_are_refused(ignored: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        train(experiment(corpus, "dpsgd", **ignored), tmp_path / "run", quiet)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_the_fast_path_gets_wrong_is_refused(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: LSTM, tokens: torch.Tensor) -> torch.Tensor:
+        return logits(self, tokens) + self.module.get_parameter("head.weight")[:, 0]  # a use that no layer shows
+
+    logits = LSTM.logits
+    monkeypatch.setattr(LSTM, "logits", broken)
+    with pytest.raises(GradientError):
+        train(experiment(corpus, "dpsgd"), tmp_path / "run", quiet)
 
 
 def test_algorithms_as_printed_are_refused(corpus: Path, tmp_path: Path) -> None:

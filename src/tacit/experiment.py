@@ -1,6 +1,6 @@
 """The verb `train`: from a corpus and a few words to a run folder with a model, its utility and its guarantee.
 
-G1 (vocabulary). A tokenizer that could break the claim is refused before anything is read for training.
+G1 (vocabulary). A tokenizer that could break the claim is refused before the first step.
 G2 (held out). Records that measure utility take part in nothing else; a user is on one side only.
 G3 (as spent). The guarantee is concluded from the ledger, not from the plan.
 """
@@ -54,7 +54,7 @@ class Experiment(BaseModel):
     plan: dict[str, Any] = Field(description="Mechanism, epsilon, and what else `tacit plan` knows.")
     tokenizer: Literal["bytes", "bpe"] = Field("bytes", description="bytes, or bpe learned from `vocabulary_corpus`.")
     vocabulary_corpus: str | None = Field(None, description="Corpus declared public; without it, the redacted view.")
-    vocabulary_size: int = Field(1000, ge=256, description="Ordinary ids of a BPE.")
+    vocabulary_size: int | None = Field(None, ge=256, description="Ordinary ids of a BPE. Default: 1000.")
     max_tokens: int = Field(256, ge=8, description="Longest redacted piece of a record.")
     longest_full: int = Field(512, ge=8, description="Where the full view of a piece ends.")
     model: Literal["lstm", "gpt"] = Field("lstm", description="lstm or gpt.")
@@ -65,7 +65,16 @@ class Experiment(BaseModel):
     positions: int = Field(8192, ge=1, description="Positions in memory at a time.")
     held_out: float = Field(0.05, gt=0, lt=1, description="Share of users (or records) kept for measuring.")
     mode: Mode = Field(Mode.RESEARCH, description="research: seeded; release: randomness of the operating system.")
-    seed: int = Field(0, ge=0, description="Research only.")
+    seed: int | None = Field(None, ge=0, description="Of a research run. Default: 0.")
+
+
+def check_used(experiment: Experiment) -> None:
+    """Refuse settings that would be ignored."""
+    of_bpe = experiment.vocabulary_size is not None or experiment.vocabulary_corpus is not None
+    if experiment.tokenizer == "bytes" and of_bpe:
+        raise ConfigError("a vocabulary for a bpe only", "one for bytes", "set tokenizer: bpe, or leave it out")
+    if experiment.mode == Mode.RELEASE and experiment.seed is not None:
+        raise ConfigError("no seed in release mode", "one", "leave it out: the operating system gives the randomness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,7 @@ def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
+    check_used(experiment)
     policy = parse_policy(experiment.policy)
     tokenizer = _tokenizer(experiment, policy)
     with Run.create(folder) as run:
@@ -141,7 +151,7 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     learner = _learner(experiment, tokenizer)
     settings = TrainSettings(experiment.public, experiment.private, experiment.positions)
     reader = RowReader(store, tokenizer.end, experiment.longest_full)
-    streams = Streams.research(experiment.seed) if experiment.mode == Mode.RESEARCH else Streams.release()
+    streams = Streams.research(experiment.seed or 0) if experiment.mode == Mode.RESEARCH else Streams.release()
     Trainer(run, learner, planned.plan, reader, pools, settings).train(streams, observe)
     utility = _measure(experiment, tokenizer, learner, run.folder)
     spent = run.ledger.compositions()
@@ -181,9 +191,13 @@ def _tokenizer(experiment: Experiment, policy: Policy) -> Tokenizer:
     public = experiment.vocabulary_corpus
     if public is not None:
         segments: Iterator[str] = (record.text for record in read(public))
-        return train_bpe(segments, experiment.vocabulary_size, Dependence(Source.PUBLIC_CORPUS, Path(public).name))
+        return train_bpe(segments, _vocabulary_size(experiment), Dependence(Source.PUBLIC_CORPUS, Path(public).name))
     learned = Dependence(Source.REDACTED_VIEW, Path(experiment.corpus).name, policy.hash)
-    return train_bpe(public_segments(_records(experiment, Split.TRAIN), policy), experiment.vocabulary_size, learned)
+    return train_bpe(public_segments(_records(experiment, Split.TRAIN), policy), _vocabulary_size(experiment), learned)
+
+
+def _vocabulary_size(experiment: Experiment) -> int:
+    return experiment.vocabulary_size or 1000
 
 
 def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy: Policy) -> None:
@@ -214,7 +228,7 @@ def _prepare(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, folde
 
 
 def _learner(experiment: Experiment, tokenizer: Tokenizer) -> Learner:
-    torch.manual_seed(experiment.seed if experiment.mode == Mode.RESEARCH else torch.seed())
+    torch.manual_seed(experiment.seed or 0 if experiment.mode == Mode.RESEARCH else torch.seed())
     if experiment.model == "lstm":
         return LSTM.new(LSTMSettings(tokenizer.vocabulary_size))
     context = experiment.longest_full + 2

@@ -14,7 +14,7 @@ from itertools import islice
 import torch
 
 from tacit.errors import ConfigError
-from tacit.gradients import Flat, NoiseStream, clipped_sum, plain_sum
+from tacit.gradients import Flat, NoiseStream, check_gradients, clipped_sum, plain_sum
 from tacit.models.base import Learner
 from tacit.models.batch import Batch
 from tacit.optimisers import Optimiser, OptimiserSettings
@@ -43,7 +43,6 @@ class Progress:
 
     step: int
     steps: int
-    charges: dict[str, int]
     tokens: int
     public_loss: float | None
 
@@ -72,6 +71,8 @@ class Trainer:
         if resumed is not None:
             done, streams = resumed.checkpoint.step, self._restore(resumed.checkpoint)
         saved = time.monotonic()
+        if any(isinstance(step.update, Noisy) for step in self._plan.executions()):
+            check_gradients(self._learner)  # on nobody's tokens: a model the fast path gets wrong is refused
         self._learner.module.train()
         for number, step in enumerate(islice(self._plan.steps(), done, None), done + 1):
             self._run.ledger.charge(step.name)
@@ -80,7 +81,7 @@ class Trainer:
             if late or number % self._settings.checkpoint_steps == 0 or number == self._total:
                 checkpoints.write(self._checkpoint(number, streams))
                 saved = time.monotonic()
-            observe(Progress(number, self._total, self._run.ledger.charges(), tokens, loss))
+            observe(Progress(number, self._total, tokens, loss))
 
     def _execute(self, step: Step, streams: Streams) -> tuple[int, float | None]:
         tokens, loss = 0, None

@@ -4,7 +4,6 @@ from tacit.errors import GradientError
 from tacit.gradients.check import check_gradients
 from tacit.gradients.clipped import ClippedSum, clipped_sum
 from tacit.gradients.clipping import Automatic, Clipping, Flat, PerParameter
-from tacit.gradients.memory import keep_freed_memory
 from tacit.gradients.noise import NoiseStream
 from tacit.gradients.plain import PlainSum, plain_sum
 
@@ -19,6 +18,5 @@ __all__ = [
     "PlainSum",
     "check_gradients",
     "clipped_sum",
-    "keep_freed_memory",
     "plain_sum",
 ]
