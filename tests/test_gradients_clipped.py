@@ -34,6 +34,10 @@ class Net:
         self.module = module
         self.vocabulary_size = VOCABULARY
 
+    @property
+    def head(self) -> nn.Module:
+        return self.module[-1] if isinstance(self.module, nn.Sequential) else self.module.get_submodule("head")
+
     def logits(self, tokens: Tensor) -> Tensor:
         logits: Tensor = self.module(tokens)
         return logits
@@ -274,6 +278,23 @@ def test_micro_batches_change_nothing(name: str, positions: int) -> None:
     torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-5, atol=1e-6)
 
 
+def sparse_batch() -> Batch:
+    """Few targets count: the head leaves the other positions out."""
+    rows = torch.randint(VOCABULARY, (5, 30), generator=torch.Generator().manual_seed(8))
+    weights = (torch.rand(5, 29, generator=torch.Generator().manual_seed(9)) < 0.2).float()
+    return Batch(rows, weights)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_positions_that_do_not_count_are_left_out_exactly(name: str) -> None:
+    model, batch = awakened(MODELS[name]()), sparse_batch()
+    found = clipped_sum(model, batch, Flat(0.7))
+    wanted, norms = loop_over_rows(model, batch, Flat(0.7))
+    assert_equal(found.sums, wanted)
+    assert found.norms.tolist() == pytest.approx(norms, rel=1e-4)
+    assert found.losses.tolist() == pytest.approx(model.token_losses(batch).per_row.tolist(), rel=1e-4)
+
+
 @pytest.mark.parametrize("name", ["lstm", "gpt", "llama with lora"])
 def test_losses_are_the_models(name: str) -> None:
     model, batch = MODELS[name](), mixed_batch()
@@ -366,12 +387,13 @@ class Hidden(nn.Module):
     def __init__(self, only: bool) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, 4)
-        self.body = nn.Linear(4, 4)
+        self.head = nn.Linear(4, VOCABULARY)
         self.only = only
 
     def forward(self, tokens: Tensor) -> Tensor:
-        states = functional.embedding(tokens, self.embedding.weight) if self.only else self.embedding(tokens)
-        return functional.linear(self.body(states), self.embedding.weight)
+        states = functional.embedding(tokens, self.embedding.weight)
+        logits: Tensor = self.head(states if self.only else states + self.embedding(tokens))
+        return logits
 
 
 def test_a_parameter_without_a_rule_is_refused_by_name() -> None:
@@ -393,7 +415,11 @@ def test_an_embedding_with_rescaled_gradients_is_refused() -> None:
 
 def test_a_layer_that_mixes_rows_is_refused() -> None:
     module = nn.Sequential(
-        nn.Embedding(VOCABULARY, 4), nn.Flatten(0, 1), nn.Linear(4, VOCABULARY), nn.Unflatten(0, (2, -1))
+        nn.Embedding(VOCABULARY, 4),
+        nn.Flatten(0, 1),
+        nn.Linear(4, 4),
+        nn.Unflatten(0, (2, -1)),
+        nn.Linear(4, VOCABULARY),
     )
     with pytest.raises(GradientError, match="first dimension is the batch"):
         clipped_sum(Net(module), Batch.of_tokens(torch.randint(VOCABULARY, (2, 6))), Flat(1.0))
@@ -407,6 +433,29 @@ def test_a_parameter_that_takes_no_part_is_refused_by_name() -> None:
 def test_the_check_finds_a_use_that_hooks_cannot_see() -> None:
     with pytest.raises(GradientError, match=r"a difference in embedding.weight"):
         check_gradients(Net(Hidden(only=False)))
+
+
+class Capped(nn.Module):
+    """Scores that are changed after the head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 4)
+        self.head = nn.Linear(4, VOCABULARY)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return torch.tanh(self.head(self.embedding(tokens)))
+
+
+def test_the_check_finds_scores_that_are_changed_after_the_head() -> None:
+    with pytest.raises(GradientError, match=r"a difference in embedding.weight, head.weight"):
+        check_gradients(Net(Capped()))
+
+
+def test_a_head_that_is_not_called_on_states_is_refused() -> None:
+    module = nn.Sequential(nn.Embedding(VOCABULARY, 4), nn.Flatten(0, 1), nn.Linear(4, VOCABULARY))
+    with pytest.raises(GradientError, match="head that is called once"):
+        clipped_sum(Net(module), mixed_batch(), Flat(1.0))
 
 
 class Centred(nn.Module):

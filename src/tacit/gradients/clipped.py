@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from tacit.gradients.clipping import Clipping, safe_factors
-from tacit.gradients.cross_entropy import overwritable, replace_by_gradient
+from tacit.gradients.head import HeadPass, Memory, memory, states_before_head
 from tacit.gradients.inner import squared_norms
 from tacit.gradients.recording import Recording, chosen_parameters
-from tacit.gradients.uses import Use
+from tacit.gradients.uses import Outer, PerRow, Sequence, Use
 from tacit.models.base import Learner
 from tacit.models.batch import Batch
 
@@ -51,12 +51,12 @@ def clipped_sum(
     Runs in the caller's autocast state; norms and sums are float32 all the same.
     """
     chosen = chosen_parameters(model.module, parameters)
-    recording = Recording(chosen)
+    recording = Recording(chosen, model.head)
     sums: dict[str, Tensor] = {}
     norms, losses = (torch.zeros(len(batch), device=batch.tokens.device) for _ in range(2))
-    with recording.watching(model.module):
+    with recording.watching(model.module), memory() as room:
         for index, part in batch.micro_batches(positions):
-            losses[index] = _one_pass(model, part, recording)
+            losses[index] = _one_pass(model, part, recording, room)
             norms[index] = _add_clipped(sums, recording.finish(), clipping, part.tokens.device.type)
     for name, parameter in chosen.items():
         if name not in sums:
@@ -64,16 +64,25 @@ def clipped_sum(
     return ClippedSum(sums, clipping.clip_norm, norms, losses, int((~norms.isfinite()).sum()))
 
 
-def _one_pass(model: Learner, batch: Batch, recording: Recording) -> Tensor:
+def _one_pass(model: Learner, batch: Batch, recording: Recording, room: Memory) -> Tensor:
     """(rows,): losses; the recording then holds what backward reached."""
     recording.start(len(batch))
-    with torch.enable_grad():
-        logits = model.logits(batch.inputs)
-    with torch.autocast(logits.device.type, enabled=False):
-        gradient = overwritable(logits)
-        losses = replace_by_gradient(gradient, batch.targets, batch.weights)
-        torch.autograd.backward(logits, gradient)
-    return (losses * batch.weights).sum(dim=1)
+    states = states_before_head(model, batch.inputs)
+    moves = recording.moves(model.head)
+    head = HeadPass(model.head, states, batch, room, keep_scores="weight" in moves)
+    squares, biases = [], []
+    with torch.no_grad():
+        for scores, read in head.chunks():
+            if "weight" in moves:
+                squares.append(Outer(Sequence(scores), Sequence(read)).squared_norms())
+            if "bias" in moves:
+                biases.append(scores.sum(dim=1))
+    if squares:
+        recording.note(model.head, "weight", head.use(torch.cat(squares)))
+    if biases:
+        recording.note(model.head, "bias", PerRow(torch.cat(biases)))
+    head.backward()
+    return head.row_losses()
 
 
 def _add_clipped(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: Clipping, device: str) -> Tensor:

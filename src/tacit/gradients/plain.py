@@ -1,4 +1,4 @@
-"""The plain sum of gradients, for public steps: same batches, same memory-saving loss, no clipping, no norms."""
+"""The plain sum of gradients, for public steps: same batches, same head, no clipping, no norms."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.gradients.cross_entropy import overwritable, replace_by_gradient
-from tacit.gradients.recording import chosen_parameters
+from tacit.gradients.head import HeadPass, memory, states_before_head
+from tacit.gradients.recording import chosen_parameters, names_within
 from tacit.models.base import Learner
 from tacit.models.batch import Batch
 
@@ -27,14 +27,23 @@ def plain_sum(
     """Sum over the rows of the gradient of their weighted losses; arguments as in `clipped_sum`, `.grad` untouched."""
     chosen = chosen_parameters(model.module, parameters)
     sums = {name: torch.zeros_like(value, dtype=torch.float32, requires_grad=False) for name, value in chosen.items()}
+    of_head = {local: sums[name] for name, local in names_within(model.head, chosen).items()}
     loss = 0.0
-    for _, part in batch.micro_batches(positions):
-        with torch.enable_grad():
-            logits = model.logits(part.inputs)
-        with torch.autocast(logits.device.type, enabled=False):
-            gradient = overwritable(logits)
-            loss += float((replace_by_gradient(gradient, part.targets, part.weights) * part.weights).sum())
-            found = torch.autograd.grad([logits], list(chosen.values()), [gradient], materialize_grads=True)
-            for total, value in zip(sums.values(), found, strict=True):
+    with memory() as room:
+        for _, part in batch.micro_batches(positions):
+            head = HeadPass(model.head, states_before_head(model, part.inputs), part, room, keep_scores=False)
+            with torch.no_grad():
+                for scores, read in head.chunks():
+                    _add(of_head, scores.flatten(0, 1), read.flatten(0, 1).float())
+            for total, value in zip(sums.values(), head.backward(*chosen.values()), strict=True):
                 total.add_(value)
+            loss += float(head.row_losses().sum())
     return PlainSum(sums, loss, float(batch.weights.sum()))
+
+
+def _add(sums: dict[str, Tensor], gradient: Tensor, read: Tensor) -> None:
+    """Add what a few rows say about the head's weight and bias."""
+    if "weight" in sums:
+        sums["weight"].addmm_(gradient.t(), read)
+    if "bias" in sums:
+        sums["bias"].add_(gradient.sum(dim=0))

@@ -32,11 +32,19 @@ def chosen_parameters(module: nn.Module, names: Collection[str] | None) -> dict[
     return {name: parameter for name, parameter in known.items() if name in names}
 
 
-class Recording:
-    """The uses of each parameter, as the backward pass reaches them."""
+def names_within(layer: nn.Module, parameters: dict[str, nn.Parameter]) -> dict[str, str]:
+    """Which of `parameters` are the layer's own, and what it calls them."""
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    own = layer.named_parameters(recurse=False)
+    return {names[id(value)]: local for local, value in own if id(value) in names}
 
-    def __init__(self, parameters: dict[str, nn.Parameter]) -> None:
+
+class Recording:
+    """The uses of each parameter, as the backward pass reaches them; those of the head are noted by others."""
+
+    def __init__(self, parameters: dict[str, nn.Parameter], head: nn.Module) -> None:
         self._parameters = parameters
+        self._head = head
         self._names = {id(parameter): name for name, parameter in parameters.items()}
         self._uses: dict[str, list[Use]] = {}
         self._sequences = Sequences()
@@ -71,6 +79,8 @@ class Recording:
             for parameter, _ in flags:
                 parameter.requires_grad_(False)
             for layer, rule in watched:
+                if layer is self._head:
+                    continue
                 if rule.watches_input:
                     handles.append(layer.register_forward_pre_hook(_require_input_gradient))
                 handles.append(layer.register_forward_hook(_Hook(self, rule)))
@@ -102,6 +112,16 @@ class Recording:
             )
         return found
 
+    def moves(self, layer: nn.Module) -> Collection[str]:
+        """What the layer calls those of its own parameters that move."""
+        return names_within(layer, self._parameters).values()
+
+    def note(self, layer: nn.Module, local: str, use: Use) -> None:
+        """One use of the parameter that the layer calls `local`, if it moves."""
+        name = self._names.get(id(getattr(layer, local, None)))
+        if name is not None:
+            self._uses[name].append(use)
+
     def record(
         self, layer: nn.Module, rule: Rule, inputs: tuple[Tensor, ...], output: Tensor | None, gradient: Tensor
     ) -> None:
@@ -112,13 +132,12 @@ class Recording:
                 found=f"{type(layer).__name__} with an output of {tuple(gradient.shape)}",
                 way_out="freeze this layer, or keep the batch dimension in front",
             )
+        moving = self.moves(layer)
         with torch.no_grad(), torch.autocast(gradient.device.type, enabled=False):
             for local, use in rule.uses(layer, inputs, output, gradient, self._sequences).items():
-                parameter = getattr(layer, local, None)
-                if id(parameter) in self._names:
-                    if isinstance(use, Outer):
-                        use.squared_norms()  # now, while its tensors are in the cache
-                    self._uses[self._names[id(parameter)]].append(use)
+                if isinstance(use, Outer) and local in moving:
+                    use.squared_norms()  # now, while its tensors are in the cache
+                self.note(layer, local, use)
 
     @property
     def rows(self) -> int:

@@ -82,13 +82,13 @@ class Outer:
     left: Sequence
     right: Sequence
     mask: Tensor | None = None
-    _squares: Tensor | None = field(default=None, init=False)
+    squares: Tensor | None = None
 
     def squared_norms(self) -> Tensor:
         """(rows,): of G_b, enlarged by what rounding may have taken away. Computed once."""
-        if self._squares is None:
-            self._squares = self._computed_squares()
-        return self._squares
+        if self.squares is None:
+            self.squares = self._computed_squares()
+        return self.squares
 
     def _computed_squares(self) -> Tensor:
         time, m, n = self.left.values.shape[1], self.left.width, self.right.width

@@ -43,6 +43,10 @@ class Learner(Speaker, Protocol):
     def module(self) -> nn.Module:
         """Its parameters, and the layers that use them."""
 
+    @property
+    def head(self) -> nn.Module:
+        """The linear layer whose output is `logits`, unchanged; called once a pass."""
+
     def logits(self, tokens: Tensor) -> Tensor:
         """(rows, time, vocabulary): unnormalised log-probabilities of what follows each position; rows do not mix."""
 

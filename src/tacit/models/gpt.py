@@ -130,8 +130,18 @@ class GPT:
         return int(self._config.vocab_size)
 
     @property
+    def _module(self) -> Any:  # noqa: ANN401
+        return self.module
+
+    @property
     def _config(self) -> Any:  # noqa: ANN401
-        return self.module.config
+        return self._module.config
+
+    @property
+    def head(self) -> nn.Module:
+        """The layer over the vocabulary."""
+        layer: nn.Module = self._module.get_output_embeddings()
+        return layer
 
     def logits(self, tokens: Tensor) -> Tensor:
         """(rows, time, vocabulary). Right padding needs no mask: attention is causal."""

@@ -172,6 +172,11 @@ class LSTM:
         """The number of tokens it knows."""
         return self.module.settings.vocabulary_size
 
+    @property
+    def head(self) -> nn.Module:
+        """The layer over the vocabulary."""
+        return self.module.head
+
     def logits(self, tokens: Tensor) -> Tensor:
         """(rows, time, vocabulary)."""
         logits: Tensor = self.module(tokens)
