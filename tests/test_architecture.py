@@ -59,21 +59,42 @@ ALLOWED: dict[str, set[str]] = {
     "optimisers": BASE,
     "reading": BASE | {"models", "plan", "prepare"},
     "evaluate": BASE | {"models", "plan", "prepare", "reading"},
-    "train": BASE | {"gradients", "models", "optimisers", "plan", "randomness", "reading", "run", "sampling"},
+    "choosing": BASE | {"mechanisms", "plan", "run"},
+    "train": BASE
+    | {"choosing", "gradients", "models", "optimisers", "plan", "randomness", "reading", "run", "sampling"},
+    "settings": BASE | {"models", "optimisers", "randomness"},
+    "tensorboard": BASE | {"run", "train"},
+    "parts": BASE | DATA | {"models", "randomness", "settings", "train"},
     "experiment": BASE
     | DATA
-    | {"evaluate", "guarantee", "mechanisms", "models", "optimisers", "plan", "planning"}
-    | {"randomness", "reading", "run", "sampling", "train"},
+    | {"accounting", "choosing", "evaluate", "guarantee", "mechanisms", "models", "parts", "plan", "planning"}
+    | {"randomness", "reading", "run", "sampling", "settings", "tensorboard", "train"},
     # people
     "verbs": BASE | {"corpus", "policy", "scan", "planning", "report", "experiment"},
     "cli": BASE
     | {"vocabulary"}
     | THEORY
-    | {"corpus", "policy", "prepare", "tokenizer", "scan", "report", "verbs", "experiment", "train", "models"},
+    | {
+        "corpus",
+        "policy",
+        "prepare",
+        "tokenizer",
+        "scan",
+        "report",
+        "verbs",
+        "experiment",
+        "settings",
+        "train",
+        "models",
+    },
 }
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
-TORCH_BEGINS = {"models", "gradients", "run", "optimisers", "reading", "evaluate", "train", "experiment"}
+TORCH_BEGINS = {"models", "gradients", "run", "optimisers", "reading", "evaluate", "choosing", "settings", "train"} | {
+    "tensorboard",
+    "parts",
+    "experiment",
+}
 
 
 def modules() -> list[Path]:

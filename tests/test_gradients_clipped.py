@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -49,6 +50,9 @@ class Net:
         return -self.token_losses(batch).losses.detach()
 
     def begin(self, tokens: Tensor) -> Reading:
+        raise NotImplementedError
+
+    def description(self) -> dict[str, Any]:
         raise NotImplementedError
 
     def save(self, folder: object) -> None:

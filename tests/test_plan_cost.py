@@ -35,6 +35,9 @@ def price_table(p: Any) -> list[tuple[Any, Any, Any]]:  # noqa: ANN401  (p is th
     def private_step(v: Any, o: Any, d: Any, u: Any) -> Any:  # noqa: ANN401
         return p.Step("s", v, o, d, u, "private", p.Targets.PRIVATE)
 
+    def public_step(v: Any, o: Any, d: Any, u: Any) -> Any:  # noqa: ANN401
+        return p.Step("s", v, o, d, u, "private", p.Targets.PUBLIC)
+
     def near(u: Any, relation: Relation = ZERO, copies: int = 1) -> Any:  # noqa: ANN401
         return p.Neighbours(u, relation, copies)
 
@@ -63,6 +66,7 @@ def price_table(p: Any) -> list[tuple[Any, Any, Any]]:  # noqa: ANN401  (p is th
         (step(*full_secret, poisson, noisy), near(unit.SECRETS, copies=5), SampledGaussian(0.8, 0.02, 5, ZERO)),
         (step(view.REDACTED, pool.FLAGGED, poisson, noisy), near(unit.SECRETS), Free),
         (step(*full_every, poisson, noisy), near(unit.SECRETS), REFUSED),
+        (public_step(*full_every, poisson, noisy), near(unit.SECRETS), REFUSED),
         (private_step(*full_every, poisson, noisy), near(unit.SECRETS), SampledGaussian(0.8, 0.02, 1, ZERO)),
         (step(*full_every, poisson, noisy), near(unit.RECORD), SampledGaussian(0.8, 0.02, 1, ZERO)),
         (step(*full_every, hidden_rate, noisy), near(unit.RECORD), REFUSED),

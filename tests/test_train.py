@@ -17,7 +17,7 @@ from tacit.corpus.record import Record, Span
 from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, GradientError, LedgerError
-from tacit.experiment import Experiment, merged, read_experiment, resume, train
+from tacit.experiment import resume, train
 from tacit.guarantee import Guarantee
 from tacit.ledger import read_entries
 from tacit.models.lstm import LSTM, LSTMSettings
@@ -30,6 +30,7 @@ from tacit.reading import RowReader
 from tacit.run import ReleaseFile, Run
 from tacit.run.checkpoints import read_model
 from tacit.sampling import Annotation, Pools
+from tacit.settings import Experiment, merged, read_experiment
 from tacit.tokenizer import byte_tokenizer
 from tacit.train import Trainer, TrainSettings
 
@@ -160,10 +161,12 @@ def test_a_draw_may_be_empty_and_still_adds_noise_and_is_charged(tmp_path: Path)
 SCRIPT = """
 import sys
 from pathlib import Path
-from tacit.experiment import Experiment, resume, train
+from tacit.experiment import resume, train
+from tacit.settings import Experiment
 folder, corpus, again = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "resume"
 def seen(done):
-    print(done.step, flush=True)
+    if done.stage == "training":
+        print(done.done, flush=True)
 if again:
     resume(folder, seen)
 else:
@@ -192,7 +195,7 @@ def test_a_run_killed_twice_goes_on_and_counts_everything(corpus: Path, tmp_path
     applied = _kill_after([str(folder), str(corpus), "train"], 12)
     applied += _kill_after([str(folder), str(corpus), "resume"], 17)
     last: list[int] = []
-    result = resume(folder, lambda done: last.append(done.step))
+    result = resume(folder, lambda done: last.append(done.done) if done.stage == "training" else None)
     applied += len(last)
     total = sum(result.planned.plan.executions().values())
     charged = sum(read_entries(folder / "release" / "ledger.jsonl").charges().values())
@@ -203,7 +206,7 @@ def test_a_run_killed_twice_goes_on_and_counts_everything(corpus: Path, tmp_path
 
 def test_a_finished_run_resumes_to_the_same_end(corpus: Path, tmp_path: Path) -> None:
     first = train(experiment(corpus, "selective"), tmp_path / "run", quiet)
-    again = resume(tmp_path / "run", lambda done: pytest.fail("there was nothing left to do"))
+    again = resume(tmp_path / "run", lambda done: pytest.fail("nothing was left") if done.stage == "training" else None)
     assert again.utility == first.utility
     assert again.guarantee == first.guarantee
 
@@ -222,7 +225,17 @@ def test_a_vocabulary_that_would_break_the_claim_is_refused(corpus: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "ignored", [{"vocabulary_size": 300}, {"vocabulary_corpus": "p.jsonl"}, {"mode": "release", "seed": 1}]
+    "ignored",
+    [
+        {"vocabulary_size": 300},
+        {"vocabulary_corpus": "p.jsonl"},
+        {"mode": "release", "seed": 1},
+        {"lora": {"rank": 2}},
+        {"patience": 2},
+        {"precision": "bfloat16"},
+        {"tokenizer": "model"},
+        {"model": "some/folder", "shape": {"layers": 2}},
+    ],
 )
 def test_settings_that_would_be_ignored_are_refused(ignored: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
@@ -270,7 +283,7 @@ def test_settings_from_a_file_with_words_over_them(tmp_path: Path) -> None:
     settings = read_experiment(file, {"plan": {"epsilon": 3}, "seed": 5})
     assert settings.plan == {"mechanism": "dpsgd", "epsilon": 3}
     assert (settings.model, settings.seed) == ("gpt", 5)
-    assert merged({"corpus": "a"}, {"corpus": "b"}) == {"corpus": "b", "plan": {}}
+    assert merged({"corpus": "a"}, {"corpus": "b"}) == {"corpus": "b"}
     file.write_text("corpus: c.jsonl\nplan: {}\nmodle: gpt\n")
     with pytest.raises(ConfigError, match="model"):
         read_experiment(file, {})

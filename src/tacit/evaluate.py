@@ -65,16 +65,32 @@ def evaluate(
     with speaking(learner.module):
         for start in range(0, len(store), _ROWS):
             rows = range(start, min(start + _ROWS, len(store)))
-            everything = reader.batch(list(rows), View.FULL, Targets.ALL)
-            secret = reader.batch(list(rows), View.FULL, Targets.PRIVATE).weights != 0
+            everything = reader.batch(rows, View.FULL, Targets.ALL).to(_device(learner))
+            secret = reader.batch(rows, View.FULL, Targets.PRIVATE).to(_device(learner)).weights != 0
             logits = learner.logits(everything.inputs).float()
             losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), everything.targets, reduction="none")
             right = logits.argmax(dim=2) == everything.targets
             counts = everything.weights != 0
             public += _quality(losses, right, counts & ~secret)
             private += _quality(losses, right, counts & secret)
-            observe(len(rows))
+            observe(rows.stop)
     return Utility(public, private, characters)
+
+
+@torch.no_grad()
+def mean_nats(learner: Learner, store: Prepared, reader: RowReader, view: View, targets: Targets) -> float:
+    """Nats a token of one view of a store: what a choice among models looks at."""
+    nats, tokens = 0.0, 0.0
+    with speaking(learner.module):
+        for start in range(0, len(store), _ROWS):
+            batch = reader.batch(range(start, min(start + _ROWS, len(store))), view, targets).to(_device(learner))
+            losses = learner.token_losses(batch)
+            nats, tokens = nats + float(losses.total), tokens + float(batch.weights.sum())
+    return nats / max(tokens, 1.0)
+
+
+def _device(learner: Learner) -> torch.device:
+    return next(learner.module.parameters()).device
 
 
 def _quality(losses: torch.Tensor, right: torch.Tensor, chosen: torch.Tensor) -> Quality:

@@ -122,6 +122,10 @@ class UsersAndEntities:
     kind: Literal["users and entities"] = "users and entities"
 
 
+ClipStyle = Literal["flat", "automatic", "per parameter"]  # the sensitivity is the clip norm, whichever way
+Moves = Literal["all", "head", "biases", "adapters"]  # parameters of a step: its gradient and noise have no other
+
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     """An exact gradient step."""
@@ -136,6 +140,7 @@ class Noisy:
     noise_multiplier: float
     clip_norm: float
     divisor: float
+    style: ClipStyle = "flat"
     kind: Literal["noisy"] = "noisy"
 
 
@@ -162,12 +167,13 @@ class Targets(StrEnum):
     """Which tokens' losses are summed."""
 
     ALL = "all"
-    PRIVATE = "private"
+    PUBLIC = "public"  # neither secrets nor placeholders
+    PRIVATE = "private"  # secrets alone
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """View x pool x draw x update, and which of the plan's optimisers applies it."""
+    """View x pool x draw x update, which of the plan's optimisers applies it, and to which parameters."""
 
     name: str
     view: View
@@ -176,6 +182,7 @@ class Step:
     update: Update
     optimiser: Literal["public", "private"]
     targets: Targets = Targets.ALL
+    moves: Moves = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +264,7 @@ def _hidden_sum(noise: float, step: Step, neighbours: Neighbours) -> NoisyEvent:
         return SampledGaussian(noise / 2, 1 - (1 - draw.user_rate) * (1 - draw.entity_rate), 1, relation)
     if unit in _OWNERS and step.pool != Pool.CAPPED:
         raise _refused(f"{unit} whose records are not capped", "draw from the records kept by the contribution caps")
-    if unit == Unit.SECRETS and step.targets == Targets.ALL and step.pool != Pool.WITH_SECRETS:
+    if unit == Unit.SECRETS and step.targets != Targets.PRIVATE and step.pool != Pool.WITH_SECRETS:
         raise _refused("secrets beside records that have none", "count private targets, or draw records with secrets")
     if isinstance(draw, PoissonRecords):
         return SampledGaussian(noise, _public_rate(draw), copies, relation)

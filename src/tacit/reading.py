@@ -22,19 +22,25 @@ class RowReader:
         self._longest = longest
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> Batch:
-        """The rows as a batch; with private targets, only secret tokens count."""
+        """The rows as a batch; placeholders count as the secrets that they stand for."""
         if view == View.REDACTED:
-            return Batch.of_rows([self._framed(self._store.redacted(int(row))) for row in rows])
-        read = [self._store.full(int(row)) for row in rows]
-        framed = [self._framed(one.tokens) for one in read]
+            read = [(self._store.redacted(int(row)), self._placeholders(int(row))) for row in rows]
+        else:
+            read = [self._store.full(int(row))[:2] for row in rows]
+        framed = [self._framed(tokens) for tokens, _ in read]
         if targets == Targets.ALL:
             return Batch.of_rows(framed)
-        return Batch.of_rows(framed, [self.private_weights(one.private) for one in read])
+        return Batch.of_rows(framed, [self._weights(secret, targets == Targets.PRIVATE) for _, secret in read])
 
-    def private_weights(self, private: np.ndarray) -> list[float]:
-        """1 for each target that is a secret token; the closing end token is public."""
-        kept = private[: self._longest]
-        return [*kept.astype(float).tolist(), 0.0]
+    def _placeholders(self, row: int) -> np.ndarray:
+        marks = np.zeros(len(self._store.redacted(row)), dtype=np.bool_)
+        marks[self._store.positions(row)] = True
+        return marks
+
+    def _weights(self, secret: np.ndarray, private: bool) -> list[float]:
+        """1 for each target that is secret, or for each that is not; the closing end token is public."""
+        counts = secret[: self._longest] == private
+        return [*counts.astype(float).tolist(), 0.0 if private else 1.0]
 
     def _framed(self, tokens: np.ndarray) -> list[int]:
         return [self._end, *tokens[: self._longest].tolist(), self._end]

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.plan import Targets
+from tacit.plan import ClipStyle, Moves, Targets
 
 
 class Vocabulary(BaseModel):
@@ -25,6 +25,10 @@ class Vocabulary(BaseModel):
     clip_norm: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Largest norm a unit's gradient keeps."
     )
+    clip_style: ClipStyle | None = Field(
+        None, description="How gradients are clipped: flat, automatic or per parameter."
+    )
+    moves: Moves | None = Field(None, description="What private steps move: all, head, biases or adapters.")
     public_batch: int | None = Field(None, ge=1, description="Records in a public batch.")
     public_epochs: float | None = Field(None, ge=0, allow_inf_nan=False, description="Passes over the public text.")
     targets: Targets | None = Field(None, description="Losses of private steps: private (default) or all tokens.")

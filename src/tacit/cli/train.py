@@ -1,7 +1,8 @@
 """`tacit train` and `tacit config`: a model from a corpus, with progress, its utility and its guarantee."""
 
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +16,13 @@ from rich.table import Table
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tacit.experiment import Experiment, Observer, Trained
+    from tacit.experiment import Trained
+    from tacit.settings import Experiment
+    from tacit.train import Observer
     from tacit.train import Progress as Done
 
 _SECONDS_BETWEEN_LINES = 10.0
+_WORDS_OF_PLAN = ("mechanism", "epsilon", "epochs", "batch")
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
 Policy = Annotated[str | None, typer.Option(help="A policy's name, names with commas between them, or a YAML file.")]
@@ -26,9 +30,13 @@ Mechanism = Annotated[str | None, typer.Option(help="How to train; `tacit plan -
 Epsilon = Annotated[float | None, typer.Option(help="Target; noise, rate and steps are derived from it.")]
 Epochs = Annotated[float | None, typer.Option(help="Expected passes over the private units.")]
 Batch = Annotated[float | None, typer.Option(help="Expected units in a private draw.")]
-Model = Annotated[str | None, typer.Option(help="lstm or gpt.")]
-Tokens = Annotated[str | None, typer.Option("--tokenizer", help="bytes or bpe.")]
+Model = Annotated[str | None, typer.Option(help="lstm, gpt, or a local Hugging Face folder.")]
+Tokens = Annotated[str | None, typer.Option("--tokenizer", help="bytes, bpe, model, or a tokenizer.json.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of a research run.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any setting by its name: shape.hidden_size=300, plan.moves=head, private.rule=sgd."),
+]
 
 
 def config(
@@ -41,12 +49,12 @@ def config(
     model: Model = None,
     tokenizer: Tokens = None,
     seed: Seed = None,
+    settings: Sets = None,
 ) -> None:
     """Print the settings that `tacit train` would use with the same words."""
-    plan = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch}
-    words = {"policy": policy, "model": model, "tokenizer": tokenizer, "seed": seed}
-    experiment = _experiment(source, _given(words), _given(plan))
-    typer.echo(yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False), nl=False)
+    words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch, "policy": policy}
+    experiment = _experiment(source, {**words, "model": model, "tokenizer": tokenizer, "seed": seed}, settings or [])
+    typer.echo(_as_yaml(experiment), nl=False)
 
 
 def train(
@@ -61,45 +69,95 @@ def train(
     model: Model = None,
     tokenizer: Tokens = None,
     seed: Seed = None,
+    settings: Sets = None,
 ) -> None:
     """Train a model; the guarantee that is true of it is printed at the end."""
+    words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch, "policy": policy}
+    words |= {"model": model, "tokenizer": tokenizer, "seed": seed}
+    if resume is None:
+        experiment = _experiment(source, words, settings or [])
+        folder = out or Path(f"run-{experiment.plan.get('mechanism')}")
+        _print(_watched(folder, lambda observe: _begin(experiment, folder, observe)))
+        return
+    if source or out or settings or any(value is not None for value in words.values()):
+        raise ConfigError("--resume alone", "other settings beside it", "a run goes on as it began: leave them out")
     from tacit.experiment import resume as go_on
+
+    _print(_watched(resume, lambda observe: go_on(resume, observe)))
+
+
+def _begin(experiment: "Experiment", folder: Path, observe: "Observer") -> "Trained":
     from tacit.experiment import train as begin
 
-    plan = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch}
-    words = {"policy": policy, "model": model, "tokenizer": tokenizer, "seed": seed}
-    if resume is not None:
-        if source or out or _given({**plan, **words}):
-            raise ConfigError("--resume alone", "other settings beside it", "a run goes on as it began: leave them out")
-        folder = resume
-    else:
-        experiment = _experiment(source, _given(words), _given(plan))
-        folder = out or Path(f"run-{experiment.plan.get('mechanism')}")
-    try:
-        with _progress() as observe:
-            result = go_on(folder, observe) if resume is not None else begin(experiment, folder, observe)
-    except KeyboardInterrupt:
-        Console(stderr=True).print(f"stopped; go on with: tacit train --resume {folder}", markup=False)
-        raise
-    _print(result)
+    Console(stderr=True).print(_as_yaml(experiment), markup=False, highlight=False, style="dim")
+    return begin(experiment, folder, observe)
 
 
-def _experiment(source: Path | None, words: dict[str, Any], plan: dict[str, Any]) -> "Experiment":
+def _as_yaml(experiment: "Experiment") -> str:
+    return yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False)
+
+
+def _experiment(source: Path | None, words: dict[str, Any], settings: list[str]) -> "Experiment":
     from tacit.codec import from_words
-    from tacit.experiment import Experiment, read_experiment
+    from tacit.settings import Experiment, check_used, merged, read_experiment
 
     if source is None:
         raise ConfigError(
             "a corpus or a YAML file", "neither", "tacit train corpus.jsonl --mechanism selective --epsilon 2"
         )
-    over = {**words, "plan": plan} if plan else words
+    over: dict[str, Any] = {}
+    for word, value in words.items():
+        if value is not None:
+            over = merged(over, {"plan": {word: value}} if word in _WORDS_OF_PLAN else {word: value})
+    for setting in settings:
+        over = merged(over, _nested(setting))
     if source.suffix in (".yaml", ".yml"):
-        return read_experiment(source, over)
-    return from_words(Experiment, {"corpus": str(source), "plan": plan, **words})
+        experiment = read_experiment(source, over)
+    else:
+        experiment = from_words(Experiment, merged({"corpus": str(source), "plan": {}}, over))
+    check_used(experiment)
+    return experiment
 
 
-def _given(words: dict[str, Any]) -> dict[str, Any]:
-    return {word: value for word, value in words.items() if value is not None}
+def _nested(setting: str) -> dict[str, Any]:
+    """`shape.layers=2` as {"shape": {"layers": 2}}."""
+    path, equals, value = setting.partition("=")
+    try:
+        content: Any = yaml.safe_load(value)
+    except yaml.YAMLError:
+        equals = ""
+    if not equals:
+        raise ConfigError("--set NAME=VALUE", setting, "such as --set shape.hidden_size=300")
+    for word in reversed(path.split(".")):
+        content = {word: content}
+    nested: dict[str, Any] = content
+    return nested
+
+
+def _watched(folder: Path, work: "Callable[[Observer], Trained]") -> "Trained":
+    """Work with progress; Ctrl-C ends it after the step under way, with a checkpoint; a second one ends it at once."""
+    asked = False
+
+    def ask(*_: object) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        with _progress() as show:
+
+            def observe(done: "Done") -> None:
+                show(done)
+                if asked:
+                    raise KeyboardInterrupt
+
+            return work(observe)
+    except KeyboardInterrupt:
+        Console(stderr=True).print(f"stopped; go on with: tacit train --resume {folder}", markup=False)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -110,18 +168,25 @@ def _progress() -> "Iterator[Observer]":
     if not console.is_terminal:
         yield lambda done: meter.line(done, console)
         return
-    columns = (BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.fields[stage]}"),
+        BarColumn(),
+        TextColumn("{task.completed:,}/{task.fields[of]} {task.description}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("preparing", total=None)
+        task = bar.add_task("", total=None, stage="preparing", of="?")
 
         def move(done: "Done") -> None:
-            bar.update(task, completed=done.step, total=done.steps, description=meter.words(done))
+            of = "?" if done.total is None else f"{done.total:,}"
+            words = meter.words(done)
+            bar.update(task, completed=done.done, total=done.total, description=words, stage=done.stage, of=of)
 
         yield move
 
 
 class _Meter:
-    """Speed and smoothed public loss."""
+    """Speed, smoothed public loss, and what was spent."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -130,19 +195,23 @@ class _Meter:
         self._loss: float | None = None
 
     def words(self, done: "Done") -> str:
+        if done.stage != "training":
+            return ""
         now = time.monotonic()
         self._began = self._began or now
         self._tokens += done.tokens
         if done.public_loss is not None:
             self._loss = done.public_loss if self._loss is None else 0.95 * self._loss + 0.05 * done.public_loss
-        loss = "" if self._loss is None else f" public loss {self._loss:.3f}"
-        return f"{self._tokens / max(now - self._began, 1e-9):,.0f} tokens/s{loss}"
+        loss = "" if self._loss is None else f", public loss {self._loss:.3f}"
+        spent = "" if done.epsilon is None else f", epsilon {done.epsilon:.3g} spent"
+        return f"{self._tokens / max(now - self._began, 1e-9):,.0f} tokens/s{loss}{spent}"
 
     def line(self, done: "Done", console: Console) -> None:
         words = self.words(done)
-        if time.monotonic() - self._said > _SECONDS_BETWEEN_LINES or done.step == done.steps:
+        if time.monotonic() - self._said > _SECONDS_BETWEEN_LINES or done.done == done.total:
             self._said = time.monotonic()
-            console.print(f"step {done.step:,} of {done.steps:,}, {words}", markup=False)
+            of = "" if done.total is None else f" of {done.total:,}"
+            console.print(f"{done.stage} {done.done:,}{of} {words}".rstrip(), markup=False)
 
 
 def _print(result: "Trained") -> None:

@@ -10,6 +10,8 @@ from tacit.errors import ConfigError
 from tacit.events import Composition
 from tacit.guarantee import Condition, Evidence, Figure, Guarantee, Published, Status, figure
 from tacit.plan import (
+    ClipStyle,
+    Moves,
     Neighbours,
     Noisy,
     Phase,
@@ -39,9 +41,9 @@ class PublicSteps:
         _require(self.batch_size >= 1, "a batch size of at least 1", self.batch_size)
         _require(self.steps >= 0, "0 steps or more", self.steps)
 
-    def step(self, view: View, pool: Pool) -> Step:
+    def step(self, view: View, pool: Pool, targets: Targets = Targets.ALL) -> Step:
         """The plain step that reads `view` of `pool`."""
-        return Step("public", view, pool, ShuffledBatch(self.batch_size), Plain(), "public")
+        return Step("public", view, pool, ShuffledBatch(self.batch_size), Plain(), "public", targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class PrivateSteps:
     noise_multiplier: float
     clip_norm: float = 1.0
     chosen_delta: float | None = None
+    clip_style: ClipStyle = "flat"
+    moves: Moves = "all"
 
     def __post_init__(self) -> None:
         _require(self.population >= 1, "a population of at least 1 unit", self.population)
@@ -78,11 +82,12 @@ class PrivateSteps:
 
     def noisy(self) -> Noisy:
         """The update that each private step applies."""
-        return Noisy(self.noise_multiplier, self.clip_norm, self.expected_batch)
+        return Noisy(self.noise_multiplier, self.clip_norm, self.expected_batch, self.clip_style)
 
     def step(self, view: View, pool: Pool, targets: Targets = Targets.ALL) -> Step:
         """The noisy step that draws records of `pool`."""
-        return Step("private", view, pool, PoissonRecords(self.sampling_rate), self.noisy(), "private", targets)
+        draw = PoissonRecords(self.sampling_rate)
+        return Step("private", view, pool, draw, self.noisy(), "private", targets, self.moves)
 
     def figures(self, spent: Spent) -> tuple[Figure, ...]:
         """What each kind of neighbours has, at the delta of the claim."""

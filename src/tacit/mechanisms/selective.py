@@ -55,7 +55,7 @@ class Selective:
     def plan(self) -> Plan:
         """Public steps cost secrets nothing, so their order changes utility alone."""
         order = one_after_the_other if self.public_first else interleaved
-        public = self.public.step(View.REDACTED, Pool.EVERY)
+        public = self.public.step(View.REDACTED, Pool.EVERY, Targets.PUBLIC)  # secrets are the private steps' to learn
         private = self.private.step(View.FULL, Pool.WITH_SECRETS, self.targets)
         return Plan(order(public, self.public.steps, private, self.private.steps))
 

@@ -58,7 +58,9 @@ class Words:
         noise = self.take("noise_multiplier", START_NOISE)
         if "noise_multiplier" not in self._given and "epsilon" not in self._given:
             raise ConfigError("a price or a noise", "neither", "add --epsilon NUMBER (or --noise-multiplier NUMBER)")
-        return PrivateSteps(population, expected, steps, noise, self.take("clip_norm", 1.0), self.take("delta"))
+        style, moves = self.take("clip_style", "flat"), self.take("moves", "all")
+        norm, delta = self.take("clip_norm", 1.0), self.take("delta")
+        return PrivateSteps(population, expected, steps, noise, norm, delta, style, moves)
 
     def passes(self, population: int) -> PrivateSteps:
         """As `private`, for a mechanism whose steps are whole passes: epochs are steps."""

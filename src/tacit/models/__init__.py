@@ -3,7 +3,7 @@
 from tacit.errors import ModelError
 from tacit.models.base import Learner, Reading, Speaker
 from tacit.models.batch import Batch, TokenLosses
-from tacit.models.files import load_model
+from tacit.models.files import build_model, load_model
 from tacit.models.gpt import GPT, GPTSettings, LoRASettings
 from tacit.models.lstm import LSTM, LSTMSettings
 from tacit.models.speech import continuation_log_probabilities, generate
@@ -20,6 +20,7 @@ __all__ = [
     "Reading",
     "Speaker",
     "TokenLosses",
+    "build_model",
     "continuation_log_probabilities",
     "generate",
     "load_model",

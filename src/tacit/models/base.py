@@ -1,7 +1,7 @@
 """What attacks and trainers may ask of a model. Protocols hold no code."""
 
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from torch import Tensor, nn
 
@@ -52,6 +52,9 @@ class Learner(Speaker, Protocol):
 
     def token_losses(self, batch: Batch) -> TokenLosses:
         """The loss of every target, with its gradient graph."""
+
+    def description(self) -> dict[str, Any]:
+        """What `build_model` needs to make the same model, but for its weights; fit for JSON."""
 
     def save(self, folder: Path) -> None:
         """Write everything that `load_model` needs into `folder`, as safetensors and JSON."""

@@ -2,13 +2,23 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 
 from tacit.errors import ModelError
 from tacit.models.base import Learner
 from tacit.models.gpt import GPT
-from tacit.models.lstm import LSTM, SETTINGS_FILE
+from tacit.models.lstm import LSTM, SETTINGS_FILE, LSTMSettings
+
+
+def build_model(description: dict[str, Any]) -> Learner:
+    """The model that `description()` told of, with weights that are still to be loaded."""
+    if description.get("kind") == "lstm":
+        return LSTM.new(LSTMSettings(**description["settings"]))
+    if description.get("kind") == "gpt":
+        return GPT.described(description["config"], description["lora"])
+    raise ModelError("a model of kind lstm or gpt", repr(description.get("kind")), "use a file that tacit wrote")
 
 
 def load_model(folder: Path) -> Learner:

@@ -2,6 +2,9 @@
 
 import copy
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -99,8 +102,11 @@ class GPT:
         return cls(module if lora is None else _with_adapters(module, lora), lora)
 
     @classmethod
-    def from_folder(cls, folder: Path, lora: LoRASettings | None = None) -> "GPT":
-        """The model of a local Hugging Face folder: safetensors only, no code from the folder, no network."""
+    def from_folder(cls, folder: Path, lora: LoRASettings | None = None, vocabulary_size: int = 0) -> "GPT":
+        """The model of a local Hugging Face folder: safetensors only, no code from the folder, no network.
+
+        It gets room for `vocabulary_size` tokens if it has less.
+        """
         from transformers import AutoModelForCausalLM
 
         if not any(folder.glob("*.safetensors")) or not (folder / "config.json").is_file():
@@ -109,9 +115,12 @@ class GPT:
                 found=str(folder),
                 way_out="save the model with save_pretrained(folder, safe_serialization=True)",
             )
-        module = AutoModelForCausalLM.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
-        )
+        with _quietly():
+            module = AutoModelForCausalLM.from_pretrained(
+                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
+            )
+            if vocabulary_size > module.config.vocab_size:
+                module.resize_token_embeddings(vocabulary_size)
         return cls.of(module, lora)
 
     @classmethod
@@ -143,11 +152,15 @@ class GPT:
         layer: nn.Module = self._module.get_output_embeddings()
         return layer
 
+    @property
+    def context(self) -> int:
+        """How many tokens it can read at a time."""
+        return int(getattr(self._config, "max_position_embeddings", sys.maxsize))
+
     def logits(self, tokens: Tensor) -> Tensor:
         """(rows, time, vocabulary). Right padding needs no mask: attention is causal."""
-        limit = getattr(self._config, "max_position_embeddings", tokens.shape[1])
-        if tokens.shape[1] > limit:
-            raise ModelError(f"rows of at most {limit} tokens", str(tokens.shape[1]), "cut the records shorter")
+        if tokens.shape[1] > self.context:
+            raise ModelError(f"rows of at most {self.context} tokens", str(tokens.shape[1]), "cut the records shorter")
         logits: Tensor = self.module(input_ids=tokens, use_cache=False).logits
         return logits
 
@@ -177,11 +190,42 @@ class GPT:
         base = {name.replace(_BASE_MARK, "."): value for name, value in weights.items() if name not in adapters}
         save_pretrained = self.module.save_pretrained
         assert callable(save_pretrained)
-        save_pretrained(folder, state_dict=base)
+        with _quietly():
+            save_pretrained(folder, state_dict=base)
         if self.lora is not None:
             save_file(adapters, folder / _ADAPTER_FILE)
-        content = {"kind": "gpt", "lora": None if self.lora is None else asdict(self.lora)}
-        (folder / SETTINGS_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        (folder / SETTINGS_FILE).write_text(json.dumps(self.description(), indent=2) + "\n", encoding="utf-8")
+
+    def description(self) -> dict[str, Any]:
+        """Kind, adapters, and the configuration that transformers knows."""
+        lora = None if self.lora is None else asdict(self.lora)
+        return {"kind": "gpt", "lora": lora, "config": self._config.to_dict()}
+
+    @classmethod
+    def described(cls, config: dict[str, Any], lora: dict[str, Any] | None) -> "GPT":
+        """A model of this configuration, with weights that are still to be loaded."""
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        content = {key: value for key, value in config.items() if key != "model_type"}
+        known = AutoConfig.for_model(config["model_type"], **content)
+        module = AutoModelForCausalLM.from_config(known)  # type: ignore[no-untyped-call]
+        return cls.of(module, None if lora is None else LoRASettings(**lora))
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """transformers without its bars and notices."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _with_adapters(module: nn.Module, lora: LoRASettings) -> nn.Module:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -216,5 +217,8 @@ class LSTM:
         """Weights as safetensors, settings as JSON."""
         weights = {name: value.detach().contiguous() for name, value in self.module.named_parameters()}
         save_file(weights, folder / WEIGHTS_FILE)
-        content = {"kind": "lstm", "settings": asdict(self.module.settings)}
-        (folder / SETTINGS_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        (folder / SETTINGS_FILE).write_text(json.dumps(self.description(), indent=2) + "\n", encoding="utf-8")
+
+    def description(self) -> dict[str, Any]:
+        """Kind and settings."""
+        return {"kind": "lstm", "settings": asdict(self.module.settings)}

@@ -189,10 +189,10 @@ def read_model(run: Run) -> dict[str, Tensor]:
         ) from error
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: dict[str, str] | None = None) -> None:
     """Tensors as safetensors; one that two names share is refused."""
     try:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, notes)
     except SafetensorError as error:
         raise _as_system_error(error) from error
     except RuntimeError as error:

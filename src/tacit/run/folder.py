@@ -2,13 +2,15 @@
 
     run.json                 marks the folder
     release/                 what may leave the house
-        model.safetensors, tokenizer.json, config.json, plan.json, ledger.jsonl, guarantee.json, utility.json,
-        audit.json, report.html
+        model.safetensors, model.json, tokenizer.json, config.json, plan.json, ledger.jsonl, guarantee.json,
+        utility.json, audit.json, report.html
     private/                 what may not; closed to other people of the machine
         lock                 held by the one writer
         settings.json        the whole configuration, with the seed of a research run
         steps.jsonl          exact losses, norms and the like of each step
         spans.jsonl, canaries.jsonl
+        best.safetensors     the best model seen, when one is chosen
+        tensorboard/         event files, on request
         checkpoints/         tensors, optimiser, random streams (`tacit.run.checkpoints`)
 
 Formal guarantees:
@@ -55,6 +57,7 @@ class ReleaseFile(StrEnum):
     UTILITY = "utility.json"
     AUDIT = "audit.json"
     REPORT = "report.html"
+    ARCHITECTURE = "model.json"
 
 
 class PrivateFile(StrEnum):
@@ -66,6 +69,8 @@ class PrivateFile(StrEnum):
     SPANS = "spans.jsonl"
     CANARIES = "canaries.jsonl"
     CHECKPOINTS = "checkpoints"
+    BEST = "best.safetensors"
+    TENSORBOARD = "tensorboard"
 
 
 FileName = ReleaseFile | PrivateFile

@@ -1,0 +1,76 @@
+"""Which of the models seen during training is kept, and when to stop: by public text alone.
+
+G1 (public). Under a claim, nothing is looked at but a corpus declared public, or the redacted view where the claim is
+   about secrets: the choice is then a function of released models and of public text.
+G2 (no discount). When to stop depends on the models, so a run that stopped early is priced as if it had not.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from tacit.errors import ClaimRefused
+from tacit.mechanisms.base import Mechanism
+from tacit.plan import Unit
+from tacit.run import PrivateFile, Run
+from tacit.run.checkpoints import save_tensors
+
+
+def check_choice(mechanism: Mechanism, on: str) -> None:
+    """Refuse a look at text that the claim protects."""
+    refused = mechanism.notions() if on == "full" else [n for n in mechanism.notions() if n.unit != Unit.SECRETS]
+    if on in ("full", "redacted") and refused:
+        raise ClaimRefused(
+            expected="a model chosen on public text",
+            found=f"the {on} view of held-out records, under a claim about {refused[0].unit}",
+            way_out="choose_on: a corpus that is public, or take the last model (leave choose_every out)",
+        )
+
+
+@dataclass(slots=True)
+class Choice:
+    """Looks every `every` steps; keeps the best model in a private file, which a resumed run goes on with."""
+
+    run: Run
+    every: int
+    patience: int | None
+    nats: Callable[[], float]  # a token of the public text, of the model as it stands
+    _best: float = field(default=float("inf"), init=False)
+    _since: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        path = self.run.path(PrivateFile.BEST)
+        if path.exists():
+            with safe_open(path, framework="pt") as file:
+                notes = file.metadata()
+            self._best, self._since = float(notes["nats"]), int(notes["since"])
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it is time to stop."""
+        return self.patience is not None and self._since >= self.patience
+
+    def look(self, parameters: Mapping[str, Tensor]) -> None:
+        """Measure the model as it stands; keep it if it is the best so far."""
+        found = self.nats()
+        if found < self._best:
+            self._best, self._since = found, 0
+            self._save({name: value.detach() for name, value in parameters.items()})
+        else:
+            self._since += 1
+            self._save(self._kept())
+
+    def restore(self, module: nn.Module) -> None:
+        """The best model seen, if there was a look at all."""
+        if self.run.path(PrivateFile.BEST).exists():
+            module.load_state_dict(self._kept(), strict=False)
+
+    def _kept(self) -> dict[str, Tensor]:
+        with safe_open(self.run.path(PrivateFile.BEST), framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
+
+    def _save(self, tensors: Mapping[str, Tensor]) -> None:
+        notes = {"nats": repr(self._best), "since": str(self._since)}
+        self.run.write(PrivateFile.BEST, lambda path: save_tensors(path, tensors, notes))
