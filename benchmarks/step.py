@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit import native
 from tacit.gradients import Flat, NoiseStream, clipped_sum
 from tacit.models import GPT, LSTM, Batch, GPTSettings, Learner, LSTMSettings
 
@@ -271,6 +272,7 @@ def main() -> None:
     if options.memory:
         report_memory(WORKS[options.work[0]], options.memory)
         return
+    print(f"native kernels: {'in use' if native.available else 'not in use'}")
     modes = ["plain", "tacit", *(f"opacus-{mode}" for mode in OPACUS_MODES if options.peers)]
     for name in options.work:
         measure(name, modes, options.rounds, not options.no_memory)

@@ -24,6 +24,8 @@ THEORY = {
 }
 BASE = {"errors", "codec", "intervals", "rounding"}
 
+ENGINE = {"gradients", "local", "models", "optimisers", "plan", "printed", "randomness", "reading", "sampling"}
+
 DATA = {"corpus", "policy", "prepare", "tokenizer"}
 
 ALLOWED: dict[str, set[str]] = {
@@ -51,49 +53,44 @@ ALLOWED: dict[str, set[str]] = {
     "scan": BASE | {"corpus", "policy"},
     "report": BASE | {"corpus", "policy", "scan"},
     # torch begins here
-    "models": BASE,
-    "gradients": BASE | {"models"},
+    "models": BASE | {"native"},
+    "gradients": BASE | {"models", "native"},
     "randomness": BASE,
     "sampling": BASE | {"plan", "prepare", "randomness"},
     "run": BASE | {"events", "guarantee", "ledger", "plan", "randomness", "sampling"},
     "optimisers": BASE,
     "reading": BASE | {"models", "plan", "prepare"},
     "evaluate": BASE | {"models", "plan", "prepare", "reading"},
+    "labelling": BASE | {"corpus", "guarantee", "policy"},
+    "annotating": BASE | {"corpus", "policy", "prepare", "sampling"},
+    "counting": {"mechanisms", "plan", "sampling"},
+    "native": BASE,
+    "local": BASE | {"gradients", "models"},
+    "printed": BASE | {"gradients", "models", "plan"},
+    "classify": BASE | {"models", "plan", "prepare"},
     "choosing": BASE | {"mechanisms", "plan", "run"},
-    "train": BASE
-    | {"choosing", "gradients", "models", "optimisers", "plan", "randomness", "reading", "run", "sampling"},
-    "settings": BASE | {"models", "optimisers", "randomness"},
+    "updates": BASE | ENGINE,
+    "train": BASE | ENGINE | {"choosing", "run", "updates"},
+    "settings": BASE | {"local", "models", "optimisers", "randomness"},
     "tensorboard": BASE | {"run", "train"},
-    "parts": BASE | DATA | {"models", "randomness", "settings", "train"},
+    "parts": BASE | DATA | {"annotating", "models", "randomness", "run", "settings", "train"},
     "experiment": BASE
     | DATA
-    | {"accounting", "choosing", "evaluate", "guarantee", "mechanisms", "models", "parts", "plan", "planning"}
-    | {"randomness", "reading", "run", "sampling", "settings", "tensorboard", "train"},
+    | {"accounting", "annotating", "choosing", "counting", "evaluate", "guarantee", "labelling", "mechanisms"}
+    | {"models", "parts", "plan", "planning", "printed", "randomness", "reading", "run", "sampling", "settings"}
+    | {"tensorboard", "train", "updates"},
     # people
     "verbs": BASE | {"corpus", "policy", "scan", "planning", "report", "experiment"},
     "cli": BASE
     | {"vocabulary"}
     | THEORY
-    | {
-        "corpus",
-        "policy",
-        "prepare",
-        "tokenizer",
-        "scan",
-        "report",
-        "verbs",
-        "experiment",
-        "settings",
-        "train",
-        "models",
-    },
+    | {"corpus", "policy", "prepare", "tokenizer", "scan", "report", "verbs", "experiment"}
+    | {"labelling", "settings", "train", "models"},
 }
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
-TORCH_BEGINS = {"models", "gradients", "run", "optimisers", "reading", "evaluate", "choosing", "settings", "train"} | {
-    "tensorboard",
-    "parts",
-    "experiment",
+TORCH_BEGINS = {"models", "gradients", "native", "run", "optimisers", "reading", "evaluate", "local", "printed"} | {
+    *("classify", "choosing", "updates", "settings", "train", "tensorboard", "parts", "experiment"),
 }
 
 

@@ -1,5 +1,6 @@
 """Fast clipped sums against a loop over single rows; sensitivity; what is refused; that no trace stays."""
 
+import gc
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -518,6 +519,27 @@ def test_no_trace_is_left_after_a_pass_and_after_an_error() -> None:
         clipped_sum(broken, mixed_batch(), Flat(1.0))
     assert hooks_of(broken.module) == 0
     assert all(value.requires_grad for value in broken.module.parameters())
+
+
+def _tensors() -> int:
+    return sum(type(value) is Tensor for value in gc.get_objects())
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt", "llama with lora", "used twice and tied"])
+def test_nothing_waits_for_the_garbage_collector(name: str) -> None:
+    """Activations that only the collector frees pile up over the micro-batches of a large draw."""
+    model, batch = MODELS[name](), mixed_batch()
+    clipped_sum(model, batch, Flat(1.0))
+    plain_sum(model, batch)
+    gc.collect()
+    gc.disable()
+    try:
+        before = _tensors()
+        clipped_sum(model, batch, Flat(1.0), positions=20)
+        plain_sum(model, batch, positions=20)
+        assert _tensors() == before
+    finally:
+        gc.enable()
 
 
 def test_a_model_edited_between_steps_is_seen_as_it_is() -> None:

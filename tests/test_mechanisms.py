@@ -111,7 +111,7 @@ def test_what_rests_on_a_sample_says_with_which_confidence() -> None:
         assert len(drawn) == 2
     bad = replace(EVIDENCE, coverage=Coverage(10, 10))
     assert "(0, 1)" in guarantee_of("redaction", bad).sentence()
-    assert "against their records left out, with 95% confidence" in guarantee_of("crt").sentence()
+    assert "against those left out, with 95% confidence" in guarantee_of("crt").sentence()
     assert "(not checked)" in guarantee_of("crt", replace(EVIDENCE, stable_share=None)).sentence()
 
 

@@ -23,7 +23,8 @@ from tacit.run import Run
 from tacit.run.checkpoints import Checkpoints
 from tacit.settings import Experiment
 from tacit.tokenizer import Dependence, Source, train_bpe
-from tacit.train import Progress, moving_names
+from tacit.train import Progress
+from tacit.updates import moving_names
 
 TINY: dict[str, Any] = {"policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 60}
 SELECTIVE: dict[str, Any] = {

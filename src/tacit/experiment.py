@@ -12,33 +12,43 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting import quick_account
+from tacit.annotating import Caps, Marks, annotate
 from tacit.choosing import Choice, check_choice
 from tacit.codec import from_words
 from tacit.corpus.read import read
 from tacit.corpus.split import Split
+from tacit.counting import COUNTED, measured_counts
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.evaluate import Utility, evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
+from tacit.labelling import fingerprint, read_coverage
 from tacit.mechanisms.base import Mechanism, Spent
 from tacit.models import Learner, build_model
-from tacit.parts import HELD_OUT, PREPARED, make_learner, make_tokenizer, prepare_stores, records_of
-from tacit.plan import Pool, Targets, Unit, View, cost
+from tacit.parts import HELD_OUT, MARKS, PREPARED, make_learner, make_tokenizer, prepare_stores, records_of
+from tacit.plan import Targets, Unit, View, cost
 from tacit.planning import Planned
 from tacit.planning import plan as price
 from tacit.policy.base import Policy
 from tacit.policy.registry import parse_policy
 from tacit.prepare import Prepared, PrepareSettings, prepare
+from tacit.printed import PrintedSettings
 from tacit.randomness import Mode, Streams
 from tacit.reading import RowReader
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.checkpoints import read_model, write_model
-from tacit.sampling import Annotation, Pools
+from tacit.sampling import Pools
 from tacit.settings import Experiment, check_used
 from tacit.tensorboard import watched
 from tacit.tokenizer import Tokenizer, load_tokenizer
 from tacit.train import Observer, Progress, Trainer, TrainSettings
+from tacit.updates import UpdateSettings
 
 CHOICE = "choice"
+USER_ORIGINS = {
+    "given": None,
+    "documents": "each record is taken as one user's",
+    "dealt": "invented: records were dealt at random, about 15 to each",
+}
 _SECONDS_BETWEEN_PRICES = 5.0
 
 
@@ -83,8 +93,13 @@ def load(folder: Path) -> tuple[Learner, Tokenizer]:
 def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> Trained:
     prepare_stores(experiment, policy, tokenizer, run.folder, observe)
     store = Prepared(run.folder / "private" / PREPARED)
-    pools = Pools(Annotation.of(store))
-    planned = price(_counted(experiment.plan, pools), Evidence(policy.id, policy.hash))
+    marks = Marks.load(run.folder / "private" / MARKS)
+    caps = Caps(experiment.plan.get("user_cap"), experiment.plan.get("entity_cap"))
+    annotation, dropped = annotate(store, marks, caps)
+    pools = Pools(annotation)
+    _check_counts(experiment.plan)
+    evidence = _evidence(experiment, policy, marks, dropped)
+    planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, policy)
     run.write_json(ReleaseFile.PLAN, planned.plan)
     _declare(run, planned)
@@ -106,14 +121,15 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
 
 
 def _train_settings(experiment: Experiment) -> TrainSettings:
-    return TrainSettings(
+    updates = UpdateSettings(
         experiment.public,
         experiment.private,
+        experiment.local,
+        PrintedSettings(noised_states=experiment.plan.get("noised_states", PrintedSettings().noised_states)),
         experiment.positions,
         experiment.precision,
-        experiment.checkpoint_steps,
-        60 * experiment.checkpoint_minutes,
     )
+    return TrainSettings(updates, experiment.checkpoint_steps, 60 * experiment.checkpoint_minutes)
 
 
 def _spent(run: Run, planned: Planned, chose: bool) -> Spent:
@@ -169,15 +185,30 @@ def _choice(
     )
 
 
-def _counted(words: dict[str, Any], pools: Pools) -> dict[str, Any]:
-    """The plan's words with the public counts of the store."""
-    given = {"records", "secret_records"} & words.keys()
+def _check_counts(words: dict[str, Any]) -> None:
+    given = COUNTED & words.keys()
     if given:
         raise ConfigError("counts from the corpus itself", ", ".join(sorted(given)), "leave them out of `plan`")
-    records = {"records": len(pools.records(Pool.EVERY))}
-    if words.get("mechanism") in ("selective", "twice"):
-        records["secret_records"] = len(pools.records(Pool.WITH_SECRETS))
-    return {**words, **records}
+
+
+def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: float | None) -> Evidence:
+    """What is known beside the plan."""
+    coverage, conservative = None, None
+    if experiment.coverage is not None:
+        second = None if experiment.conservative is None else parse_policy(experiment.conservative).hash
+        coverage, conservative = read_coverage(
+            Path(experiment.coverage), policy.hash, second, fingerprint(read(experiment.corpus))
+        )
+    return Evidence(
+        policy.id,
+        policy.hash,
+        coverage,
+        conservative,
+        marks.stable_share,
+        dropped,
+        marks.entity_list_hash,
+        user_origin=USER_ORIGINS[experiment.users],
+    )
 
 
 def _declare(run: Run, planned: Planned) -> None:

@@ -13,6 +13,7 @@ from tacit.errors import ConfigError
 from tacit.guarantee import Evidence, Guarantee
 from tacit.mechanisms import build_mechanism
 from tacit.mechanisms.base import Mechanism, calibrated, planned, with_private
+from tacit.mechanisms.words import Measured
 from tacit.plan import Plan
 from tacit.vocabulary import Vocabulary
 
@@ -32,10 +33,13 @@ class Planned:
         return _curve(self.mechanism)
 
 
-def plan(words: Mapping[str, Any], evidence: Evidence | None = None) -> Planned:
-    """Price what `words` ask for: `plan({"mechanism": "selective", "epsilon": 2, "records": 9800})`."""
+def plan(words: Mapping[str, Any], evidence: Evidence | None = None, measured: Measured | None = None) -> Planned:
+    """Price what `words` ask for: `plan({"mechanism": "selective", "epsilon": 2, "records": 9800})`.
+
+    `measured` counts what the words leave out, when there is a corpus to count in.
+    """
     vocabulary = from_words(Vocabulary, words)
-    mechanism = build_mechanism(vocabulary)
+    mechanism = build_mechanism(vocabulary, measured)
     if vocabulary.epsilon is not None:
         mechanism = calibrated(mechanism, vocabulary.epsilon)
     guarantee = mechanism.conclude(planned(mechanism), evidence or Evidence())

@@ -32,6 +32,11 @@ class RowReader:
             return Batch.of_rows(framed)
         return Batch.of_rows(framed, [self._weights(secret, targets == Targets.PRIVATE) for _, secret in read])
 
+    def marked(self, row: int) -> tuple[list[int], list[bool]]:
+        """The full view of a row, and which of its tokens are secret."""
+        tokens, secret = self._store.full(row)[:2]
+        return self._framed(tokens), [False, *secret[: self._longest].tolist(), False]
+
     def _placeholders(self, row: int) -> np.ndarray:
         marks = np.zeros(len(self._store.redacted(row)), dtype=np.bool_)
         marks[self._store.positions(row)] = True

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.codec import from_words
 from tacit.errors import ConfigError
+from tacit.local import LocalSettings
 from tacit.models.gpt import LoRASettings
 from tacit.optimisers import OptimiserSettings
 from tacit.randomness import Mode
@@ -23,6 +24,17 @@ class Experiment(BaseModel):
     corpus: str = Field(description="The corpus file.")
     policy: str = Field("pii", description="A policy's name, names with commas between them, or a YAML file.")
     plan: dict[str, Any] = Field(description="Mechanism, epsilon, and what else `tacit plan` knows.")
+    conservative: str | None = Field(None, description="Second policy: what it finds routes a record to the protected.")
+    coverage: str | None = Field(None, description="Miss rates from a labelled sample: what `tacit label read` wrote.")
+    duplicates: Literal["keep", "exact"] | None = Field(
+        None, description="exact: leave out repeated redacted text. Default: exact for crt, keep otherwise."
+    )
+    users: Literal["given", "documents", "dealt"] = Field(
+        "given",
+        description="given in the corpus; documents: each record is a user; dealt: at random, ~15 records each.",
+    )
+    entity_kinds: list[str] | None = Field(None, description="Kinds of spans that are entities. Default: all.")
+    aliases: str | None = Field(None, description="Other names of entities: a line each, tabs between names.")
     tokenizer: str | None = Field(
         None, description="bytes, bpe, model (the model folder's own) or a tokenizer.json that is public."
     )
@@ -39,6 +51,7 @@ class Experiment(BaseModel):
         OptimiserSettings(learning_rate=5e-3, longest_gradient=1.0), description="Public steps."
     )
     private: OptimiserSettings = Field(OptimiserSettings(learning_rate=2e-3), description="Private steps.")
+    local: LocalSettings = Field(LocalSettings(), description="A user's own training: learning_rate, batch_size.")
     positions: int | None = Field(None, ge=1, description="Positions in memory at a time. Default: by memory.")
     device: str = Field("cpu", description="cpu, or cuda.")
     precision: Literal["float32", "bfloat16"] = Field("float32", description="Of activations; sums are float32 always.")
@@ -51,6 +64,11 @@ class Experiment(BaseModel):
     held_out: float = Field(0.05, gt=0, lt=1, description="Share of users (or records) kept for measuring.")
     mode: Mode = Field(Mode.RESEARCH, description="research: seeded; release: randomness of the operating system.")
     seed: int | None = Field(None, ge=0, description="Of a research run. Default: 0.")
+
+    @property
+    def deduplicates(self) -> bool:
+        """Whether repeated redacted text is left out."""
+        return (self.duplicates or ("exact" if self.plan.get("mechanism") == "crt" else "keep")) == "exact"
 
     @property
     def tokenizer_name(self) -> str:
@@ -73,6 +91,7 @@ def check_used(experiment: Experiment) -> None:
     )
     bfloat = experiment.precision == "bfloat16"
     _require(not (bfloat and experiment.model == "lstm"), "float32 for the lstm", "leave precision out")
+    _require(experiment.local.epochs == 1, "local passes in the plan", "set plan.local_epochs instead of local.epochs")
     seeded = experiment.seed is not None
     _require(not (seeded and experiment.mode == Mode.RELEASE), "no seed in release mode", "leave the seed out")
 

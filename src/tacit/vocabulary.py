@@ -17,6 +17,7 @@ class Vocabulary(BaseModel):
     records: int | None = Field(None, ge=1, description="Records in the corpus.")
     secret_records: int | None = Field(None, ge=1, description="Records with marked secrets. Default: all records.")
     flagged: int | None = Field(None, ge=1, description="Records routed to the protected set.")
+    other_records: int | None = Field(None, ge=1, description="Records without a listed entity.")
     users: int | None = Field(None, ge=1, description="Users in the corpus.")
     batch: float | None = Field(None, gt=0, description="Expected units in a private draw.")
     sampling_rate: float | None = Field(None, gt=0, le=1, description="Probability of a unit in a private draw.")

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit.cli.generate import generate
+from tacit.cli.label import label
 from tacit.cli.plan import plan_command
 from tacit.cli.scan import scan
 from tacit.cli.simulate import simulate
@@ -36,6 +37,7 @@ app.command("plan")(plan_command)
 app.command()(train)
 app.command()(config)
 app.command()(generate)
+app.add_typer(label, name="label")
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 import torch
+from torch import Tensor
 
 from tacit.errors import GradientError
 from tacit.gradients.clipped import clipped_sum
@@ -10,25 +11,37 @@ from tacit.gradients.clipping import PerParameter
 from tacit.gradients.plain import plain_sum
 from tacit.gradients.recording import chosen_parameters
 from tacit.models.base import Learner
-from tacit.models.batch import Batch
+from tacit.models.batch import PADDING, Batch, BatchKind, LabelledBatch, Trainable
+from tacit.models.classifier import Classifier
 
 _TOLERANCE = 1e-3
 _NO_CLIPPING = 1e30
 
 
-def check_gradients(model: Learner, *, length: int = 8, parameters: Collection[str] | None = None) -> None:
+def check_gradients(model: Learner | Classifier, *, length: int = 8, parameters: Collection[str] | None = None) -> None:
     """Compare fast sums of two random rows, unclipped, with plain autograd; refuse the model where they differ.
 
     It finds what hooks cannot see: a weight used outside its layer's forward, scores changed after the head, and rows
-    that influence each other, whose gradients have no bound. Run it once before training; it reads no data and
+    (or padding) that influence others, whose gradients have no bound. Run it once before training; it reads no data and
     leaves no trace.
     """
-    modes = [(part, part.training) for part in model.module.modules()]
     device = next(model.module.parameters()).device
-    tokens = torch.randint(model.vocabulary_size, (2, length + 1), generator=torch.Generator().manual_seed(0)).to(
-        device
-    )
-    batch = Batch.of_tokens(tokens)
+    tokens = torch.randint(model.vocabulary_size, (2, length + 1), generator=torch.Generator().manual_seed(0))
+    if isinstance(model, Classifier):
+        _check_on(model, _labelled(tokens[:, 1:]).to(device), parameters)
+    else:
+        _check_on(model, Batch.of_tokens(tokens.to(device)), parameters)
+
+
+def _labelled(tokens: Tensor) -> LabelledBatch:
+    """A long row of the first class, and a short one of the second."""
+    tokens[1, (tokens.shape[1] + 1) // 2 :] = PADDING
+    return LabelledBatch(tokens, torch.tensor([[0], [1]]), torch.ones(2, 1))
+
+
+def _check_on(model: Trainable[BatchKind], batch: BatchKind, parameters: Collection[str] | None) -> None:
+    modes = [(part, part.training) for part in model.module.modules()]
+    last = torch.tensor([len(batch) - 1], device=batch.weights.device)
     model.module.eval()
     try:
         fast = clipped_sum(model, batch, PerParameter(_NO_CLIPPING), parameters=parameters)
@@ -38,7 +51,7 @@ def check_gradients(model: Learner, *, length: int = 8, parameters: Collection[s
             total = model.token_losses(batch).total
         slow = dict(zip(chosen, torch.autograd.grad(total, list(chosen.values()), materialize_grads=True), strict=True))
         with torch.no_grad():
-            together, alone = model.logits(batch.inputs)[:1], model.logits(batch.inputs[:1])
+            together, alone = model.logits(batch.inputs)[last], model.logits(batch.rows(last).inputs)
     finally:
         for part, mode in modes:
             part.training = mode

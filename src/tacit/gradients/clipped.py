@@ -21,8 +21,7 @@ from tacit.gradients.head import HeadPass, Memory, memory, states_before_head
 from tacit.gradients.inner import squared_norms
 from tacit.gradients.recording import Recording, chosen_parameters
 from tacit.gradients.uses import Outer, PerRow, Sequence, Use
-from tacit.models.base import Learner
-from tacit.models.batch import Batch
+from tacit.models.batch import BatchKind, Trainable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,8 +36,8 @@ class ClippedSum:
 
 
 def clipped_sum(
-    model: Learner,
-    batch: Batch,
+    model: Trainable[BatchKind],
+    batch: BatchKind,
     clipping: Clipping,
     *,
     positions: int | None = None,
@@ -53,34 +52,32 @@ def clipped_sum(
     chosen = chosen_parameters(model.module, parameters)
     recording = Recording(chosen, model.head)
     sums: dict[str, Tensor] = {}
-    norms, losses = (torch.zeros(len(batch), device=batch.tokens.device) for _ in range(2))
+    norms, losses = (torch.zeros(len(batch), device=batch.weights.device) for _ in range(2))
     with recording.watching(model.module), memory() as room:
         for index, part in batch.micro_batches(positions):
             losses[index] = _one_pass(model, part, recording, room)
-            norms[index] = _add_clipped(sums, recording.finish(), clipping, part.tokens.device.type)
+            norms[index] = _add_clipped(sums, recording.finish(), clipping, part.weights.device.type)
     for name, parameter in chosen.items():
         if name not in sums:
             sums[name] = torch.zeros_like(parameter, dtype=torch.float32, requires_grad=False)
     return ClippedSum(sums, clipping.clip_norm, norms, losses, int((~norms.isfinite()).sum()))
 
 
-def _one_pass(model: Learner, batch: Batch, recording: Recording, room: Memory) -> Tensor:
+def _one_pass(model: Trainable[BatchKind], batch: BatchKind, recording: Recording, room: Memory) -> Tensor:
     """(rows,): losses; the recording then holds what backward reached."""
     recording.start(len(batch))
-    states = states_before_head(model, batch.inputs)
+    states = states_before_head(model, batch)
     moves = recording.moves(model.head)
-    head = HeadPass(model.head, states, batch, room, keep_scores="weight" in moves)
-    squares, biases = [], []
+    head = HeadPass(model.head, states, batch, room, keep_scores="weight" in moves, with_sums="bias" in moves)
+    squares = []
     with torch.no_grad():
         for scores, read in head.chunks():
             if "weight" in moves:
                 squares.append(Outer(Sequence(scores), Sequence(read)).squared_norms())
-            if "bias" in moves:
-                biases.append(scores.sum(dim=1))
     if squares:
         recording.note(model.head, "weight", head.use(torch.cat(squares)))
-    if biases:
-        recording.note(model.head, "bias", PerRow(torch.cat(biases)))
+    if "bias" in moves:
+        recording.note(model.head, "bias", PerRow(head.sums()))
     head.backward()
     return head.row_losses()
 

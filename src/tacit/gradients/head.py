@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit import native
 from tacit.errors import GradientError
 from tacit.gradients.uses import Outer, Sequence
-from tacit.models.base import Learner
-from tacit.models.batch import Batch
+from tacit.models.batch import BatchKind, Examples, Trainable
 
 _PRODUCT_NUMBERS = 1 << 25  # scores at a time; the products of fewer rows are less efficient
 _SOFTMAX_NUMBERS = 1 << 18  # while they are in the cache
@@ -27,12 +27,27 @@ _WORTH_PACKING = 0.9  # of the positions count; otherwise the others are left ou
 class HeadPass:
     """Losses of the positions that count, and their gradients; complete when `chunks` has been walked through."""
 
-    def __init__(self, head: nn.Module, states: Tensor, batch: Batch, memory: "Memory", *, keep_scores: bool) -> None:
-        """`keep_scores` keeps the gradient of all scores, so that rows can be weighted afterwards."""
+    def __init__(
+        self,
+        head: nn.Module,
+        states: Tensor,
+        batch: Examples,
+        memory: "Memory",
+        *,
+        keep_scores: bool,
+        with_sums: bool = False,
+    ) -> None:
+        """`keep_scores` keeps the gradient of all scores, so that rows can be weighted afterwards.
+
+        `with_sums` takes its sum over each row's places on the way.
+        """
         self._states, self._targets, self._weights = _packed(states, batch)
         self._weight = head.get_parameter("weight").detach()
-        self._bias = dict(head.named_parameters()).get("bias")
+        bias = dict(head.named_parameters()).get("bias")
+        self._bias = None if bias is None else bias.detach().float().contiguous()
         self._keep = keep_scores
+        self._with_sums = with_sums
+        self._sums: list[Tensor] = []
         rows, places, _ = self._states.shape
         self._rows_a_chunk = max(1, min(rows, _PRODUCT_NUMBERS // (places * len(self._weight))))
         kept = rows if keep_scores else self._rows_a_chunk
@@ -47,7 +62,11 @@ class HeadPass:
             rows = slice(first, min(first + self._rows_a_chunk, len(read)))
             scores = self._scores[rows] if self._keep else self._scores[: rows.stop - first]
             self._score(scores, read[rows])
-            self._losses[rows] = _replace_by_gradient(scores.flatten(0, 1), self._targets[rows], self._weights[rows])
+            losses, sums = replace_by_gradient(
+                scores, self._bias, self._targets[rows], self._weights[rows], with_sums=self._with_sums
+            )
+            self._losses[rows] = losses
+            self._sums += [] if sums is None else [sums]
             self._state_gradient[rows] = (scores.to(read.dtype) @ self._weight.to(read.dtype)).view(read[rows].shape)
             yield scores, read[rows]
 
@@ -57,8 +76,10 @@ class HeadPass:
             torch.mm(values, self._weight.t(), out=scores.flatten(0, 1))
         else:
             scores.flatten(0, 1).copy_(functional.linear(values, self._weight))
-        if self._bias is not None:
-            scores.add_(self._bias.detach())
+
+    def sums(self) -> Tensor:
+        """(rows, vocabulary): the gradient of the scores summed over each row's places."""
+        return torch.cat(self._sums)
 
     def use(self, squares: Tensor) -> Outer:
         """The use of the head's weight, whose squared norms are known."""
@@ -78,13 +99,13 @@ class HeadPass:
         return torch.autograd.grad([self._states], below, [self._state_gradient], materialize_grads=True)
 
 
-def states_before_head(model: Learner, tokens: Tensor) -> Tensor:
-    """What the head of `model` reads, (rows, time, width), with its graph; the head itself computes nothing."""
+def states_before_head(model: Trainable[BatchKind], batch: BatchKind) -> Tensor:
+    """What the head of `model` reads, (rows, places, width), with its graph; the head itself computes nothing."""
     with _caught(model.head) as seen, torch.enable_grad():
-        model.logits(tokens)
-    if len(seen) != 1 or seen[0].dim() != 3 or seen[0].shape[:2] != tokens.shape:
+        model.logits(batch.inputs)
+    if len(seen) != 1 or seen[0].dim() != 3 or seen[0].shape[:2] != batch.weights.shape:
         raise GradientError(
-            expected="a head that is called once, on states (rows, time, width)",
+            expected="a head that is called once, on states (rows, places, width)",
             found=f"{len(seen)} calls" if len(seen) != 1 else f"states {tuple(seen[0].shape)}",
             way_out="name the model's last linear layer as its head",
         )
@@ -106,7 +127,7 @@ def _caught(head: nn.Module) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def _packed(states: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+def _packed(states: Tensor, batch: Examples) -> tuple[Tensor, Tensor, Tensor]:
     """States, targets and weights of the positions that count, moved to the left of each row."""
     counted = batch.weights != 0
     places = int(counted.sum(dim=1).amax())
@@ -117,14 +138,27 @@ def _packed(states: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     return chosen, batch.targets.gather(1, order), batch.weights.gather(1, order)
 
 
-def _replace_by_gradient(scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """The loss of every target, (rows, places); afterwards `scores` holds the gradient of the weighted sum."""
-    target, weight = targets.reshape(-1, 1), weights.reshape(-1, 1)
+def replace_by_gradient(
+    scores: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor, *, with_sums: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Losses of the targets (rows, places), and sums over the places if wanted.
+
+    scores: (rows, places, vocabulary) without the bias; afterwards the gradient of the weighted sum of the losses.
+    """
+    if native.usable(scores, bias, weights):
+        return native.softmax_gradient_(scores, bias, targets, weights, with_sums=with_sums)
+    losses = _replace_in_torch(scores.flatten(0, 1), bias, targets.reshape(-1, 1), weights.reshape(-1, 1))
+    return losses.view(weights.shape), scores.sum(dim=1) if with_sums else None
+
+
+def _replace_in_torch(scores: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor) -> Tensor:
     size = max(1, _SOFTMAX_NUMBERS // scores.shape[1])
     scratch = torch.empty(min(size, len(scores)), scores.shape[1], device=scores.device)
-    losses = torch.empty_like(weight)
-    parts = zip(*(torch.split(tensor, size) for tensor in (scores, target, weight, losses)), strict=True)
+    losses = torch.empty_like(weights)
+    parts = zip(*(torch.split(tensor, size) for tensor in (scores, targets, weights, losses)), strict=True)
     for values, wanted, counts, found in parts:
+        if bias is not None:
+            values.add_(bias)
         probabilities = torch.softmax(values, dim=1, out=scratch[: len(values)])
         chosen = probabilities.gather(1, wanted)
         torch.log(chosen, out=found).neg_()
@@ -133,7 +167,7 @@ def _replace_by_gradient(scores: Tensor, targets: Tensor, weights: Tensor) -> Te
             found[unsure] = functional.cross_entropy(values[unsure], wanted[unsure, 0], reduction="none")[:, None]
         torch.mul(probabilities, counts, out=values)
         values.scatter_add_(1, wanted, -counts)
-    return losses.view(weights.shape)
+    return losses
 
 
 class Memory:

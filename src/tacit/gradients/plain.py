@@ -8,8 +8,7 @@ from torch import Tensor
 
 from tacit.gradients.head import HeadPass, memory, states_before_head
 from tacit.gradients.recording import chosen_parameters, names_within
-from tacit.models.base import Learner
-from tacit.models.batch import Batch
+from tacit.models.batch import BatchKind, Trainable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +21,11 @@ class PlainSum:
 
 
 def plain_sum(
-    model: Learner, batch: Batch, *, positions: int | None = None, parameters: Collection[str] | None = None
+    model: Trainable[BatchKind],
+    batch: BatchKind,
+    *,
+    positions: int | None = None,
+    parameters: Collection[str] | None = None,
 ) -> PlainSum:
     """Sum over the rows of the gradient of their weighted losses; arguments as in `clipped_sum`, `.grad` untouched."""
     chosen = chosen_parameters(model.module, parameters)
@@ -31,7 +34,7 @@ def plain_sum(
     loss = 0.0
     with memory() as room:
         for _, part in batch.micro_batches(positions):
-            head = HeadPass(model.head, states_before_head(model, part.inputs), part, room, keep_scores=False)
+            head = HeadPass(model.head, states_before_head(model, part), part, room, keep_scores=False)
             with torch.no_grad():
                 for scores, read in head.chunks():
                     _add(of_head, scores.flatten(0, 1), read.flatten(0, 1).float())

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from tacit.errors import GradientError
 from tacit.gradients.layers import Rule, Sequences, rule_of
@@ -48,6 +49,7 @@ class Recording:
         self._names = {id(parameter): name for name, parameter in parameters.items()}
         self._uses: dict[str, list[Use]] = {}
         self._sequences = Sequences()
+        self._handles: list[RemovableHandle] = []
         self._rows = 0
 
     def start(self, rows: int) -> None:
@@ -67,6 +69,9 @@ class Recording:
             )
         uses, self._uses = self._uses, {}
         self._sequences = Sequences()
+        for handle in self._handles:  # tensor, hook and input hold each other: memory would wait for the collector
+            handle.remove()
+        self._handles.clear()
         return {name: sorted(found, key=lambda use: isinstance(use, Lookup)) for name, found in uses.items()}
 
     @contextmanager
@@ -139,6 +144,10 @@ class Recording:
                     use.squared_norms()  # now, while its tensors are in the cache
                 self.note(layer, local, use)
 
+    def until_finished(self, handle: RemovableHandle) -> None:
+        """Remove the hook when the pass is over."""
+        self._handles.append(handle)
+
     @property
     def rows(self) -> int:
         """Rows of the pass under way."""
@@ -161,8 +170,10 @@ class _Hook:
         if not watched.requires_grad:
             watched.requires_grad_()
         seen = output.detach() if rule.watches_input else None  # nothing is kept that is not needed
-        watched.register_hook(  # type: ignore[no-untyped-call]
-            lambda gradient: recording.record(layer, rule, inputs, seen, gradient)
+        recording.until_finished(
+            watched.register_hook(  # type: ignore[no-untyped-call]
+                lambda gradient: recording.record(layer, rule, inputs, seen, gradient)
+            )
         )
         return output if shared else None
 

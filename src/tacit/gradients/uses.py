@@ -12,12 +12,16 @@ et al. 2022, 2110.05679), or by forming G_b for a few rows at a time where that 
 uses (tied weights) has the norm of the sum of its uses: squared norms plus twice every inner product.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from tacit import native
+
 ROUNDING = 2.0**-24
+_SURE, _LARGEST = 1e30, 1e36  # squared norms: below, float32 did not overflow on the way; above, a row counts as zero
 _DIRECT_NUMBERS = 1 << 22  # how many numbers of per-row gradients are formed at a time
 
 
@@ -30,16 +34,20 @@ class Gram:
         self._top = torch.bmm(first, first.transpose(1, 2))
         self._bottom = torch.bmm(second, values.transpose(1, 2))
 
-    def dot(self, other: "Gram") -> Tensor:
-        """(rows,): the sum over all pairs of the products of both."""
-        return self._over_pairs(self._top * other._top, self._bottom * other._bottom)
+    def dot(self, other: "Gram") -> tuple[Tensor, Tensor]:
+        """(rows,): the sum over all pairs of the products of both; and over all steps, of their lengths' products."""
+        if native.usable(self._top, self._bottom, other._top, other._bottom):
+            return native.gram_dot(self._top, self._bottom, other._top, other._bottom)
+        products = self._over_pairs(self._top * other._top, self._bottom * other._bottom)
+        return products, (self._lengths() * other._lengths()).sum(dim=1)
 
-    def total(self) -> Tensor:
-        """(rows,): the sum over all pairs."""
-        return self._over_pairs(self._top, self._bottom)
+    def total(self) -> tuple[Tensor, Tensor]:
+        """(rows,): the sum over all pairs; and over all steps, of the lengths of their vectors."""
+        if native.usable(self._top, self._bottom):
+            return native.gram_dot(self._top, self._bottom)
+        return self._over_pairs(self._top, self._bottom), self._lengths().sum(dim=1)
 
-    def lengths(self) -> Tensor:
-        """(rows, time): the length of each step's vector."""
+    def _lengths(self) -> Tensor:
         parts = (self._top, self._bottom[:, :, self._half :])
         return torch.cat([part.diagonal(dim1=1, dim2=2) for part in parts], dim=1).clamp(min=0.0).sqrt()
 
@@ -75,6 +83,23 @@ class Sequence:
         self.values[rows] = 0.0
 
 
+def _enlarged(squares: Tensor, lengths: Tensor) -> Tensor:
+    """Squared norms from Gram matrices: their terms may cancel, but the terms' rounding errors do not."""
+    return squares.clamp(min=0.0) + ROUNDING * lengths.square()
+
+
+def _settled(squares: Tensor, exact: Callable[[int], Tensor]) -> Tensor:
+    """`squares`, with those that may have overflowed computed anew.
+
+    Which way squared norms are computed depends on the longest row of a batch; whether a row is finite must not.
+    """
+    doubtful = ~(squares < _SURE)
+    if not bool(doubtful.any()):
+        return squares
+    found = torch.stack([exact(int(row)) for row in doubtful.nonzero()])
+    return squares.masked_scatter(doubtful, torch.where(found < _LARGEST, found, torch.inf).to(squares.dtype))
+
+
 @dataclass(slots=True)
 class Outer:
     """G_b = mask * sum_t left_bt right_bt^T; a mask is that of weight drop."""
@@ -93,11 +118,12 @@ class Outer:
     def _computed_squares(self) -> Tensor:
         time, m, n = self.left.values.shape[1], self.left.width, self.right.width
         if self.mask is not None or time * (m + n) > m * n:
-            return self._direct()
-        left, right = self.left.gram(), self.right.gram()
-        lengths = (left.lengths() * right.lengths()).sum(dim=1)
-        # terms may cancel; their rounding errors do not
-        return left.dot(right).clamp(min=0.0) + ROUNDING * lengths.square()
+            return _settled(self._direct(), self._exact)
+        return _settled(_enlarged(*self.left.gram().dot(self.right.gram())), self._exact)
+
+    def _exact(self, row: int) -> Tensor:
+        gradient = self.left.values[row].double().t() @ self.right.values[row].double()
+        return (gradient if self.mask is None else gradient * self.mask).square().sum()
 
     def _direct(self) -> Tensor:
         rows = max(1, _DIRECT_NUMBERS // (self.left.width * self.right.width))
@@ -138,8 +164,11 @@ class Summed:
         """(rows,)."""
         gram = self.values.known_gram()
         if gram is None:
-            return self.values.values.float().sum(dim=1).square().sum(dim=1)
-        return gram.total().clamp(min=0.0) + ROUNDING * gram.lengths().sum(dim=1).square()
+            return _settled(self.values.values.float().sum(dim=1).square().sum(dim=1), self._exact)
+        return _settled(_enlarged(*gram.total()), self._exact)
+
+    def _exact(self, row: int) -> Tensor:
+        return self.values.values[row].double().sum(dim=0).square().sum()
 
     def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
         """`total` plus sum_b factors_b G_b."""

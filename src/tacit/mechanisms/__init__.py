@@ -16,7 +16,7 @@ from tacit.mechanisms.selective_published import SelectivePublished
 from tacit.mechanisms.uedp import UeDP
 from tacit.mechanisms.uedp_published import UeDPPublished
 from tacit.mechanisms.user import UserLevel
-from tacit.mechanisms.words import Words
+from tacit.mechanisms.words import Measured, Words
 from tacit.plan import Targets
 from tacit.vocabulary import Vocabulary
 
@@ -66,7 +66,10 @@ def _user(words: Words) -> Mechanism:
 
 
 def _uedp(words: Words) -> Mechanism:
-    return UeDP(words.private(words.need("records")), words.need("user_cap"), words.need("entity_cap"))
+    """Plain steps on sentences without entities only where they are asked for: they leave users without a claim."""
+    private = words.private(words.need("records"))
+    rest = words.public(words.need("other_records")) if words.given("public_epochs") else None
+    return UeDP(private, words.need("user_cap"), words.need("entity_cap"), rest)
 
 
 def _cadp_published(words: Words) -> Mechanism:
@@ -83,7 +86,8 @@ def _uedp_published(words: Words) -> Mechanism:
 
 def _selective_published(words: Words) -> Mechanism:
     segments, states = words.take("segments_per_record", 1), words.take("noised_states", 2)
-    return SelectivePublished(words.private(words.need("records")), words.need("events_per_batch"), segments, states)
+    private, events = words.private(words.need("records")), words.need("events_per_batch")
+    return SelectivePublished(private, events, segments, states)
 
 
 REGISTRY: dict[str, Row] = {
@@ -102,12 +106,12 @@ REGISTRY: dict[str, Row] = {
 }
 
 
-def build_mechanism(vocabulary: Vocabulary) -> Mechanism:
-    """The mechanism that the words ask for, before any calibration."""
+def build_mechanism(vocabulary: Vocabulary, measured: Measured | None = None) -> Mechanism:
+    """The mechanism that the words ask for, before any calibration; counts that nobody gave are `measured`."""
     row = REGISTRY.get(vocabulary.mechanism)
     if row is None:
         raise ConfigError.unknown_name("mechanism", vocabulary.mechanism, REGISTRY)
-    words = Words(vocabulary)
+    words = Words(vocabulary, measured or {})
     mechanism = row.build(words)
     words.finish()
     return mechanism

@@ -188,7 +188,7 @@ def average_case(done: Composition, delta: float, evidence: Evidence) -> str:
     confidence = min(policy.confidence for policy in both)
     epsilon, total = bayesian(account(done).epsilon, missed * delta + cleared, missed, cleared)
     return (
-        f" On average over secrets like the sampled ones, against their records left out, with {confidence:.0%} "
+        f" On average over records like the sampled ones, against those left out, with {confidence:.0%} "
         f"confidence: ({rounded_up(epsilon, 4)}, {rounded_up(total, 3)}) Bayesian confidentiality, for miss rates of "
         f"at most {rounded_up(missed, 3)} and {rounded_up(cleared, 3)}."
     )

@@ -26,7 +26,7 @@ REASONS = (
     "Lemmas 1 and 2 miss a factor 2: a clipped update becomes another one",
     "small printed values are the floor ln(1/delta)/64 of a truncated grid of orders",
 )
-FIXED_SIZE = Condition("no round draws more users than the sensitivity counts (q_u |U| + 1)", Status.ASSUMED)
+FIXED_SIZE = Condition("no round uses more users than the sensitivity counts (q_u |U| + 1)", Status.MET)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The words with which a person asks for a mechanism: each is used, or refused."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,23 @@ from tacit.vocabulary import Vocabulary
 
 DEFAULT_EPOCHS = 20.0
 DEFAULT_PUBLIC_BATCH = 32
+Measured = Mapping[str, Callable[[], float]]
+"""Public numbers of a corpus, by the word that they stand for; what a person gives goes first."""
+
 START_NOISE = 1.0
 """The noise a mechanism is built with before it is calibrated to a target epsilon."""
+
+
+def default_batch(population: int) -> float:
+    """Expected units in a private draw when nobody says how many."""
+    return float(min(population, max(64, population // 40)))
 
 
 class Words:
     """The words a person gave, handed out one by one, so that what nobody took can be refused."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, measured: Measured) -> None:
+        self._measured = measured
         self._given = vocabulary.model_dump(exclude_none=True)
         self._mechanism = vocabulary.mechanism
         self._left = set(self._given) - {"mechanism", "epsilon"}
@@ -27,16 +37,22 @@ class Words:
     def take(self, word: str, default: Any = None) -> Any:  # noqa: ANN401  (the vocabulary has the types)
         """The value of an optional word."""
         self._left.discard(word)
+        if word in self._measured and word not in self._given:
+            return self._measured[word]()
         return self._given.get(word, default)
 
     def need(self, word: str) -> Any:  # noqa: ANN401
         """The value of a word this mechanism cannot do without."""
-        if word not in self._given:
+        if word not in self._given and word not in self._measured:
             meaning = Vocabulary.model_fields[word].description
             raise ConfigError(
                 expected=f"{word} ({meaning})", found="nothing", way_out=f"add --{word.replace('_', '-')} NUMBER"
             )
         return self.take(word)
+
+    def given(self, word: str) -> bool:
+        """Whether a person gave it."""
+        return word in self._given
 
     def finish(self) -> None:
         """Refuse words that this mechanism has no use for."""
@@ -49,7 +65,7 @@ class Words:
 
     def private(self, population: int) -> PrivateSteps:
         """Private steps over `population` units: batch or sampling rate, epochs or steps, noise or the start of one."""
-        batch = self._one_of("batch", "sampling_rate", float(min(population, max(64, population // 40))))
+        batch = self._one_of("batch", "sampling_rate", default_batch(population))
         expected = batch * population if "sampling_rate" in self._given else batch
         if expected > population:
             raise ConfigError(f"a batch of at most {population} units", str(expected), "make --batch smaller")

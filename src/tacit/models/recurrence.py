@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from tacit import native
+
 
 class Recurrence(nn.Module):
     """Hidden states (rows, time, hidden) from gate projections (rows, time, 4 hidden), starting at zero."""
@@ -43,34 +45,10 @@ class _Recur(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, projections: Tensor, weight: Tensor) -> Tensor:  # noqa: ANN401
         rows, time, width = projections.shape
-        size = width // 4
-        gates = torch.empty_like(projections)
-        hidden, cells, squashed = (projections.new_empty(rows, time, size) for _ in range(3))
-        transposed = weight.t()
-        earlier, cell = projections.new_zeros(rows, size), projections.new_zeros(rows, size)
-        output, entry, keep, candidate = (part.unbind(1) for part in torch.split(gates, size, dim=2))
-        steps = zip(
-            projections.unbind(1),
-            gates.unbind(1),
-            gates[:, :, : 3 * size].unbind(1),
-            output,
-            entry,
-            keep,
-            candidate,
-            cells.unbind(1),
-            squashed.unbind(1),
-            hidden.unbind(1),
-            strict=True,
-        )
-        for projection, gate, sigmoids, o, i, f, g, new_cell, squash, out in steps:
-            torch.addmm(projection, earlier, transposed, out=gate)
-            sigmoids.sigmoid_()
-            g.tanh_()
-            torch.mul(f, cell, out=new_cell)
-            new_cell.addcmul_(i, g)
-            torch.tanh(new_cell, out=squash)
-            torch.mul(o, squash, out=out)
-            earlier, cell = out, new_cell
+        gates = projections.new_empty(rows, time, width)
+        hidden, cells, squashed = (projections.new_empty(rows, time, width // 4) for _ in range(3))
+        step = _forward_native if native.usable(gates, weight) else _forward_torch
+        step(projections, weight.t(), gates, cells, squashed, hidden)
         ctx.save_for_backward(weight, gates, cells, squashed, hidden)
         return hidden
 
@@ -78,25 +56,92 @@ class _Recur(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, hidden_gradient: Tensor) -> tuple[Tensor, Tensor | None]:  # noqa: ANN401
         weight, gates, cells, squashed, hidden = ctx.saved_tensors
-        slopes, through = _slopes(gates, cells, squashed)
-        size = hidden.shape[2]
-        keep = gates[:, :, 2 * size : 3 * size].unbind(1)
-        by_step = slopes.unbind(1)
-        output = slopes[:, :, :size].unbind(1)
-        others = slopes.view(*slopes.shape[:2], 4, size)[:, :, 1:].unbind(1)
-        outer, pass_through = hidden_gradient.unbind(1), through.unbind(1)
-        cell_gradient = torch.zeros_like(hidden[:, 0])
-        total = torch.empty_like(cell_gradient)
-        for t in range(hidden.shape[1] - 1, -1, -1):
-            if t == hidden.shape[1] - 1:
-                total.copy_(outer[t])
-            else:
-                torch.addmm(outer[t], by_step[t + 1], weight, out=total)
-            cell_gradient.addcmul_(total, pass_through[t])
-            output[t].mul_(total)
-            others[t].mul_(cell_gradient.unsqueeze(1))
-            cell_gradient.mul_(keep[t])
+        step = _backward_native if native.usable(gates, weight) else _backward_torch
+        slopes = step(weight, gates, cells, squashed, hidden_gradient)
         return slopes, _weight_gradient(slopes, hidden) if ctx.needs_input_grad[1] else None
+
+
+def _forward_native(
+    projections: Tensor, transposed: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden: Tensor
+) -> None:
+    """Fills gates, cells, their tanh and hidden states of all steps, the elements of a step in one call."""
+    by_step, gate, out = projections.unbind(1), gates.unbind(1), hidden.unbind(1)
+    for t, projection in enumerate(by_step):
+        if t:
+            torch.addmm(projection, out[t - 1], transposed, out=gate[t])
+        else:
+            gate[t].copy_(projection)
+        native.lstm_forward_(gates, cells, squashed, hidden, t)
+
+
+def _forward_torch(
+    projections: Tensor, transposed: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden: Tensor
+) -> None:
+    """The same in torch's functions."""
+    size = hidden.shape[2]
+    earlier, cell = torch.zeros_like(hidden[:, 0]), torch.zeros_like(hidden[:, 0])
+    output, entry, keep, candidate = (part.unbind(1) for part in torch.split(gates, size, dim=2))
+    steps = zip(
+        projections.unbind(1),
+        gates.unbind(1),
+        gates[:, :, : 3 * size].unbind(1),
+        output,
+        entry,
+        keep,
+        candidate,
+        cells.unbind(1),
+        squashed.unbind(1),
+        hidden.unbind(1),
+        strict=True,
+    )
+    for projection, gate, sigmoids, o, i, f, g, new_cell, squash, out in steps:
+        torch.addmm(projection, earlier, transposed, out=gate)
+        sigmoids.sigmoid_()
+        g.tanh_()
+        torch.mul(f, cell, out=new_cell)
+        new_cell.addcmul_(i, g)
+        torch.tanh(new_cell, out=squash)
+        torch.mul(o, squash, out=out)
+        earlier, cell = out, new_cell
+
+
+def _backward_native(weight: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden_gradient: Tensor) -> Tensor:
+    """The gradients of all z_t, the elements of a step in one call."""
+    slopes = torch.empty_like(gates)
+    by_step, outer = slopes.unbind(1), hidden_gradient.unbind(1)
+    cell_gradient = torch.zeros_like(cells[:, 0])
+    total = torch.empty_like(cell_gradient)
+    last = len(outer) - 1
+    for t in range(last, -1, -1):
+        if t == last:
+            total.copy_(outer[t])
+        else:
+            torch.addmm(outer[t], by_step[t + 1], weight, out=total)
+        native.lstm_backward_(gates, cells, squashed, total, cell_gradient, slopes, t)
+    return slopes
+
+
+def _backward_torch(weight: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden_gradient: Tensor) -> Tensor:
+    """The same in torch's functions."""
+    slopes, through = _slopes(gates, cells, squashed)
+    size, last = cells.shape[2], cells.shape[1] - 1
+    keep = gates[:, :, 2 * size : 3 * size].unbind(1)
+    by_step = slopes.unbind(1)
+    output = slopes[:, :, :size].unbind(1)
+    others = slopes.view(*slopes.shape[:2], 4, size)[:, :, 1:].unbind(1)
+    outer, pass_through = hidden_gradient.unbind(1), through.unbind(1)
+    cell_gradient = torch.zeros_like(cells[:, 0])
+    total = torch.empty_like(cell_gradient)
+    for t in range(last, -1, -1):
+        if t == last:
+            total.copy_(outer[t])
+        else:
+            torch.addmm(outer[t], by_step[t + 1], weight, out=total)
+        cell_gradient.addcmul_(total, pass_through[t])
+        output[t].mul_(total)
+        others[t].mul_(cell_gradient.unsqueeze(1))
+        cell_gradient.mul_(keep[t])
+    return slopes
 
 
 def _slopes(gates: Tensor, cells: Tensor, squashed: Tensor) -> tuple[Tensor, Tensor]:

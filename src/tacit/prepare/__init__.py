@@ -7,6 +7,7 @@ from tacit.prepare.duplicates import Seen, seen_texts
 from tacit.prepare.headers import Counts, Facts, Header
 from tacit.prepare.pipeline import PrepareSettings, prepare, public_segments, train_bpe_redacted
 from tacit.prepare.store import Prepared
+from tacit.prepare.users import dealt_users
 from tacit.prepare.views import FullTokens, PreparedRecord, PublicText, PublicTokens, divide, prepare_record
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Seen",
     "cap_contributions",
     "cut",
+    "dealt_users",
     "divide",
     "draw_canaries",
     "plant",

@@ -7,7 +7,8 @@ G1 (public). A pool is a function of which record and which user each row belong
 G2 (whole). The pieces of one record are flagged all or none.
 """
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,9 +18,43 @@ import numpy.typing as npt
 from tacit.errors import ConfigError
 from tacit.plan import Pool
 from tacit.prepare import Prepared
+from tacit.sampling.base import Batch, Rows
 
-Rows = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowEntities:
+    """Which of `count` listed entities stand in each row: row `i` has `ids[offsets[i]:offsets[i + 1]]`, from 0 on."""
+
+    offsets: Rows
+    ids: npt.NDArray[np.signedinteger[Any]]
+    count: int
+
+    def __post_init__(self) -> None:
+        offsets, ids = self.offsets, self.ids
+        numbers = all(values.ndim == 1 and np.issubdtype(values.dtype, np.signedinteger) for values in (offsets, ids))
+        _require(numbers, "`offsets` and `ids` of entities as whole numbers", f"{offsets.dtype} and {ids.dtype}")
+        ordered = (
+            len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(ids) and bool(np.all(np.diff(offsets) >= 0))
+        )
+        _require(ordered, f"`offsets` that rise from 0 to {len(ids)}", f"{len(offsets)} that do not")
+        known = not len(ids) or (ids.min() >= 0 and ids.max() < self.count)
+        _require(bool(known), f"`ids` of entities from 0 to {self.count - 1}", "others")
+
+    @classmethod
+    def of(cls, entities_of_rows: Iterable[Collection[int]], count: int) -> Self:
+        """From the entities of one row after another."""
+        ids, ends = array("q"), array("q", [0])
+        for entities in entities_of_rows:
+            ids.extend(sorted(set(entities)))
+            ends.append(len(ids))
+        small = np.int32 if count <= np.iinfo(np.int32).max else np.int64
+        return cls(np.array(ends, dtype=np.int64), np.array(ids, dtype=np.int64).astype(small), count)
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.offsets) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +66,8 @@ class Annotation:
     span_counts: npt.NDArray[np.int64]
     flagged: Marks | None = None  # routed to the protected set
     kept: Marks | None = None  # by the contribution caps
-    with_entity: Marks | None = None  # a listed entity stands in it
+    with_entity: Marks | None = None  # a listed entity stands in it; follows from `entities` where they are given
+    entities: RowEntities | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.records)
@@ -44,6 +80,13 @@ class Annotation:
                 _require(marks.dtype == np.bool_, f"`{name}` as true or false for each row", f"{marks.dtype} numbers")
         if self.flagged is not None:
             _check_flagged_whole(self.records, self.flagged)
+        if self.entities is not None:
+            found = len(self.entities)
+            _require(found == rows, f"`entities` for each of {rows} rows", f"those of {found} rows")
+            marks = np.diff(self.entities.offsets) > 0
+            agree = self.with_entity is None or np.array_equal(self.with_entity, marks)
+            _require(agree, "`with_entity` where `entities` has some", "other rows")
+            object.__setattr__(self, "with_entity", marks)
 
     @classmethod
     def of(
@@ -53,9 +96,10 @@ class Annotation:
         flagged: Marks | None = None,
         kept: Marks | None = None,
         with_entity: Marks | None = None,
+        entities: RowEntities | None = None,
     ) -> Self:
         """The annotation of a prepared store, with marks made elsewhere."""
-        return cls(store.records, store.users, store.span_counts(), flagged, kept, with_entity)
+        return cls(store.records, store.users, store.span_counts(), flagged, kept, with_entity, entities)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +161,25 @@ class Pools:
                 way_out="name the user of every record, leave those records out, or draw records",
             )
         return _grouped(rows, users)
+
+    def entities(self) -> RowEntities:
+        """Which listed entities stand in which row; refused when nobody said so."""
+        entities = self._annotation.entities
+        if entities is None:
+            raise ConfigError(
+                expected="the annotation `entities`, which says which listed entities stand in which row",
+                found="none",
+                way_out="look for the listed entities first, or choose a mechanism that does not draw them",
+            )
+        return entities
+
+    def weights(self, drawn: Batch, weight_cap: int) -> npt.NDArray[np.float64]:
+        """min(records / `weight_cap`, 1) for each unit of `drawn`: public numbers, at most 1."""
+        if weight_cap < 1:
+            raise ConfigError("a weight cap of at least 1", str(weight_cap), "correct the number")
+        records = self._annotation.records
+        counts = [len(np.unique(records[rows])) for rows in drawn.units()]
+        return np.minimum(np.array(counts, dtype=np.float64) / weight_cap, 1.0)
 
     def _find(self, pool: Pool) -> npt.NDArray[np.intp]:
         annotation = self._annotation

@@ -10,75 +10,25 @@ G3 (passes). A pass of shuffled batches has each row of the pool exactly once; a
 G4 (cheap). Time and memory of a Poisson draw grow with the draw, not with the pool.
 """
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from tacit.errors import ConfigError, RunError
+from tacit.errors import ConfigError
 from tacit.plan import Draw, Plan, PoissonRecords, PoissonUsers, Pool, ShuffledBatch, ShuffledPass, Step
-from tacit.sampling.pools import Pools, Rows, Units
+from tacit.sampling.base import (
+    Batch,
+    Rows,
+    Sampler,
+    ShuffleState,
+    bernoulli_positions,
+    foreign_state,
+    remembers_nothing,
+)
+from tacit.sampling.pairs import PairSampler
+from tacit.sampling.pools import Pools, Units
 
 _KEY_BYTES = 16
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """The rows of some units: unit `j` has `rows[offsets[j]:offsets[j + 1]]`. May be empty."""
-
-    rows: Rows
-    offsets: Rows
-
-    def __len__(self) -> int:
-        """How many units."""
-        return len(self.offsets) - 1
-
-    def units(self) -> Iterator[Rows]:
-        """The rows of each unit."""
-        return (self.rows[start:end] for start, end in zip(self.offsets[:-1], self.offsets[1:], strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class ShuffleState:
-    """Where a sampler stands in its pass: what the order was made from, and how many rows of it were taken."""
-
-    key: str
-    taken: int
-
-
-class Sampler(Protocol):
-    """Draws the batches of one step: one, or those of a whole pass."""
-
-    def draw(self, generator: np.random.Generator) -> Iterator[Batch]:
-        """A fresh draw: exactly one batch, except for a shuffled pass, which has one after the other."""
-
-    def state(self) -> ShuffleState | None:
-        """Where the sampler stands between two draws; None when it remembers nothing."""
-
-    def restore(self, state: ShuffleState | None) -> None:
-        """Go on from `state`."""
-
-
-def bernoulli_positions(count: int, rate: float, generator: np.random.Generator) -> Rows:
-    """The successes among `count` independent trials of probability `rate`, rising.
-
-    The gaps between successes of such trials are independent and geometric, so the gaps alone are drawn.
-    """
-    if not 0 < rate <= 1:
-        raise ConfigError("a sampling rate in (0, 1]", str(rate), "give the public rate that was priced")
-    expected = count * rate
-    block = int(expected + 4 * math.sqrt(expected)) + 8
-    found: list[Rows] = []
-    last = -1
-    while last < count:
-        gaps = np.minimum(generator.geometric(rate, block), count + 1)  # a gap beyond the end is as good as endless
-        positions = last + np.cumsum(gaps, dtype=np.int64)
-        found.append(positions)
-        last = int(positions[-1])
-    positions = np.concatenate(found)
-    return positions[: np.searchsorted(positions, count)]
 
 
 class PoissonRecordSampler:
@@ -96,7 +46,7 @@ class PoissonRecordSampler:
         return None
 
     def restore(self, state: ShuffleState | None) -> None:
-        _remembers_nothing(state)
+        remembers_nothing(state)
 
 
 class PoissonUserSampler:
@@ -115,7 +65,7 @@ class PoissonUserSampler:
         return None
 
     def restore(self, state: ShuffleState | None) -> None:
-        _remembers_nothing(state)
+        remembers_nothing(state)
 
 
 class ShuffledPassSampler:
@@ -135,7 +85,7 @@ class ShuffledPassSampler:
         return None
 
     def restore(self, state: ShuffleState | None) -> None:
-        _remembers_nothing(state)
+        remembers_nothing(state)
 
 
 class ShuffledBatchSampler:
@@ -163,7 +113,7 @@ class ShuffledBatchSampler:
             self._key, self._order, self._taken = "", np.empty(0, np.int64), 0
             return
         if not 0 <= state.taken <= len(self._rows):
-            raise _foreign_state(f"a place in a pass over {len(self._rows)} rows", f"place {state.taken}")
+            raise foreign_state(f"a place in a pass over {len(self._rows)} rows", f"place {state.taken}")
         self._begin_pass(state.key)
         self._taken = state.taken
 
@@ -192,7 +142,7 @@ class Samplers:
         """Go on from what `states` gave."""
         unknown = sorted(states.keys() - dict(self._named()).keys())
         if unknown:
-            raise _foreign_state("the samplers of this plan", ", ".join(unknown))
+            raise foreign_state("the samplers of this plan", ", ".join(unknown))
         for name, sampler in self._named():
             sampler.restore(states.get(name))
 
@@ -210,11 +160,7 @@ def sampler_for(draw: Draw, pool: Pool, pools: Pools) -> Sampler:
         return ShuffledBatchSampler(pools.rows(pool), draw.batch_size)
     if isinstance(draw, ShuffledPass):
         return ShuffledPassSampler(pools.records(pool), draw.batch_size)
-    raise ConfigError(
-        expected="a draw of records or of users",
-        found=f"a draw of {draw.kind}",
-        way_out="choose a mechanism that draws records or users",
-    )
+    return PairSampler(pools.users(pool), pools.entities(), draw)
 
 
 def _one_row_each(units: Units, drawn: Rows, generator: np.random.Generator) -> Rows:
@@ -230,12 +176,3 @@ def _checked(batch_size: int) -> int:
     if batch_size < 1:
         raise ConfigError("a batch size of at least 1", str(batch_size), "correct the number")
     return batch_size
-
-
-def _remembers_nothing(state: ShuffleState | None) -> None:
-    if state is not None:
-        raise _foreign_state("no state, as every draw is a fresh one", "the place in a shuffled pass")
-
-
-def _foreign_state(expected: str, found: str) -> RunError:
-    return RunError(expected=expected, found=found, way_out="resume with the plan and the store the run began with")

@@ -1,0 +1,176 @@
+"""Public annotation of a corpus: which records are protected, whose they are, which listed entities stand in them.
+
+Annotation is fixed before training and treated as public (theory, sections 2 to 5): zeroing out what a unit says leaves
+it as it is. It decides which pool a record is in, and nothing else.
+
+G1 (whole records). Every mark is a record's: its pieces share it.
+G2 (superset). A record with a marked span is flagged, whatever the conservative policy says.
+G3 (caps). No user and no entity is in more kept records than its cap.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.corpus.record import Record, Span
+from tacit.errors import ConfigError
+from tacit.policy.base import Policy
+from tacit.policy.stability import redaction_is_stable
+from tacit.prepare import Prepared
+from tacit.prepare.caps import cap_contributions, salted_order
+from tacit.sampling import Annotation, RowEntities
+
+_SALT = "tacit caps"
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marks:
+    """What was seen of each record, by its number in the stream; entities as ids, the strings are not kept."""
+
+    flagged: npt.NDArray[np.bool_]
+    entity_offsets: npt.NDArray[np.int64]
+    entity_ids: npt.NDArray[np.int64]
+    entity_list_hash: str
+    spans: int
+    stable_spans: int
+
+    @property
+    def stable_share(self) -> float | None:
+        """The share of marked spans whose redaction is stable; None when there were none, or nobody looked."""
+        return self.stable_spans / self.spans if self.spans else None
+
+    def entities(self, record: int) -> list[int]:
+        """The ids of the listed entities of a record."""
+        return [int(one) for one in self.entity_ids[self.entity_offsets[record] : self.entity_offsets[record + 1]]]
+
+    def save(self, path: Path) -> None:
+        """As arrays, without pickle."""
+        facts = np.array([self.spans, self.stable_spans])
+        name = np.frombuffer(self.entity_list_hash.encode(), np.uint8)
+        with path.open("wb") as file:
+            np.savez(file, self.flagged, self.entity_offsets, self.entity_ids, name, facts)
+
+    @classmethod
+    def load(cls, path: Path) -> "Marks":
+        """What `save` wrote."""
+        with np.load(path, allow_pickle=False) as found:
+            flagged, offsets, ids, name, facts = (found[f"arr_{index}"] for index in range(5))
+        return cls(flagged, offsets, ids, name.tobytes().decode(), int(facts[0]), int(facts[1]))
+
+
+@dataclass(slots=True)
+class Annotator:
+    """Looks at records as they stream by to be prepared.
+
+    conservative: flags records (CRT's pi_c). entity_kinds: spans of `policy` that are entities; None is all kinds.
+    aliases: other strings of an entity. check_stability: look whether redaction of every span is stable.
+    """
+
+    policy: Policy
+    conservative: Policy | None = None
+    entity_kinds: frozenset[str] | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    check_stability: bool = False
+    _flagged: list[bool] = field(default_factory=list, init=False)
+    _entities: list[list[int]] = field(default_factory=list, init=False)
+    _ids: dict[str, int] = field(default_factory=dict, init=False)
+    _spans: int = field(default=0, init=False)
+    _stable: int = field(default=0, init=False)
+
+    def watching(self, records: Iterable[Record]) -> Iterator[Record]:
+        """The same records, each seen."""
+        for record in records:
+            self._see(record)
+            yield record
+
+    def marks(self) -> Marks:
+        """What was seen."""
+        offsets = np.cumsum([0, *(len(ids) for ids in self._entities)])
+        ids = np.array([one for ids in self._entities for one in ids], np.int64)
+        listed = "\n".join(sorted(self._ids))
+        digest = hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
+        return Marks(np.array(self._flagged, np.bool_), offsets, ids, digest, self._spans, self._stable)
+
+    def _see(self, record: Record) -> None:
+        found = self.policy.find(record)
+        doubtful = self.conservative is not None and not found and bool(self.conservative.find(record))
+        self._flagged.append(bool(found) or doubtful)
+        self._entities.append(sorted({self._id(record, span) for span in found if self._is_entity(span)}))
+        if self.check_stability:
+            self._spans += len(found)
+            self._stable += sum(redaction_is_stable(self.policy, record, span) for span in found)
+
+    def _is_entity(self, span: Span) -> bool:
+        return self.entity_kinds is None or span.kind in self.entity_kinds
+
+    def _id(self, record: Record, span: Span) -> int:
+        name = normalised(record.text[span.start : span.end])
+        return self._ids.setdefault(self.aliases.get(name, name), len(self._ids))
+
+
+def normalised(entity: str) -> str:
+    """An entity's string as it is listed: lower case, one space between words."""
+    return _SPACE.sub(" ", entity).strip().casefold()
+
+
+def read_aliases(path: Path) -> dict[str, str]:
+    """A text file with an entity a line: its name, then its other names, tabs between them."""
+    aliases: dict[str, str] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("a readable file of aliases", type(error).__name__, "check the path") from error
+    for line in lines:
+        name, *others = [normalised(part) for part in line.split("\t") if part.strip()] or [""]
+        for other in others:
+            if aliases.setdefault(other, name) != name:
+                raise ConfigError("each alias under one entity", "one under two", "remove one of the two lines")
+    return aliases
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The most records that a user and an entity keep; None is no limit."""
+
+    user: int | None = None
+    entity: int | None = None
+
+    def limits(self) -> dict[str, int]:
+        """By noun, as `cap_contributions` wants them."""
+        return {noun: cap for noun, cap in (("user", self.user), ("entity", self.entity)) if cap is not None}
+
+
+def annotate(store: Prepared, marks: Marks, caps: Caps) -> tuple[Annotation, float | None]:
+    """The annotation of every row of `store`, and the share of records that the caps dropped."""
+    numbers = store.records.astype(np.int64)
+    entities = RowEntities.of(
+        (marks.entities(int(record)) for record in numbers), int(marks.entity_ids.max(initial=-1)) + 1
+    )
+    kept, dropped = _kept(store, numbers, marks, caps) if caps.limits() else (None, None)
+    return Annotation.of(store, flagged=marks.flagged[numbers], kept=kept, entities=entities), dropped
+
+
+def _kept(
+    store: Prepared, numbers: npt.NDArray[np.int64], marks: Marks, caps: Caps
+) -> tuple[npt.NDArray[np.bool_], float]:
+    records, first = np.unique(numbers, return_index=True)
+    owners = store.users[first]
+    if caps.user is not None and not owners.all():
+        raise ConfigError(
+            expected="a user for every record whose users are capped",
+            found=f"{int(np.count_nonzero(owners == 0))} records without one",
+            way_out="name the user of every record, or set users: documents, or users: dealt",
+        )
+    units = [
+        {"user": [int(owner)], "entity": marks.entities(int(record))}
+        for record, owner in zip(records, owners, strict=True)
+    ]
+    order = salted_order([store.record_id(int(row)) for row in first], _SALT)
+    kept, report = cap_contributions(units, caps.limits(), order)
+    return np.isin(numbers, records[kept]), report.share_dropped

@@ -1,0 +1,112 @@
+"""`tacit label`: draw a sample of a corpus for a person to label, and read from the labels what a policy misses."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.labelling import Measured
+
+label = typer.Typer(
+    help="Measure what a policy misses: draw a sample of the corpus, label it, read the labels.", no_args_is_help=True
+)
+
+PolicyWords = Annotated[str, typer.Option(help="A policy's name, names with commas between them, or a YAML file.")]
+Conservative = Annotated[
+    str | None, typer.Option(help="The policy that clears records for training without protection (crt); likewise.")
+]
+
+
+@label.command("draw")
+def draw(
+    corpus: Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")],
+    policy: PolicyWords,
+    out: Annotated[Path, typer.Option(help="New file for the sample, which holds secrets: only you may read it.")],
+    conservative: Conservative = None,
+    records: Annotated[int, typer.Option(min=1, help="How many records to draw.")] = 200,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same sample.", show_default="random")] = None,
+    gold: Annotated[bool, typer.Option("--gold", help="Take the corpus's gold spans for labels.")] = False,
+    show_found: Annotated[
+        bool, typer.Option("--show-found", help="Show the labeller what the policies found, which sways people.")
+    ] = False,
+) -> None:
+    """Draw records at random, each as likely as any other, for a person to label."""
+    from tacit.corpus.read import read
+    from tacit.labelling import Labels, check_free, draw_sample, write_sample
+    from tacit.labelling.sample import HOW_TO_LABEL
+    from tacit.policy.registry import parse_policy
+
+    if gold and show_found:
+        raise ConfigError(
+            "--gold or --show-found", "both", "leave one out: gold spans are no person to be shown things"
+        )
+    check_free(out)
+    labels = Labels.GOLD if gold else Labels.PERSON_SHOWN_FOUND if show_found else Labels.PERSON
+    pi, pi_c = parse_policy(policy), None if conservative is None else parse_policy(conservative)
+    sample = draw_sample(read(corpus), pi, pi_c, size=records, seed=seed, labels=labels)
+    write_sample(sample, out)
+    header = sample.header
+    typer.echo(f"{records:,} of {header.population.records:,} records drawn with seed {header.seed} into {out}.")
+    typer.echo("The file holds secrets: it was made readable by you alone (0600). Delete it when you are done with it.")
+    if gold:
+        typer.echo("Labels: the corpus's gold spans.")
+    else:
+        typer.echo(HOW_TO_LABEL)
+    again = f" --conservative {conservative}" if conservative is not None else ""
+    typer.echo(f"Then: tacit label read {out} --policy {policy}{again}")
+
+
+@label.command("read")
+def read_command(
+    sample: Annotated[Path, typer.Argument(help="The labelled sample.")],
+    policy: PolicyWords,
+    conservative: Conservative = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Check that the sample is from this corpus.", show_default="not checked")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the counts; replaced when it is there.", show_default="none")
+    ] = None,
+) -> None:
+    """Say how often the policy misses a secret at most, from a labelled sample."""
+    from tacit.corpus.read import read
+    from tacit.labelling import check_corpus, measured, read_labels, write_coverage
+    from tacit.policy.registry import parse_policy
+
+    labelled = read_labels(sample)
+    if corpus is not None:
+        check_corpus(labelled, read(corpus))
+    pi, pi_c = parse_policy(policy), None if conservative is None else parse_policy(conservative)
+    result = measured(labelled, pi, pi_c)
+    if out is not None:
+        if out.resolve() == sample.resolve() or (corpus is not None and out.resolve() == corpus.resolve()):
+            raise ConfigError("another file for the counts", "the sample or the corpus", "name another one with --out")
+        write_coverage(result, out)
+    _print(result)
+    if out is not None:
+        typer.echo(f"Counts in {out}.")
+
+
+def _print(result: "Measured") -> None:
+    from tacit.rounding import rounded_up
+
+    population = result.population
+    typer.echo(
+        f"{result.sampled:,} records drawn from {population.what} ({population.records:,}), labels: {result.labels}; "
+        f"{result.with_secrets:,} of them hold a secret."
+    )
+    typer.echo(_capital(str(result.coverage)))
+    typer.echo(_capital(str(result.coverage_of_secrets)))
+    cleared = result.conservative_coverage
+    if cleared is not None:
+        typer.echo(f"Records with a secret in which neither policy finds anything: {cleared}")
+        half = 1 - (1 - cleared.confidence) / 2
+        both = [rounded_up(rate.miss_rate_at(half), 3) for rate in (result.coverage, cleared)]
+        typer.echo(f"Both at once, with {cleared.confidence:.0%} confidence: at most {both[0]} and {both[1]}")
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

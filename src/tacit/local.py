@@ -1,0 +1,161 @@
+"""A user's whole update as one clipped vector: train on the user's rows, take the difference, clip it.
+
+McMahan et al., "Learning Differentially Private Recurrent Language Models" (ICLR 2018, arXiv 1710.06963), DP-FedAvg.
+
+| paper | here |
+|---|---|
+| E, B, eta | `LocalSettings` |
+| -Delta_k | the pseudo-gradient theta - theta_local, so that an optimiser may go down along the sum |
+| S | `clipping.clip_norm` |
+| w_k <= 1 | the weight of a unit, a public number |
+
+Where we differ: the update is clipped once, when it is complete, not after every local step as well. One local step on
+all rows is the clipped gradient of their mean loss, times the learning rate: DP-FedSGD.
+
+G1 (sensitivity). A unit adds a vector of length at most `clip_norm` x its weight, up to float32 rounding, whatever its
+   rows and the learning rate are. `sensitivity` is `clip_norm`: it does not depend on who was drawn.
+G2 (restored). Every parameter is afterwards, bit for bit, what it was: after each unit, and after an error.
+G3 (weights). A weight multiplies the clipped vector; one outside [0, 1] is refused.
+G4 (finite). A unit whose update, or its squared length, is not finite adds zero, and is counted.
+G5 (exact). The sum equals that of training a copy of the model for each unit, also under autocast, up to float32
+   rounding; `positions` changes nothing (dropout excepted, whose masks are drawn for every pass).
+"""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.errors import ClaimRefused, ConfigError
+from tacit.gradients import Clipping, plain_sum
+from tacit.gradients.clipping import safe_factors
+from tacit.gradients.recording import chosen_parameters
+from tacit.models.base import Learner
+from tacit.models.batch import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """Plain SGD on the mean loss of `batch_size` rows at a time, `epochs` shuffled passes over the unit's rows."""
+
+    epochs: int = 1
+    batch_size: int = 16
+    learning_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        for noun, count in (("local epoch", self.epochs), ("row a local batch", self.batch_size)):
+            if count < 1:
+                raise ConfigError(f"at least one {noun}", str(count), "correct the number")
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ConfigError("a local learning rate above 0", str(self.learning_rate), "correct the number")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalSum:
+    """What a private step adds noise to. Only `sums` after noise may leave; norms are exact, and private."""
+
+    sums: dict[str, Tensor]  # by parameter name, float32
+    sensitivity: float
+    norms: Tensor  # (units,), before clipping and weighting
+    non_finite: int
+
+
+def local_sum(
+    learner: Learner,
+    units: Iterable[tuple[Batch, float]],
+    clipping: Clipping,
+    settings: LocalSettings,
+    generator: np.random.Generator,
+    *,
+    positions: int | None = None,
+    parameters: Collection[str] | None = None,
+) -> LocalSum:
+    """Sum over `units`, each its rows and its weight, of the weighted clipped pseudo-gradient.
+
+    generator: shuffles rows. positions, parameters and autocast: as in `clipped_sum`. Units are taken one at a time.
+    """
+    chosen = chosen_parameters(learner.module, parameters)
+    training = _LocalTraining(learner, chosen, settings, positions)
+    sums = _zeros(chosen)
+    norms = []
+    for batch, weight in units:
+        _require_weight(weight)
+        update = training.update(batch, generator)
+        norms.append(_add_clipped(sums, update, clipping, weight))
+    found = torch.tensor(norms, dtype=torch.float32)
+    return LocalSum(sums, clipping.clip_norm, found, int((~found.isfinite()).sum()))
+
+
+class _LocalTraining:
+    """Trains from the same start again and again."""
+
+    def __init__(
+        self, learner: Learner, parameters: Mapping[str, nn.Parameter], settings: LocalSettings, positions: int | None
+    ) -> None:
+        self._learner = learner
+        self._parameters = parameters
+        self._settings = settings
+        self._positions = positions
+        self._start = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+
+    def update(self, batch: Batch, generator: np.random.Generator) -> dict[str, Tensor]:
+        """theta - theta_local: the local steps summed up, which loses no digits to a subtraction."""
+        update = _zeros(self._parameters)
+        try:
+            for number, part in enumerate(self._parts(batch, generator)):
+                if number:  # the first step finds the start in place, and where the last one leads nobody looks
+                    self._move(update)
+                self._step(update, part)
+        finally:
+            self._restore()
+        return update
+
+    def _parts(self, batch: Batch, generator: np.random.Generator) -> Iterator[Batch]:
+        for _ in range(self._settings.epochs):
+            order = torch.from_numpy(generator.permutation(len(batch))).to(batch.tokens.device)
+            for first in range(0, len(order), self._settings.batch_size):
+                yield batch.rows(order[first : first + self._settings.batch_size])
+
+    def _step(self, update: dict[str, Tensor], part: Batch) -> None:
+        gradient = plain_sum(self._learner, part, positions=self._positions, parameters=self._parameters)
+        if gradient.weight:
+            for name, total in gradient.sums.items():
+                update[name].add_(total.div_(gradient.weight), alpha=self._settings.learning_rate)
+
+    @torch.no_grad()
+    def _move(self, update: Mapping[str, Tensor]) -> None:
+        for name, parameter in self._parameters.items():
+            parameter.copy_(self._start[name] - update[name])
+        torch.clear_autocast_cache()  # it keeps low-precision copies of parameters, and does not see them move
+
+    @torch.no_grad()
+    def _restore(self) -> None:
+        for name, parameter in self._parameters.items():
+            parameter.copy_(self._start[name])
+        torch.clear_autocast_cache()
+
+
+def _add_clipped(sums: dict[str, Tensor], update: Mapping[str, Tensor], clipping: Clipping, weight: float) -> float:
+    """Add the weighted clipped update to `sums`; its length is returned."""
+    squares = torch.stack([value.square().sum() for value in update.values()])[:, None]
+    factors, finite = safe_factors(clipping, squares)
+    if finite:
+        for (name, value), factor in zip(update.items(), factors[:, 0].tolist(), strict=True):
+            sums[name].add_(value, alpha=factor * weight)
+    return float(squares.sum().sqrt())
+
+
+def _zeros(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+    return {name: torch.zeros_like(p, dtype=torch.float32, requires_grad=False) for name, p in parameters.items()}
+
+
+def _require_weight(weight: float) -> None:
+    if not 0 <= weight <= 1:
+        raise ClaimRefused(
+            expected="a unit's weight between 0 and 1, or its vector is longer than the price counts",
+            found=str(weight),
+            way_out="divide by a public cap and cut at 1: min(records / weight_cap, 1)",
+        )

@@ -1,0 +1,319 @@
+"""Text classifiers: an LSTM or a Hugging Face encoder, its states pooled over each row's own length, and a linear head.
+
+For gradients a classifier has one place a row: its head is called once, on states (rows, 1, width), and the only target
+of a row is its class.
+
+G1 (own length). What is computed for a row depends neither on its padding nor on the other rows, up to rounding.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.errors import ModelError
+from tacit.models.batch import PADDING, LabelledBatch, TokenLosses
+from tacit.models.gpt import LoRASettings, _quietly, _with_adapters
+from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE, LSTMModule, LSTMSettings
+from tacit.models.speech import speaking
+
+Pooling = Literal["mean", "first", "last"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifierSettings:
+    """What stands on top of a network.
+
+    classes: their names, in the order of their numbers; a public list, never one collected from the corpus.
+    pooling: which states the head reads: the mean over the row, that of its first token, or that of its last.
+    dropout: on the pooled state.
+    """
+
+    classes: tuple[str, ...]
+    pooling: Pooling = "mean"
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        class_numbers(self.classes)
+        if self.pooling not in ("mean", "first", "last"):
+            raise ModelError("a pooling: mean, first or last", repr(self.pooling), "choose one of them")
+        if not 0 <= self.dropout < 1:
+            raise ModelError("dropout from 0 to below 1", str(self.dropout), "correct the number")
+
+
+def class_numbers(classes: Sequence[str]) -> dict[str, int]:
+    """The number of each class."""
+    numbers = {name: number for number, name in enumerate(classes)}
+    if len(numbers) != len(classes) or len(classes) < 2:
+        found = f"{len(classes)} names, {len(numbers)} of them different"
+        raise ModelError("two or more classes with different names", found, "correct the list of classes")
+    return numbers
+
+
+class ClassifierModule(nn.Module):
+    """Inputs (rows, time) of a labelled batch to logits (rows, 1, classes); `network` takes tokens and a mask."""
+
+    def __init__(self, network: nn.Module, width: int, settings: ClassifierSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.network = network
+        self.head = nn.Linear(width, len(settings.classes))
+        nn.init.normal_(self.head.weight, std=0.02)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        real = inputs != PADDING
+        states = self.network(inputs.clamp(min=0), real)
+        pooled = functional.dropout(_pooled(states, real, self.settings.pooling), self.settings.dropout, self.training)
+        logits: Tensor = self.head(pooled)
+        return logits
+
+
+def _pooled(states: Tensor, real: Tensor, pooling: Pooling) -> Tensor:
+    """(rows, 1, width)."""
+    if pooling == "first":
+        return states[:, :1]
+    lengths = real.sum(dim=1)
+    if pooling == "last":
+        return states[torch.arange(len(states), device=states.device), lengths - 1].unsqueeze(1)
+    return torch.where(real.unsqueeze(2), states, 0.0).sum(dim=1, keepdim=True) / lengths[:, None, None]
+
+
+class LSTMStates(nn.Module):
+    """The states of the last layer of an LSTM; padding comes after them and cannot reach back."""
+
+    def __init__(self, settings: LSTMSettings) -> None:
+        super().__init__()
+        self.lstm = LSTMModule(settings)
+        self.lstm.add_module("head", nn.Identity())  # states where a language model has scores
+
+    def forward(self, tokens: Tensor, real: Tensor) -> Tensor:
+        states: Tensor = self.lstm(tokens)
+        return states
+
+
+class EncoderStates(nn.Module):
+    """The last states of an encoder of transformers, in which nobody attends to padding."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, tokens: Tensor, real: Tensor) -> Tensor:
+        states: Tensor = self.encoder(input_ids=tokens, attention_mask=real.long()).last_hidden_state
+        return states
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LSTMClassifier:
+    """An LSTM with a head over classes. `module.eval()` switches its dropouts off."""
+
+    module: ClassifierModule
+    shape: LSTMSettings
+
+    @classmethod
+    def new(cls, shape: LSTMSettings, settings: ClassifierSettings) -> "LSTMClassifier":
+        """A classifier with fresh weights from torch's global generator."""
+        if shape.tied:
+            raise ModelError("an LSTM that is not tied: no head over words", "tied", "leave `tied` out")
+        if settings.pooling == "first":
+            raise ModelError("the mean or the last state of an LSTM", "first", "pooling: mean")
+        return cls(ClassifierModule(LSTMStates(shape), shape.sizes()[-1][1], settings), shape)
+
+    @property
+    def settings(self) -> ClassifierSettings:
+        """Classes, pooling and dropout."""
+        return self.module.settings
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens it knows."""
+        return self.shape.vocabulary_size
+
+    @property
+    def head(self) -> nn.Module:
+        """The layer over the classes."""
+        return self.module.head
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """(rows, 1, classes) from the inputs of a labelled batch."""
+        logits: Tensor = self.module(tokens)
+        return logits
+
+    def token_losses(self, batch: LabelledBatch) -> TokenLosses:
+        """The loss of every row's class."""
+        return _losses(self.logits(batch.inputs), batch)
+
+    def predict(self, batch: LabelledBatch) -> Tensor:
+        """(rows,): the number of the most probable class of each row. No dropout, no gradient."""
+        return _predicted(self, batch)
+
+    def save(self, folder: Path) -> None:
+        """Weights as safetensors, settings as JSON."""
+        _save(self, folder)
+
+    def description(self) -> dict[str, Any]:
+        """Kind, settings and the LSTM's shape."""
+        return {"kind": "lstm classifier", "settings": asdict(self.settings), "shape": asdict(self.shape)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncoderClassifier:
+    """An encoder of transformers with a head over classes; with LoRA, adapters and head alone move."""
+
+    module: ClassifierModule
+    lora: LoRASettings | None = None
+
+    @classmethod
+    def of(
+        cls, encoder: nn.Module, settings: ClassifierSettings, lora: LoRASettings | None = None
+    ) -> "EncoderClassifier":
+        """A model object that AutoModel gave; a pooler of its own is taken out, as nobody reads it."""
+        if "pooler" in dict(encoder.named_children()):
+            encoder.add_module("pooler", nn.Identity())
+        config: Any = encoder.config
+        adapted = encoder if lora is None else _with_adapters(encoder, lora)
+        return cls(ClassifierModule(EncoderStates(adapted), config.hidden_size, settings), lora)
+
+    @classmethod
+    def from_folder(
+        cls, folder: Path, settings: ClassifierSettings, lora: LoRASettings | None = None, vocabulary_size: int = 0
+    ) -> "EncoderClassifier":
+        """The encoder of a local Hugging Face folder: safetensors only, no code from the folder, no network.
+
+        It gets room for `vocabulary_size` tokens if it has less.
+        """
+        from transformers import AutoModel
+
+        if not any(folder.glob("*.safetensors")) or not (folder / "config.json").is_file():
+            raise ModelError(
+                expected="a folder with config.json and safetensors weights",
+                found=str(folder),
+                way_out="save the model with save_pretrained(folder, safe_serialization=True)",
+            )
+        with _quietly():
+            encoder = AutoModel.from_pretrained(
+                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
+            )
+            if vocabulary_size > encoder.config.vocab_size:
+                encoder.resize_token_embeddings(vocabulary_size)
+        return cls.of(encoder, settings, lora)
+
+    @classmethod
+    def described(
+        cls, config: dict[str, Any], settings: ClassifierSettings, lora: LoRASettings | None = None
+    ) -> "EncoderClassifier":
+        """An encoder of this configuration (as its `to_dict()` says) with fresh weights."""
+        from transformers import AutoConfig, AutoModel
+
+        content = {key: value for key, value in config.items() if key != "model_type"}
+        known = AutoConfig.for_model(config["model_type"], **content)
+        return cls.of(AutoModel.from_config(known), settings, lora)  # type: ignore[no-untyped-call]
+
+    @property
+    def settings(self) -> ClassifierSettings:
+        """Classes, pooling and dropout."""
+        return self.module.settings
+
+    @property
+    def _config(self) -> Any:  # noqa: ANN401
+        return self.module.network.get_submodule("encoder").config
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens it knows."""
+        return int(self._config.vocab_size)
+
+    @property
+    def context(self) -> int:
+        """How many tokens it can read at a time. RoBERTa and its kin begin to count after their padding index."""
+        first = 0
+        for path, table in self.module.named_modules():
+            if path.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+                first = 0 if table.padding_idx is None else table.padding_idx + 1
+        return int(getattr(self._config, "max_position_embeddings", sys.maxsize)) - first
+
+    @property
+    def head(self) -> nn.Module:
+        """The layer over the classes."""
+        return self.module.head
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """(rows, 1, classes) from the inputs of a labelled batch."""
+        if tokens.shape[1] > self.context:
+            raise ModelError(f"rows of at most {self.context} tokens", str(tokens.shape[1]), "cut the records shorter")
+        logits: Tensor = self.module(tokens)
+        return logits
+
+    def token_losses(self, batch: LabelledBatch) -> TokenLosses:
+        """The loss of every row's class."""
+        return _losses(self.logits(batch.inputs), batch)
+
+    def predict(self, batch: LabelledBatch) -> Tensor:
+        """(rows,): the number of the most probable class of each row. No dropout, no gradient."""
+        return _predicted(self, batch)
+
+    def save(self, folder: Path) -> None:
+        """Weights as safetensors, settings as JSON."""
+        _save(self, folder)
+
+    def description(self) -> dict[str, Any]:
+        """Kind, settings, adapters, and the configuration that transformers knows."""
+        lora = None if self.lora is None else asdict(self.lora)
+        config = self._config.to_dict()
+        return {"kind": "encoder classifier", "settings": asdict(self.settings), "lora": lora, "config": config}
+
+
+Classifier = LSTMClassifier | EncoderClassifier
+
+
+def build_classifier(description: dict[str, Any]) -> Classifier:
+    """The classifier that `description()` told of, with weights that are still to be loaded."""
+    kind = description.get("kind")
+    if kind not in ("lstm classifier", "encoder classifier"):
+        raise ModelError("an lstm classifier or an encoder classifier", repr(kind), "use a file that tacit wrote")
+    words = description["settings"]
+    settings = ClassifierSettings(tuple(words["classes"]), words["pooling"], words["dropout"])
+    if kind == "lstm classifier":
+        return LSTMClassifier.new(LSTMSettings(**description["shape"]), settings)
+    lora = description["lora"]
+    return EncoderClassifier.described(description["config"], settings, None if lora is None else LoRASettings(**lora))
+
+
+def load_classifier(folder: Path) -> Classifier:
+    """What `save` wrote."""
+    try:
+        classifier = build_classifier(json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")))
+        weights = load_file(folder / WEIGHTS_FILE)
+        if weights.keys() != {name for name, _ in classifier.module.named_parameters()}:
+            raise ModelError("the weights of this classifier", "others", "save the model again")
+        classifier.module.load_state_dict(weights, strict=False)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, SafetensorError) as error:
+        raise ModelError(f"a whole classifier in {folder}", type(error).__name__, "save the model again") from error
+    return classifier
+
+
+def _save(classifier: Classifier, folder: Path) -> None:
+    weights = {name: value.detach().contiguous() for name, value in classifier.module.named_parameters()}
+    save_file(weights, folder / WEIGHTS_FILE)
+    (folder / SETTINGS_FILE).write_text(json.dumps(classifier.description(), indent=2) + "\n", encoding="utf-8")
+
+
+def _predicted(classifier: Classifier, batch: LabelledBatch) -> Tensor:
+    if not len(batch):
+        return batch.targets[:, 0]
+    with speaking(classifier.module):
+        return classifier.logits(batch.inputs)[:, 0].argmax(dim=1)
+
+
+def _losses(logits: Tensor, batch: LabelledBatch) -> TokenLosses:
+    losses = functional.cross_entropy(logits[:, 0].float(), batch.targets[:, 0], reduction="none")
+    return TokenLosses(losses[:, None], batch.weights)
