@@ -150,7 +150,6 @@ def _steps(*folders: Path) -> tuple[list[tuple[float, float]], int]:
 def test_a_step_costs_the_same_in_fifty_times_as_many_records(tmp_path: Path) -> None:
     """Draw, read, clip, sum and noise, in both corpora in turn."""
     (small, large), _ = _steps(write_store(tmp_path / "small", 1_000), write_store(tmp_path / "large", 50_000))
-    print(small, large)
     assert large[0] < 1.5 * small[0]
 
 
@@ -163,7 +162,6 @@ def test_a_step_costs_the_same_in_a_million_records_and_memory_stays(tmp_path: P
     small, large = write_store(tmp_path / "small", 1_000), write_store(tmp_path / "large", 1_000_000)
     (with_few, with_many), _ = _steps(small, large)
     growth = _steps(large)[1] - _steps(small)[1]
-    print(with_few, with_many, growth, size_of(large))
     assert with_many[0] < 1.5 * with_few[0]
     assert with_many[1] < 3 * with_few[1]
     assert growth < size_of(large) / 2
@@ -174,7 +172,6 @@ def test_a_private_step_with_the_vocabulary_of_gpt2_fits_into_4_gigabytes(shape:
     """Eight records of 64 targets, from the check of the gradients to the checkpoint; every parameter moves."""
     store = write_store(tmp_path / "store", 8, WIDE_VOCABULARY, 63)
     drawn, parameters, moved, peak = _printed(WIDE, shape, str(store), str(tmp_path / "run"))
-    print(parameters, int(peak) / GIGABYTE)
     assert (drawn, moved) == ("8", "True")
     assert int(parameters) > 20_000_000
     assert int(peak) < 4 * GIGABYTE

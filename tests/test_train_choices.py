@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from tacit.choosing import Choice
 from tacit.codec import from_words
 from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
-from tacit.errors import ClaimRefused, ConfigError
+from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.experiment import load, resume, train
 from tacit.models import GPT, LSTM, GPTSettings, LoRASettings, LSTMSettings
 from tacit.plan import Moves
@@ -234,3 +235,21 @@ def test_ctrl_c_checkpoints_and_says_how_to_go_on(corpus: Path, tmp_path: Path) 
     assert f"tacit train --resume {tmp_path / 'run'}" in "".join(said).replace("\n", "")
     with Run.open(tmp_path / "run") as run:
         assert Checkpoints(run).latest() is not None
+
+
+def test_a_run_that_never_began_says_so(corpus: Path, tmp_path: Path) -> None:
+    Run.create(tmp_path / "run").close()
+    with pytest.raises(RunError, match=r"remove .* and train again"):
+        resume(tmp_path / "run", quiet)
+
+
+def test_a_resumed_choice_does_not_look_twice(tmp_path: Path) -> None:
+    looks: list[int] = []
+    with Run.create(tmp_path / "run") as run:
+        for after in (0, 4):  # the second time the run goes on from an older checkpoint
+            choice = Choice(run, 2, 9, lambda: 1.0)
+            for step in range(after // 2 + 1, 7):
+                before = choice.looked
+                choice.look(step, {"weight": torch.full((1,), float(step))})
+                looks += [step] if choice.looked != before else []
+    assert looks == [2, 4, 6]

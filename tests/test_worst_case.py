@@ -336,7 +336,6 @@ def test_selective_keeps_its_claims(every_world: Prepared, tmp_path: Path) -> No
     ]
     for notion, present, absent, near in pairs:
         bounds = _bounds(seen, present, absent, SHARP)
-        print(notion, bounds, claims[notion])
         assert not _refutes(bounds, claims[notion])
         assert _sharpness(bounds, claims[notion]) > near
     one_copy = claims["a record's secrets, zero-out"]
@@ -349,7 +348,6 @@ def test_dpsgd_keeps_its_claim(whole_records: Prepared, tmp_path: Path) -> None:
     mechanism = DPSGD(_private(whole_records, SHARP))
     bounds = _bounds(_trained(whole_records, mechanism, tmp_path / "run"), "plus", "null", SHARP)
     claims = _claims(mechanism)["a record, zero-out"]
-    print(bounds, claims)
     assert not _refutes(bounds, claims)
     assert _sharpness(bounds, claims) > 0.5
 
@@ -386,7 +384,6 @@ def test_a_batch_that_the_public_step_shows_is_caught(
             found.append(((part.private - 0.5) / PAPERS.noise**2 * part.public).sum(axis=0))
     bound = lower_bound(np.concatenate(scores["plus"]), np.concatenate(scores["null"]), DELTA)
     exposed = account(((ExposedGaussian(PAPERS.noise, PAPERS.rate, Relation.ZERO_OUT), PAPERS.steps),)).epsilon(DELTA)
-    print(bound, exposed)
     assert _claims(mechanism)["a record's secrets, zero-out"][DELTA] < refuted < bound <= exposed
 
 
@@ -407,5 +404,4 @@ def test_mistakes_in_the_noisy_sum_are_caught(
         monkeypatch.setattr(NoiseStream, "add_", lambda stream, sums, deviation: add(stream, sums, shorter * deviation))
     mechanism = DPSGD(_private(whole_records, SHARP))
     bounds = _bounds(_trained(whole_records, mechanism, tmp_path / "run"), "plus", "null", SHARP)
-    print(mistake, bounds)
     assert _refutes(bounds, _claims(mechanism)["a record, zero-out"])

@@ -39,21 +39,25 @@ class Choice:
     nats: Callable[[], float]  # a token of the public text, of the model as it stands
     _best: float = field(default=float("inf"), init=False)
     _since: int = field(default=0, init=False)
+    looked: int = field(default=0, init=False)  # at the model after this step
 
     def __post_init__(self) -> None:
         path = self.run.path(PrivateFile.BEST)
         if path.exists():
             with safe_open(path, framework="pt") as file:
                 notes = file.metadata()
-            self._best, self._since = float(notes["nats"]), int(notes["since"])
+            self._best, self._since, self.looked = float(notes["nats"]), int(notes["since"]), int(notes["step"])
 
     @property
     def exhausted(self) -> bool:
         """Whether it is time to stop."""
         return self.patience is not None and self._since >= self.patience
 
-    def look(self, parameters: Mapping[str, Tensor]) -> None:
-        """Measure the model as it stands; keep it if it is the best so far."""
+    def look(self, step: int, parameters: Mapping[str, Tensor]) -> None:
+        """Measure the model after `step`; keep it if it is the best so far. A resumed run does not look twice."""
+        if step % self.every or step <= self.looked:
+            return
+        self.looked = step
         found = self.nats()
         if found < self._best:
             self._best, self._since = found, 0
@@ -72,5 +76,5 @@ class Choice:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
 
     def _save(self, tensors: Mapping[str, Tensor]) -> None:
-        notes = {"nats": repr(self._best), "since": str(self._since)}
+        notes = {"nats": repr(self._best), "since": str(self._since), "step": str(self.looked)}
         self.run.write(PrivateFile.BEST, lambda path: save_tensors(path, tensors, notes))

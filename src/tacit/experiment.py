@@ -18,7 +18,7 @@ from tacit.codec import from_words
 from tacit.corpus.read import read
 from tacit.corpus.split import Split
 from tacit.counting import COUNTED, measured_counts
-from tacit.errors import ClaimRefused, ConfigError
+from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.evaluate import Utility, evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
 from tacit.labelling import fingerprint, read_coverage
@@ -76,6 +76,12 @@ def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
 def resume(folder: Path, observe: Observer) -> Trained:
     """Go on with the run in `folder`."""
     with Run.open(folder) as run:
+        if not (run.path(PrivateFile.SETTINGS).exists() and run.path(ReleaseFile.TOKENIZER).exists()):
+            raise RunError(
+                expected="a run that had begun",
+                found="one that was stopped before its first step; nothing was spent",
+                way_out=f"remove {folder} and train again",
+            )
         experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
         policy = parse_policy(experiment.policy)
         tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))

@@ -114,7 +114,7 @@ class PoissonUsers:
 
 @dataclass(frozen=True, slots=True)
 class UsersAndEntities:
-    """UeDP's draw of users, of listed entities, and of sentences without any. Its noise is that of divisor + 1 users."""
+    """UeDP's draw: users, listed entities, sentences without any. Its noise is that of divisor + 1 users."""
 
     user_rate: float
     entity_rate: float

@@ -38,7 +38,10 @@ class TrainSettings:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What may be shown while a run goes on: losses of public steps alone. `done` of `total` steps, rows or records."""
+    """What whoever trains sees: no loss of a private step. `done` of `total` steps, rows or records.
+
+    `tokens` counts the targets of private draws too: it is for the screen, not for the release.
+    """
 
     stage: Literal["preparing", "training", "measuring"]
     done: int
@@ -86,8 +89,8 @@ class Trainer:
                 break
             self._run.ledger.charge(step.name)
             did = self._execute(step, streams)
-            if self._choice is not None and number % self._choice.every == 0:
-                self._choice.look(self._updates.parameters)
+            if self._choice is not None:
+                self._choice.look(number, self._updates.parameters)
             late = time.monotonic() - saved_at > self._settings.checkpoint_seconds
             if late or number - saved >= self._settings.checkpoint_steps or number == self._total:
                 checkpoints.write(self._checkpoint(number, streams))

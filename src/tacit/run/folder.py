@@ -98,7 +98,7 @@ class Run:
             raise RunError(
                 expected=f"no folder {folder} yet, or an empty one",
                 found="a run" if (folder / MARK).exists() else "other files",
-                way_out="resume that run, or choose another folder",
+                way_out="resume that run, remove the folder, or choose another",
             ) from error
         except OSError as error:
             raise failed(f"make the run folder {folder}", error) from error
