@@ -13,8 +13,10 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY)  ## the main job on simulated dialogs; prints where the report is
 	$(BIN)/tacit simulate customersim --dialogs 2000 --out demo/corpus.jsonl
 	$(BIN)/tacit scan demo/corpus.jsonl --policy pii --out demo
-	$(BIN)/tacit plan --mechanism selective --epsilon 2 --records 2000
-	@echo "The page: demo/scan.html"
+	$(BIN)/tacit plan --mechanism selective --epsilon 8 --records 2000
+	rm -rf demo/run
+	$(BIN)/tacit train demo/corpus.jsonl --policy pii --mechanism selective --epsilon 8 --epochs 2 --tokenizer bpe --out demo/run
+	@echo "The page: demo/scan.html   The run: demo/run"
 
 test: $(READY)  ## the tests, under ten minutes on two cores
 	$(BIN)/python -m pytest -n 2 -m "not slow"
