@@ -48,7 +48,7 @@ def measure(name: str, copies: int) -> dict[str, float]:
         out = Path(folder) / "store"
         tokenizer = tokenizer_named(name)
         before = time.perf_counter()
-        store = prepare(paragraphs(copies), Digits(), tokenizer, out, PrepareSettings(deduplicate=True))
+        store = prepare(paragraphs(copies), Digits(), tokenizer, out, PrepareSettings(duplicates="exact"))
         seconds = time.perf_counter() - before
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         before = time.perf_counter()

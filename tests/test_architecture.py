@@ -71,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     "choosing": BASE | {"mechanisms", "plan", "run"},
     "updates": BASE | ENGINE,
     "train": BASE | ENGINE | {"choosing", "run", "updates"},
-    "settings": BASE | {"local", "models", "optimisers", "randomness"},
+    "settings": BASE | {"local", "models", "optimisers", "prepare", "randomness"},
     "tensorboard": BASE | {"run", "train"},
     "parts": BASE | DATA | {"annotating", "models", "randomness", "run", "settings", "train"},
     "experiment": BASE

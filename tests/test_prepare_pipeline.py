@@ -32,7 +32,7 @@ from tacit.tokenizer import Tokenizer, byte_tokenizer
 from test_prepare_views import TOKENIZERS, Annotated, Parts, parts
 
 every_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=["bytes", "bpe"])
-choices = st.builds(PrepareSettings, max_tokens=st.integers(8, 60), deduplicate=st.booleans())
+choices = st.builds(PrepareSettings, max_tokens=st.integers(8, 60), duplicates=st.sampled_from(["keep", "exact"]))
 corpora = st.lists(parts(), max_size=4)
 
 
@@ -116,7 +116,7 @@ def test_short_records_are_stored_as_one_record_prepares(tmp_path: Path) -> None
 def test_duplicates_are_left_out_and_counted(tmp_path: Path) -> None:
     records = records_of([Parts(("My code is ", ""), ("CODE",), ("1",), ("2",))] * 3, 0)
     kept = prepare(records, Annotated(), byte_tokenizer(), tmp_path / "kept")
-    single = prepare(records, Annotated(), byte_tokenizer(), tmp_path / "single", PrepareSettings(deduplicate=True))
+    single = prepare(records, Annotated(), byte_tokenizer(), tmp_path / "single", PrepareSettings(duplicates="exact"))
     assert (len(kept), len(single)) == (3, 1)
     assert (kept.header.counts.duplicates, single.header.counts.duplicates) == (0, 2)
     assert not list(tmp_path.glob("**/*.sqlite"))
@@ -183,7 +183,7 @@ def test_g3_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
 
     def peak(size: int) -> int:
         tracemalloc.start()
-        choice = PrepareSettings(deduplicate=True)
+        choice = PrepareSettings(duplicates="exact")
         prepare(corpus(size), Annotated(), byte_tokenizer(), tmp_path / str(size), choice)
         result = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

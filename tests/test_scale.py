@@ -122,7 +122,7 @@ def write_store(folder: Path, rows: int, vocabulary: int = VOCABULARY, length: i
         policy_id="",
         policy_hash="",
         max_tokens=length,
-        deduplicated=False,
+        duplicates="keep",
         versions={},
     )
     counts = Counts(records=rows, empty=0, quarantined=0, duplicates=0, rows=rows, spans=rows)

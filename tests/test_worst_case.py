@@ -160,7 +160,7 @@ def _write_store(folder: Path, worlds: set[World]) -> Prepared:
         policy_id="",
         policy_hash="",
         max_tokens=8,
-        deduplicated=False,
+        duplicates="keep",
         versions={},
     )
     writer.finish(facts, counts)

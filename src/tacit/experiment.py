@@ -107,6 +107,7 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     evidence = _evidence(experiment, policy, marks, dropped)
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, policy)
+    _check_duplicates(planned.mechanism, experiment)
     run.write_json(ReleaseFile.PLAN, planned.plan)
     _declare(run, planned)
     learner = make_learner(experiment, tokenizer)
@@ -224,6 +225,15 @@ def _declare(run: Run, planned: Planned) -> None:
         if step.name not in known:
             prices = {str(neighbours): cost(step, neighbours) for neighbours in planned.mechanism.notions()}
             run.ledger.declare(step.name, prices)
+
+
+def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:
+    if mechanism.notions() and experiment.which_duplicates in ("bloom", "near"):
+        raise ClaimRefused(
+            expected="duplicates told by an exact hash, under a claim",
+            found=f"duplicates: {experiment.which_duplicates}, which lets one record decide about another",
+            way_out="duplicates: exact, or keep",
+        )
 
 
 def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy: Policy) -> None:

@@ -71,7 +71,7 @@ def prepare_stores(
     experiment: Experiment, policy: Policy, tokenizer: Tokenizer, folder: Path, observe: Observer
 ) -> None:
     """Both sides of the corpus as stores, and the marks of the training side; what is there already stays."""
-    settings = PrepareSettings(experiment.max_tokens, deduplicate=experiment.deduplicates)
+    settings = PrepareSettings(experiment.max_tokens, experiment.which_duplicates)
     place, marks = folder / "private" / PREPARED, folder / "private" / MARKS
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last

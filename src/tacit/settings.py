@@ -11,6 +11,7 @@ from tacit.errors import ConfigError
 from tacit.local import LocalSettings
 from tacit.models.gpt import LoRASettings
 from tacit.optimisers import OptimiserSettings
+from tacit.prepare import Duplicates
 from tacit.randomness import Mode
 
 BUILT_IN = ("lstm", "gpt")
@@ -26,8 +27,8 @@ class Experiment(BaseModel):
     plan: dict[str, Any] = Field(description="Mechanism, epsilon, and what else `tacit plan` knows.")
     conservative: str | None = Field(None, description="Second policy: what it finds routes a record to the protected.")
     coverage: str | None = Field(None, description="Miss rates from a labelled sample: what `tacit label read` wrote.")
-    duplicates: Literal["keep", "exact"] | None = Field(
-        None, description="exact: leave out repeated redacted text. Default: exact for crt, keep otherwise."
+    duplicates: Duplicates | None = Field(
+        None, description="keep, exact, or without a claim bloom or near. Default: exact for crt, keep otherwise."
     )
     users: Literal["given", "documents", "dealt"] = Field(
         "given",
@@ -66,9 +67,9 @@ class Experiment(BaseModel):
     seed: int | None = Field(None, ge=0, description="Of a research run. Default: 0.")
 
     @property
-    def deduplicates(self) -> bool:
-        """Whether repeated redacted text is left out."""
-        return (self.duplicates or ("exact" if self.plan.get("mechanism") == "crt" else "keep")) == "exact"
+    def which_duplicates(self) -> Duplicates:
+        """Which repeated redacted text is left out."""
+        return self.duplicates or ("exact" if self.plan.get("mechanism") == "crt" else "keep")
 
     @property
     def tokenizer_name(self) -> str:

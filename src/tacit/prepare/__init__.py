@@ -5,7 +5,7 @@ from tacit.prepare.caps import CapReport, NounReport, cap_contributions, salted_
 from tacit.prepare.cut import Piece, cut
 from tacit.prepare.duplicates import Seen, seen_texts
 from tacit.prepare.headers import Counts, Facts, Header
-from tacit.prepare.pipeline import PrepareSettings, prepare, public_segments, train_bpe_redacted
+from tacit.prepare.pipeline import Duplicates, PrepareSettings, prepare, public_segments, train_bpe_redacted
 from tacit.prepare.store import Prepared
 from tacit.prepare.users import dealt_users
 from tacit.prepare.views import FullTokens, PreparedRecord, PublicText, PublicTokens, divide, prepare_record
@@ -16,6 +16,7 @@ __all__ = [
     "CanaryRecord",
     "CapReport",
     "Counts",
+    "Duplicates",
     "Facts",
     "FullTokens",
     "Header",

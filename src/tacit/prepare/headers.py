@@ -39,7 +39,7 @@ class Facts(BaseModel):
     policy_id: str
     policy_hash: str
     max_tokens: int
-    deduplicated: bool
+    duplicates: str
     versions: dict[str, str]
 
 

@@ -13,16 +13,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from tacit.corpus.record import Record
 from tacit.errors import PolicyError, PrepareError, TacitError
 from tacit.policy.base import Policy
+from tacit.prepare.approximate import BloomSeen, NearSeen
 from tacit.prepare.cut import Piece, cut, surely_too_long
 from tacit.prepare.duplicates import Seen, seen_texts
 from tacit.prepare.headers import PRIVATE, Counts, Facts
@@ -35,15 +36,20 @@ _BATCH_CHARACTERS = 1 << 19
 _FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 
 
+Duplicates = Literal["keep", "exact", "bloom", "near"]
+AnySeen = Seen | BloomSeen | NearSeen
+
+
 @dataclass(frozen=True, slots=True)
 class PrepareSettings:
-    """`max_tokens`: the longest redacted piece. `deduplicate`: leave out pieces whose redacted text came before.
+    """`max_tokens`: the longest redacted piece. `duplicates`: which pieces are left out because their redacted
+    text came before: none (keep), those that are equal (exact), or about equal (`prepare.approximate`).
 
     A piece that is left out takes its secrets with it: of many records that differ in their secrets only, one stays.
     """
 
     max_tokens: int = 512
-    deduplicate: bool = False
+    duplicates: Duplicates = "keep"
 
     def __post_init__(self) -> None:
         if self.max_tokens < _FEWEST_TOKENS:
@@ -73,12 +79,18 @@ def prepare(
         writer = StoreWriter(folder, tokenizer.vocabulary_size)
         stack.callback(writer.abandon)
         quarantine = stack.enter_context((folder / PRIVATE / "quarantine.jsonl").open("w", encoding="utf-8"))
-        seen = stack.enter_context(seen_texts(folder)) if settings.deduplicate else None
+        seen = stack.enter_context(_seen(settings.duplicates, folder))
         job = _Job(policy, tokenizer, settings, writer, _Quarantine(quarantine), seen)
         for batch in _batches(records):
             job.add(batch)
         writer.finish(_facts(policy, tokenizer, settings), job.counts())
     return Prepared(out)
+
+
+def _seen(duplicates: Duplicates, folder: Path) -> AbstractContextManager[AnySeen | None]:
+    if duplicates == "exact":
+        return seen_texts(folder)
+    return nullcontext({"keep": None, "bloom": BloomSeen(), "near": NearSeen()}[duplicates])
 
 
 def public_segments(records: Iterable[Record], policy: Policy) -> Iterator[str]:
@@ -121,7 +133,7 @@ class _Job:
         settings: PrepareSettings,
         writer: StoreWriter,
         quarantine: _Quarantine,
-        seen: Seen | None,
+        seen: AnySeen | None,
     ) -> None:
         self._policy = policy
         self._tokenizer = tokenizer
@@ -213,7 +225,7 @@ def _facts(policy: Policy, tokenizer: Tokenizer, settings: PrepareSettings) -> F
         policy_id=policy.id,
         policy_hash=policy.hash,
         max_tokens=settings.max_tokens,
-        deduplicated=settings.deduplicate,
+        duplicates=settings.duplicates,
         versions={name: version(name) for name in ("tacit", "tokenizers")},
     )
 
