@@ -4,7 +4,7 @@ READY := .venv/.ready
 
 .PHONY: demo test test-all lint format lock clean
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml src/tacit/native/kernels.cpp
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
