@@ -33,8 +33,8 @@ RECORDS = (
 
 def prepared(folder: Path, annotator: Annotator, settings: PrepareSettings) -> tuple[Prepared, Marks]:
     store = prepare(annotator.watching(RECORDS), annotator.policy, byte_tokenizer(), folder / "store", settings)
-    annotator.marks().save(folder / "marks.npz")
-    return store, Marks.load(folder / "marks.npz")
+    annotator.marks().save(folder / "marks.safetensors")
+    return store, Marks.load(folder / "marks.safetensors")
 
 
 def test_g1_and_g2_every_piece_of_a_record_with_a_span_is_flagged_and_a_second_policy_adds(
@@ -130,7 +130,7 @@ def test_normalised(given: str, expected: str) -> None:
 
 def test_marks_survive_a_round_trip(tmp_path: Path) -> None:
     _, marks = prepared(tmp_path, Annotator(Gold(), Digits(), check_stability=True), PrepareSettings())
-    marks.save(tmp_path / "again.npz")
-    again = Marks.load(tmp_path / "again.npz")
+    marks.save(tmp_path / "again.safetensors")
+    again = Marks.load(tmp_path / "again.safetensors")
     assert np.array_equal(again.flagged, marks.flagged)
     assert (again.entity_list_hash, again.stable_share) == (marks.entity_list_hash, marks.stable_share)

@@ -90,7 +90,7 @@ ALLOWED: dict[str, set[str]] = {
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
 TORCH_BEGINS = {"models", "gradients", "native", "run", "optimisers", "reading", "evaluate", "local", "printed"} | {
-    *("classify", "choosing", "updates", "settings", "train", "tensorboard", "parts", "experiment"),
+    *("annotating", "classify", "choosing", "updates", "settings", "train", "tensorboard", "parts", "experiment"),
 }
 
 

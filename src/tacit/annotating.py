@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from safetensors.numpy import load_file, save_file
 
 from tacit.corpus.record import Record, Span
 from tacit.errors import ConfigError
@@ -50,18 +51,18 @@ class Marks:
         return [int(one) for one in self.entity_ids[self.entity_offsets[record] : self.entity_offsets[record + 1]]]
 
     def save(self, path: Path) -> None:
-        """As arrays, without pickle."""
-        facts = np.array([self.spans, self.stable_spans])
-        name = np.frombuffer(self.entity_list_hash.encode(), np.uint8)
-        with path.open("wb") as file:
-            np.savez(file, self.flagged, self.entity_offsets, self.entity_ids, name, facts)
+        """As safetensors."""
+        arrays = {name: getattr(self, name) for name in ("flagged", "entity_offsets", "entity_ids")}
+        listed = np.frombuffer(self.entity_list_hash.encode(), np.uint8)
+        save_file({**arrays, "listed": listed, "spans": np.array([self.spans, self.stable_spans])}, path)
 
     @classmethod
     def load(cls, path: Path) -> "Marks":
         """What `save` wrote."""
-        with np.load(path, allow_pickle=False) as found:
-            flagged, offsets, ids, name, facts = (found[f"arr_{index}"] for index in range(5))
-        return cls(flagged, offsets, ids, name.tobytes().decode(), int(facts[0]), int(facts[1]))
+        found = load_file(path)
+        spans, stable = (int(number) for number in found["spans"])
+        listed = found["listed"].tobytes().decode()
+        return cls(found["flagged"], found["entity_offsets"], found["entity_ids"], listed, spans, stable)
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ from tacit.train import Observer, Progress
 
 Shape = TypeVar("Shape", LSTMSettings, GPTSettings)
 
-PREPARED, HELD_OUT, MARKS = "prepared", "held-out", "marks.npz"
+PREPARED, HELD_OUT, MARKS = "prepared", "held-out", "marks.safetensors"
 DEALT = (15.0, 2.0)  # records of an invented user: mean and deviation, as UeDP deals AG News
 DEFAULT_VOCABULARY = 1000
 _SALT = "tacit held-out"
