@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tacit.codec import from_words
 from tacit.errors import ConfigError
 from tacit.local import LocalSettings
-from tacit.models.gpt import LoRASettings
+from tacit.models.huggingface import LoRASettings
 from tacit.optimisers import OptimiserSettings
 from tacit.prepare import Duplicates
 from tacit.randomness import Mode

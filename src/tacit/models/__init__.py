@@ -4,7 +4,8 @@ from tacit.errors import ModelError
 from tacit.models.base import Learner, Reading, Speaker
 from tacit.models.batch import Batch, TokenLosses
 from tacit.models.files import build_model, load_model
-from tacit.models.gpt import GPT, GPTSettings, LoRASettings
+from tacit.models.gpt import GPT, GPTSettings
+from tacit.models.huggingface import LoRASettings
 from tacit.models.lstm import LSTM, LSTMSettings
 from tacit.models.speech import continuation_log_probabilities, generate
 

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from tacit.errors import ModelError
 from tacit.models.batch import PADDING, LabelledBatch, TokenLosses
-from tacit.models.gpt import LoRASettings, _quietly, _with_adapters
+from tacit.models.huggingface import LoRASettings, pretrained, with_adapters
 from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE, LSTMModule, LSTMSettings
 from tacit.models.speech import speaking
 
@@ -180,7 +180,7 @@ class EncoderClassifier:
         if "pooler" in dict(encoder.named_children()):
             encoder.add_module("pooler", nn.Identity())
         config: Any = encoder.config
-        adapted = encoder if lora is None else _with_adapters(encoder, lora)
+        adapted = encoder if lora is None else with_adapters(encoder, lora)
         return cls(ClassifierModule(EncoderStates(adapted), config.hidden_size, settings), lora)
 
     @classmethod
@@ -193,19 +193,7 @@ class EncoderClassifier:
         """
         from transformers import AutoModel
 
-        if not any(folder.glob("*.safetensors")) or not (folder / "config.json").is_file():
-            raise ModelError(
-                expected="a folder with config.json and safetensors weights",
-                found=str(folder),
-                way_out="save the model with save_pretrained(folder, safe_serialization=True)",
-            )
-        with _quietly():
-            encoder = AutoModel.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
-            )
-            if vocabulary_size > encoder.config.vocab_size:
-                encoder.resize_token_embeddings(vocabulary_size)
-        return cls.of(encoder, settings, lora)
+        return cls.of(pretrained(AutoModel, folder, vocabulary_size), settings, lora)
 
     @classmethod
     def described(

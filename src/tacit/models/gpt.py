@@ -3,8 +3,6 @@
 import copy
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from torch import Tensor, nn
 
 from tacit.errors import ModelError
 from tacit.models.batch import Batch, TokenLosses
+from tacit.models.huggingface import LoRASettings, pretrained, quietly, with_adapters
 from tacit.models.lstm import SETTINGS_FILE
 from tacit.models.speech import losses_of, speaking
 
@@ -40,15 +39,6 @@ class GPTSettings:
                 raise ModelError(f"{name} of at least 1", str(getattr(self, name)), "correct the number")
         if self.width % self.heads:
             raise ModelError("a width that heads divide", f"{self.width} and {self.heads} heads", "change one of them")
-
-
-@dataclass(frozen=True, slots=True)
-class LoRASettings:
-    """Low-rank adapters beside every linear layer but the head (Hu et al. 2021, 2106.09685); the rest is frozen."""
-
-    rank: int = 8
-    alpha: int = 16
-    dropout: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +89,7 @@ class GPT:
     @classmethod
     def of(cls, module: nn.Module, lora: LoRASettings | None = None) -> "GPT":
         """A model object of transformers; with `lora`, adapters are put into it and all else is frozen."""
-        return cls(module if lora is None else _with_adapters(module, lora), lora)
+        return cls(module if lora is None else with_adapters(module, lora), lora)
 
     @classmethod
     def from_folder(cls, folder: Path, lora: LoRASettings | None = None, vocabulary_size: int = 0) -> "GPT":
@@ -109,19 +99,7 @@ class GPT:
         """
         from transformers import AutoModelForCausalLM
 
-        if not any(folder.glob("*.safetensors")) or not (folder / "config.json").is_file():
-            raise ModelError(
-                expected="a folder with config.json and safetensors weights",
-                found=str(folder),
-                way_out="save the model with save_pretrained(folder, safe_serialization=True)",
-            )
-        with _quietly():
-            module = AutoModelForCausalLM.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
-            )
-            if vocabulary_size > module.config.vocab_size:
-                module.resize_token_embeddings(vocabulary_size)
-        return cls.of(module, lora)
+        return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size), lora)
 
     @classmethod
     def load(cls, folder: Path, lora: dict[str, Any] | None) -> "GPT":
@@ -190,7 +168,7 @@ class GPT:
         base = {name.replace(_BASE_MARK, "."): value for name, value in weights.items() if name not in adapters}
         save_pretrained = self.module.save_pretrained
         assert callable(save_pretrained)
-        with _quietly():
+        with quietly():
             save_pretrained(folder, state_dict=base)
         if self.lora is not None:
             save_file(adapters, folder / _ADAPTER_FILE)
@@ -210,35 +188,3 @@ class GPT:
         known = AutoConfig.for_model(config["model_type"], **content)
         module = AutoModelForCausalLM.from_config(known)  # type: ignore[no-untyped-call]
         return cls.of(module, None if lora is None else LoRASettings(**lora))
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """transformers without its bars and notices."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-def _with_adapters(module: nn.Module, lora: LoRASettings) -> nn.Module:
-    from peft import LoraConfig, inject_adapter_in_model
-    from transformers.pytorch_utils import Conv1D
-
-    config = LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules="all-linear",
-        fan_in_fan_out=any(isinstance(part, Conv1D) for part in module.modules()),
-        task_type="CAUSAL_LM",
-    )
-    adapted: nn.Module = inject_adapter_in_model(config, module)
-    return adapted
