@@ -258,6 +258,9 @@ def test_a_vocabulary_that_would_break_the_claim_is_refused(corpus: Path, tmp_pa
         {"mode": "release", "seed": 1},
         {"lora": {"rank": 2}},
         {"patience": 2},
+        {"conservative": "digits"},
+        {"entity_kinds": ["NAME"]},
+        {"users": "documents"},
         {"precision": "bfloat16"},
         {"tokenizer": "model"},
         {"model": "some/folder", "shape": {"layers": 2}},
@@ -285,6 +288,14 @@ def test_algorithm_1_needs_the_lstm(corpus: Path, tmp_path: Path) -> None:
     settings = experiment(corpus, "selective-published", model="gpt", shape={"width": 16, "layers": 1, "heads": 1})
     with pytest.raises(ConfigError, match="whose states"):
         train(settings, tmp_path / "run", quiet)
+
+
+def test_a_hash_of_secrets_is_released_only_where_entities_are_public(corpus: Path, tmp_path: Path) -> None:
+    """A hash of few possible values tells the value, and no noise covers it."""
+    for mechanism in ("selective", "crt"):
+        result = train(experiment(corpus, mechanism), tmp_path / mechanism, quiet)
+        assert result.guarantee.evidence.entity_list_hash is None
+    assert train(experiment(corpus, "uedp"), tmp_path / "uedp", quiet).guarantee.evidence.entity_list_hash
 
 
 def test_no_secret_is_in_release(corpus: Path, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
         conservative,
         marks.stable_share,
         dropped,
-        marks.entity_list_hash,
+        marks.entity_list_hash if experiment.protects_entities else None,  # elsewhere a hash of secrets would leave
         user_origin=USER_ORIGINS[experiment.users],
     )
 

@@ -67,6 +67,11 @@ class Experiment(BaseModel):
     seed: int | None = Field(None, ge=0, description="Of a research run. Default: 0.")
 
     @property
+    def protects_entities(self) -> bool:
+        """Whether the claim is about listed entities: which string stands where is then public annotation."""
+        return self.plan.get("mechanism") in ("uedp", "uedp-published")
+
+    @property
     def which_duplicates(self) -> Duplicates:
         """Which repeated redacted text is left out."""
         return self.duplicates or ("exact" if self.plan.get("mechanism") == "crt" else "keep")
@@ -92,6 +97,13 @@ def check_used(experiment: Experiment) -> None:
     )
     bfloat = experiment.precision == "bfloat16"
     _require(not (bfloat and experiment.model == "lstm"), "float32 for the lstm", "leave precision out")
+    mechanism = experiment.plan.get("mechanism")
+    listed = experiment.entity_kinds is not None or experiment.aliases is not None
+    _require(not listed or experiment.protects_entities, "entities for uedp", "leave entity_kinds and aliases out")
+    routed = experiment.conservative is None or mechanism == "crt"
+    _require(routed, "a conservative policy for crt", "leave conservative out")
+    owned = experiment.users == "given" or mechanism == "user" or experiment.protects_entities
+    _require(owned, "users for user, uedp and uedp-published", "leave users out")
     _require(experiment.local.epochs == 1, "local passes in the plan", "set plan.local_epochs instead of local.epochs")
     seeded = experiment.seed is not None
     _require(not (seeded and experiment.mode == Mode.RELEASE), "no seed in release mode", "leave the seed out")
