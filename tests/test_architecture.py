@@ -60,37 +60,47 @@ ALLOWED: dict[str, set[str]] = {
     "run": BASE | {"events", "guarantee", "ledger", "plan", "randomness", "sampling"},
     "optimisers": BASE,
     "reading": BASE | {"models", "plan", "prepare"},
-    "evaluate": BASE | {"models", "plan", "prepare", "reading"},
+    "evaluate": BASE | {"classify", "models", "plan", "prepare", "reading"},
     "labelling": BASE | {"corpus", "guarantee", "policy"},
     "annotating": BASE | {"corpus", "policy", "prepare", "sampling"},
     "counting": {"mechanisms", "plan", "sampling"},
     "native": BASE,
     "local": BASE | {"gradients", "models"},
     "printed": BASE | {"gradients", "models", "plan"},
-    "classify": BASE | {"models", "plan", "prepare"},
+    "classify": BASE | {"guarantee", "models", "plan", "prepare"},
     "choosing": BASE | {"mechanisms", "plan", "run"},
     "updates": BASE | ENGINE,
-    "train": BASE | ENGINE | {"choosing", "run", "updates"},
-    "settings": BASE | {"local", "models", "optimisers", "prepare", "randomness"},
-    "tensorboard": BASE | {"run", "train"},
-    "parts": BASE | DATA | {"annotating", "models", "randomness", "run", "settings", "train"},
+    "train": BASE | ENGINE | {"choosing", "progress", "run", "updates"},
+    "settings": BASE | {"corpus", "local", "models", "optimisers", "prepare", "randomness", "vocabulary"},
+    "progress": set(),
+    "planting": BASE | {"corpus", "prepare", "run"},
+    "loading": BASE | {"models", "run", "tokenizer"},
+    "tensorboard": BASE | {"progress", "run"},
+    "parts": BASE
+    | DATA
+    | {"annotating", "classify", "models", "planting", "printed", "progress", "randomness", "reading", "run"}
+    | {"settings", "train", "updates"},
     "experiment": BASE
     | DATA
-    | {"accounting", "annotating", "choosing", "counting", "evaluate", "guarantee", "labelling", "mechanisms"}
-    | {"models", "parts", "plan", "planning", "printed", "randomness", "reading", "run", "sampling", "settings"}
-    | {"tensorboard", "train", "updates"},
+    | {"accounting", "annotating", "choosing", "classify", "counting", "evaluate", "guarantee", "labelling"}
+    | {"mechanisms", "models", "parts", "plan", "planning", "progress", "randomness", "reading", "run", "sampling"}
+    | {"settings", "tensorboard", "train"},
+    # after training: never the trainer
+    "attacks": BASE | {"audit", "corpus", "models", "policy", "prepare", "tokenizer"},
+    "audit": BASE | {"accounting", "guarantee", "plan"},
     # people
     "verbs": BASE | {"corpus", "policy", "scan", "planning", "report", "experiment"},
     "cli": BASE
     | {"vocabulary"}
     | THEORY
     | {"corpus", "policy", "prepare", "tokenizer", "scan", "report", "verbs", "experiment"}
-    | {"labelling", "settings", "train", "models"},
+    | {"classify", "evaluate", "labelling", "loading", "models", "progress", "settings", "train"},
 }
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
 TORCH_BEGINS = {"models", "gradients", "native", "run", "optimisers", "reading", "evaluate", "local", "printed"} | {
     *("annotating", "classify", "choosing", "updates", "settings", "train", "tensorboard", "parts", "experiment"),
+    *("attacks", "loading", "planting"),
 }
 
 

@@ -35,6 +35,7 @@ class Net:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.vocabulary_size = VOCABULARY
+        self.context = 1 << 20
 
     @property
     def head(self) -> nn.Module:

@@ -22,9 +22,9 @@ import torch
 
 from tacit.accounting import account
 from tacit.codec import from_json
-from tacit.experiment import load
 from tacit.guarantee import Guarantee
 from tacit.ledger import read_entries
+from tacit.loading import load
 from tacit.plan import Plan
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.checkpoints import read_model

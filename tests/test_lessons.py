@@ -46,13 +46,14 @@ from tacit.plan import (
 )
 from tacit.policy.patterns import Gold
 from tacit.prepare import Prepared, prepare
+from tacit.progress import Progress
 from tacit.randomness import Streams
 from tacit.reading import RowReader
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.sampling import Annotation, Pools
 from tacit.settings import Experiment
 from tacit.tokenizer import byte_tokenizer
-from tacit.train import Progress, Trainer, TrainSettings
+from tacit.train import Trainer, TrainSettings
 from tacit.updates import UpdateSettings
 
 RECORDS = 40

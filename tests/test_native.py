@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
@@ -229,11 +231,78 @@ def test_gram_sums_are_those_of_whole_matrices(time: int, monkeypatch: pytest.Mo
         torch.testing.assert_close(found, torchs, rtol=1e-5, atol=1e-4)
 
 
+def exact_gram(values: Tensor) -> Tensor:
+    """The lower triangles in float64."""
+    time = values.shape[1]
+    whole = torch.bmm(values.double(), values.double().transpose(1, 2))
+    return whole[:, *torch.tril_indices(time, time)]
+
+
+def assert_gram(values: Tensor) -> None:
+    """Errors of a few units in the last place of the product of the lengths."""
+    lengths, (first, second) = values.double().norm(dim=2), torch.tril_indices(values.shape[1], values.shape[1])
+    error = (native.gram(values) - exact_gram(values)).abs()
+    assert bool((error <= 2.0**-21 * lengths[:, first] * lengths[:, second]).all())
+
+
 @built
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_gram_matrix_that_is_not_finite_gives_no_finite_sum_for_its_row_alone(bad: float) -> None:
+@given(rows=st.integers(0, 4), time=st.integers(1, 40), width=st.integers(0, 1100), seed=st.integers(0, 99))
+@settings(deadline=None)
+def test_gram_matrices_are_those_of_float64(rows: int, time: int, width: int, seed: int) -> None:
+    assert_gram(torch.randn(rows, time, width, generator=torch.Generator().manual_seed(seed)))
+
+
+@built
+@pytest.mark.parametrize(
+    ("time", "width"), [(600, 3), (599, 511), (128, 384), (65, 512), (64, 513), (3, 9000), (1, 8999)]
+)
+def test_gram_matrices_of_many_steps_and_numbers(time: int, width: int) -> None:
+    assert_gram(torch.randn(2, time, width))
+
+
+@built
+def test_gram_matrices_of_one_row_read_no_other_and_none_is_no_matter() -> None:
+    room = torch.full((3, 5, 9), math.nan)
+    room[1] = torch.randn(5, 9)
+    assert bool(native.gram(room)[1].isfinite().all())
+    assert native.gram(torch.zeros(2, 0, 7)).shape == (2, 0)
+
+
+@built
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_gram_matrices_do_not_depend_on_threads(rows: int) -> None:
+    values = torch.randn(rows, 70, 1100)
+    results = []
+    for threads in (1, 2, 5):
+        torch.set_num_threads(threads)
+        pairs = native.gram(values)
+        results.append(torch.cat([pairs, torch.stack(native.gram_dot(pairs), dim=1)], dim=1))
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+@built
+@given(time=st.integers(1, 40), scale=st.sampled_from([1e-6, 1.0, 1e6]), seed=st.integers(0, 99))
+@settings(deadline=None)
+def test_gram_sums_are_symmetric_and_exact_for_the_matrices_given(time: int, scale: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    left, right = (native.gram(scale * torch.randn(3, time, 6)) for _ in range(2))
+    found = native.gram_dot(left, right)
+    for ours, swapped in zip(found, native.gram_dot(right, left), strict=True):
+        assert torch.equal(ours, swapped)
+    weights = torch.full((time, time), 2.0, dtype=torch.float64).fill_diagonal_(1.0)[*torch.tril_indices(time, time)]
+    terms = left.double() * right.double() * weights
+    error = (found[0] - terms.sum(dim=1)).abs()
+    assert bool((error <= 2.0**-24 * terms.sum(dim=1).abs() + 1e-12 * terms.abs().sum(dim=1)).all())
+
+
+@built
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e30])
+@pytest.mark.parametrize("place", [0, 4, 8])
+def test_a_gram_matrix_that_is_not_finite_gives_no_finite_sum_for_its_row_alone(bad: float, place: int) -> None:
     left, right = torch.randn(3, 9, 5), torch.randn(3, 9, 7)
-    left[1, 4, 2] = bad
+    left[1, place, 2] = bad
+    right[1] *= 0.0 if place == 8 else 1.0
     for sums in (*Gram(left).dot(Gram(right)), *Gram(left).total()):
         assert sums.isfinite().tolist() == [True, False, True]
 
@@ -393,8 +462,11 @@ def test_tensors_a_kernel_cannot_take_are_refused() -> None:
             native.lstm_forward_(torch.zeros(1, 2, width), *states(1, 2, hidden), 0)
     with pytest.raises(GradientError, match="steps"):
         native.lstm_forward_(torch.zeros(1, 2, 8), *states(1, 2, 2), 2)
-    with pytest.raises(GradientError, match="halves"):
-        native.gram_dot(torch.zeros(1, 2, 2), torch.zeros(1, 2, 5))
+    for pairs, others in ((torch.zeros(1, 5), None), (torch.zeros(1, 6), torch.zeros(1, 3))):
+        with pytest.raises(GradientError, match="triangles"):
+            native.gram_dot(pairs, others)
+    with pytest.raises(GradientError, match="contiguous"):
+        native.gram(torch.zeros(2, 3, 4).transpose(1, 2))
     with pytest.raises(GradientError, match="16 bytes"):
         native.add_normal_(b"short", 0, [torch.zeros(3)], 1.0)
     with pytest.raises(GradientError, match="blocks of at most"):

@@ -85,7 +85,7 @@ def price_table(p: Any) -> list[tuple[Any, Any, Any]]:  # noqa: ANN401  (p is th
         (step(*full_every, users, noisy), near(unit.USER, REPLACE), SampledGaussian(0.8, 0.1, 1, REPLACE)),
         (step(*full_every, users, noisy), near(unit.RECORD), REFUSED),
         # UeDP as printed: the user or the entity, and twice the sensitivity.
-        (step(*full_every, pairs, noisy), near(unit.USER_AND_ENTITY), SampledGaussian(0.4, 0.525, 1, ZERO)),
+        (step(*full_every, pairs, noisy), near(unit.USER_AND_ENTITY), Gaussian(0.4, 1, ZERO)),
         (step(*full_every, pairs, noisy), near(unit.USER_AND_ENTITY, REPLACE), REFUSED),
         (step(*full_every, pairs, noisy), near(unit.USER), REFUSED),
         # Shuffling amplifies nothing.

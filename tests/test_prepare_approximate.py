@@ -54,6 +54,6 @@ def test_they_are_refused_under_a_claim_and_allowed_without(duplicates: Any, tmp
     write_jsonl(simulate("customersim", 30), tmp_path / "corpus.jsonl")
     common = {"corpus": str(tmp_path / "corpus.jsonl"), "policy": "gold", "held_out": 0.2, "duplicates": duplicates}
     claim = {"mechanism": "redaction", "public_epochs": 1}
-    with pytest.raises(ClaimRefused, match="exact hash"):
+    with pytest.raises(ClaimRefused, match="exact or keep"):
         train(Experiment(plan=claim, max_tokens=64, **common), tmp_path / "claim", lambda _: None)
     train(Experiment(plan={**claim, "mechanism": "plain"}, max_tokens=64, **common), tmp_path / "run", lambda _: None)

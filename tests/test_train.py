@@ -1,11 +1,9 @@
 """The trainer on a tiny corpus: what is executed, charged, resumed and invariant."""
 
-import dataclasses
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,139 +11,35 @@ from typing import Any
 import pytest
 import torch
 
-from tacit.codec import from_json, from_words
+from runs import experiment, quiet, write_corpus
 from tacit.corpus.record import Record, Span
 from tacit.corpus.simulate import simulate
-from tacit.corpus.write import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, GradientError, LedgerError
-from tacit.events import Event
 from tacit.experiment import resume, train
-from tacit.guarantee import Guarantee
 from tacit.ledger import read_entries
 from tacit.models.lstm import LSTM, LSTMSettings
 from tacit.optimisers import Optimiser, OptimiserSettings
-from tacit.plan import Plan, Targets, View, cost
+from tacit.plan import Targets, View, cost
 from tacit.policy.patterns import Gold
 from tacit.prepare import Prepared, prepare
 from tacit.randomness import Streams
 from tacit.reading import RowReader
-from tacit.run import ReleaseFile, Run
-from tacit.run.checkpoints import read_model
+from tacit.run import Run
 from tacit.sampling import Annotation, Pools
-from tacit.settings import Experiment, merged, read_experiment
+from tacit.settings import merged, read_experiment
 from tacit.tokenizer import byte_tokenizer
 from tacit.train import Trainer, TrainSettings
-
-TINY: dict[str, Any] = {"policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 64}
-PLANS: dict[str, dict[str, Any]] = {
-    "plain": {"public_epochs": 1},
-    "redaction": {"public_epochs": 1},
-    "dpsgd": {"noise_multiplier": 1.0, "steps": 3, "batch": 8},
-    "selective": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
-    "twice": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
-    "cadp": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
-    "crt": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
-    "user": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "weight_cap": 2, "local_epochs": 2},
-    "uedp": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "user_cap": 2, "entity_cap": 1},
-    "selective-published": {"noise_multiplier": 1.0, "steps": 2, "batch": 4},
-    "cadp-published": {"noise_multiplier": 1.0, "steps": 2, "batch": 8, "recall": 0.98},
-    "uedp-published": {"noise_multiplier": 1.0, "steps": 2, "batch": 4, "entity_rate": 0.5},
-}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "cadp": {"policy": "forgetful.yaml"},
-    "crt": {"policy": "forgetful.yaml", "conservative": "cautious.yaml"},
-    "user": {"users": "documents"},
-    "uedp": {"users": "documents", "entity_kinds": ["NAME"]},
-    "cadp-published": {"policy": "forgetful.yaml"},
-    "uedp-published": {"users": "documents", "entity_kinds": ["NAME"]},
-}
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
-    write_jsonl(simulate("customersim", 60), path)
-    for name, missed in (("forgetful", 0.9), ("cautious", 0.8)):  # some records are then cleared
-        policy = f"policy: {{forgetful: {{policy: gold, miss_rate: {missed}, seed: 1}}}}"
-        (path.parent / f"{name}.yaml").write_text(policy)
-    return path
-
-
-def experiment(corpus: Path, mechanism: str, **more: Any) -> Experiment:  # noqa: ANN401
-    chosen = {**TINY, **SETTINGS.get(mechanism, {}), **more}
-    for word in ("policy", "conservative"):
-        if str(chosen.get(word)).endswith(".yaml"):
-            chosen[word] = str(corpus.parent / chosen[word])
-    return from_words(
-        Experiment, {"corpus": str(corpus), "plan": {"mechanism": mechanism, **PLANS[mechanism]}, **chosen}
-    )
-
-
-def quiet(_: object) -> None:
-    """Watches nothing."""
-
-
-@pytest.mark.parametrize("mechanism", PLANS)
-def test_every_mechanism_runs_and_its_ledger_is_its_plan(mechanism: str, corpus: Path, tmp_path: Path) -> None:
-    result = train(experiment(corpus, mechanism), tmp_path / "run", quiet)
-    run = Run.view(tmp_path / "run")
-    executed = from_json(Plan, run.path(ReleaseFile.PLAN).read_bytes())
-    entries = read_entries(run.path(ReleaseFile.LEDGER))
-    assert entries.charges() == {step.name: times for step, times in executed.executions().items() if times}
-    for neighbours in result.planned.mechanism.notions():
-        by_plan: Counter[Event] = Counter()
-        for step, times in executed.executions().items():
-            by_plan[cost(step, neighbours)] += times
-        assert Counter(dict(entries.compositions()[str(neighbours)])) == +by_plan
-    assert result.guarantee.figures == result.planned.guarantee.figures
-    assert from_json(Guarantee, run.path(ReleaseFile.GUARANTEE).read_bytes()) == result.guarantee
-    assert all(torch.isfinite(value).all() for value in read_model(run).values())
-    assert result.utility.overall.tokens == result.utility.public.tokens + result.utility.private.tokens > 0
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 def _records(secret: str) -> Iterator[Record]:
     for number in range(12):
         text = f"my code is {secret}{number}, thanks for asking {number}"
         yield Record(f"r{number}", text, spans=(Span(11, 11 + len(f"{secret}{number}"), "CODE"),))
-
-
-def _trained(folder: Path, secret: str, mechanism: str, *, private: bool) -> dict[str, torch.Tensor]:
-    from tacit.planning import plan
-
-    tokenizer = byte_tokenizer()
-    folder.mkdir()
-    store = prepare(_records(secret), Gold(), tokenizer, folder / "store")
-    planned = plan({"mechanism": mechanism, "records": 12, **PLANS[mechanism]})
-    phases = planned.plan.phases
-    if not private:
-        kept = tuple(
-            dataclasses.replace(phase, turns=tuple(turn for turn in phase.turns if turn[0].name == "public"))
-            for phase in phases
-        )
-        planned = dataclasses.replace(planned, plan=Plan(kept))
-    torch.manual_seed(0)
-    learner = LSTM.new(LSTMSettings(tokenizer.vocabulary_size, 8, 8))
-    with Run.create(folder / "run") as run:
-        for step in planned.plan.executions():
-            run.ledger.declare(step.name, {str(n): cost(step, n) for n in planned.mechanism.notions()})
-        reader, pools = RowReader(store, tokenizer.end, 100), Pools(Annotation.of(store))
-        Trainer(run, learner, planned.plan, reader, pools, TrainSettings()).train(Streams.research(1), quiet)
-    return {name: value.detach().clone() for name, value in learner.module.named_parameters()}
-
-
-@pytest.mark.parametrize("mechanism", ["redaction", "selective", "twice"])
-def test_public_steps_are_blind_to_secrets(mechanism: str, tmp_path: Path) -> None:
-    """T1: corpora equal in their public part, other secrets of other lengths: bitwise equal parameters."""
-    ours = _trained(tmp_path / "a", "x", mechanism, private=False)
-    theirs = _trained(tmp_path / "b", "a much longer secret ", mechanism, private=False)
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-def test_private_steps_are_not_blind_to_secrets(tmp_path: Path) -> None:
-    """The negative control of T1."""
-    ours = _trained(tmp_path / "a", "x", "selective", private=True)
-    theirs = _trained(tmp_path / "b", "a much longer secret ", "selective", private=True)
-    assert not all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_redacted_batches_never_touch_the_private_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,14 +17,15 @@ from tacit.codec import from_words
 from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
-from tacit.experiment import load, resume, train
+from tacit.experiment import resume, train
+from tacit.loading import load
 from tacit.models import GPT, LSTM, GPTSettings, LoRASettings, LSTMSettings
 from tacit.plan import Moves
+from tacit.progress import Progress
 from tacit.run import Run
 from tacit.run.checkpoints import Checkpoints
 from tacit.settings import Experiment
 from tacit.tokenizer import Dependence, Source, train_bpe
-from tacit.train import Progress
 from tacit.updates import moving_names
 
 TINY: dict[str, Any] = {"policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 60}

@@ -1,23 +1,40 @@
-"""Text classification: labelled rows of the prepared store as batches, and how often a classifier errs.
+"""Text classification: labelled rows of the prepared store as batches, how often a classifier errs, and what a claim
+then says about labels.
 
 G1 (one accessor). Secrets are read here only for a step whose view is FULL.
 G2 (fixed frame). Every row begins with the end token: none is empty, and a model has a first state to read.
 G3 (labels first). Every label is looked up before the first batch; one that is no class stops a run before it spends.
+G4 (said). A claim of a classifier says that the classes are public, and whether a label is protected with its record or
+   is public annotation (theory, section 1: what is not owned by a unit is public).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from tacit.errors import ConfigError
+from tacit.guarantee import Condition, Guarantee, Status
 from tacit.intervals import Interval, exact_interval
 from tacit.models.batch import LabelledBatch
 from tacit.models.classifier import Classifier, class_numbers
-from tacit.plan import Targets, View
+from tacit.models.speech import speaking
+from tacit.plan import Plain, Plan, SplitBatch, Targets, Unit, View
 from tacit.prepare import Prepared
 
 _ROWS = 64
+_NO_CLASS = -1
+
+PUBLIC_CLASSES = Condition("the list of classes is public, and was not collected from the corpus", Status.ASSUMED)
+PUBLIC_LABELS = Condition(
+    "for secrets, labels are public annotation: what a marked span says does not decide a label", Status.ASSUMED
+)
+OWN_LABELS = Condition(
+    "for records, users and entities, a record's label is part of the record and protected with it", Status.MET
+)
+EXPOSED_LABELS = "labels of the records that plain steps read"
 
 
 class LabelReader:
@@ -27,10 +44,10 @@ class LabelReader:
     """
 
     def __init__(self, store: Prepared, end: int, longest: int, classes: Sequence[str]) -> None:
-        self._store = store
+        self.store = store
         self._end = end
         self._longest = longest
-        self._labels = _numbered(store, classes)
+        self.labels = _numbered(store, classes)
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets = Targets.ALL) -> LabelledBatch:
         """The rows as a batch. A label is public, so that steps on public targets learn it too."""
@@ -41,55 +58,139 @@ class LabelReader:
                 way_out="targets: all, or another mechanism",
             )
         tokens = [self._framed(int(row), view) for row in rows]
-        return LabelledBatch.of_rows(tokens, [int(self._labels[int(row)]) for row in rows])
+        return LabelledBatch.of_rows(tokens, [int(self.labels[int(row)]) for row in rows])
 
     def batches(self, view: View) -> Iterator[LabelledBatch]:
         """All rows in their order, a few at a time."""
-        for start in range(0, len(self._store), _ROWS):
-            yield self.batch(range(start, min(start + _ROWS, len(self._store))), view)
+        for start in range(0, len(self.store), _ROWS):
+            yield self.batch(range(start, min(start + _ROWS, len(self.store))), view)
 
     def _framed(self, row: int, view: View) -> list[int]:
-        tokens = self._store.redacted(row) if view == View.REDACTED else self._store.full(row).tokens
+        tokens = self.store.redacted(row) if view == View.REDACTED else self.store.full(row).tokens
         return [self._end, *tokens[: self._longest].tolist()]
 
 
-class ErrorRate(NamedTuple):
-    """How many of `rows` rows were given a wrong class."""
+@dataclass(frozen=True, slots=True)
+class ErrorRate:
+    """How many of `records` records were given a wrong class."""
 
-    errors: int
-    rows: int
+    errors: int = 0
+    records: int = 0
+
+    def __add__(self, other: "ErrorRate") -> "ErrorRate":
+        return ErrorRate(self.errors + other.errors, self.records + other.records)
 
     @property
     def share(self) -> float:
-        """The test error rate; not a number without rows."""
-        return self.errors / self.rows if self.rows else float("nan")
+        """The test error rate; not a number without records."""
+        return self.errors / self.records if self.records else float("nan")
 
     def interval(self, confidence: float = 0.95) -> Interval:
-        """The exact two-sided interval for rows like these."""
-        return exact_interval(self.errors, self.rows, confidence)
+        """The exact two-sided interval for records like these, drawn independently of each other."""
+        return exact_interval(self.errors, self.records, confidence)
 
 
 def error_rate(classifier: Classifier, batches: Iterable[LabelledBatch]) -> ErrorRate:
-    """Errors of the classifier's first guesses."""
+    """Errors of the classifier's first guesses, where each row is a record."""
     device = next(classifier.module.parameters()).device
-    errors, rows = 0, 0
+    found = ErrorRate()
     for batch in batches:
         here = batch.to(device)
-        errors += int((classifier.predict(here) != here.targets[:, 0]).sum())
-        rows += len(batch)
-    return ErrorRate(errors, rows)
+        found += ErrorRate(int((classifier.predict(here) != here.targets[:, 0]).sum()), len(batch))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LabelQuality:
+    """How often a classifier errs on held-out records, and how often whoever always says their commonest class does."""
+
+    with_secrets: ErrorRate
+    without_secrets: ErrorRate
+    commonest: ErrorRate
+
+    @property
+    def overall(self) -> ErrorRate:
+        """All records."""
+        return self.with_secrets + self.without_secrets
+
+
+def label_quality(classifier: Classifier, reader: LabelReader, observe: Callable[[int], None]) -> LabelQuality:
+    """Guess the class of every record of a store as it was written; `observe` hears how many rows are done.
+
+    The pieces of a record are read as if they were independent: it gets the class with the largest product of
+    probabilities, and counts once.
+    """
+    scores: list[Tensor] = []
+    done = 0
+    for batch in reader.batches(View.FULL):
+        scores.append(_log_probabilities(classifier, batch))
+        done += len(batch)
+        observe(done)
+    records, first, number = np.unique(reader.store.records, return_index=True, return_inverse=True)
+    summed = torch.zeros(len(records), len(classifier.settings.classes), dtype=torch.float64)
+    summed.index_add_(0, torch.from_numpy(number), torch.cat([summed[:0], *scores]))
+    labels = reader.labels[first]
+    secret = np.bincount(number, reader.store.span_counts(), len(records)) > 0
+    wrong = summed.argmax(dim=1).numpy() != labels
+    commonest = int(np.bincount(labels).max(initial=0))
+    return LabelQuality(
+        ErrorRate(int(wrong[secret].sum()), int(secret.sum())),
+        ErrorRate(int(wrong[~secret].sum()), int((~secret).sum())),
+        ErrorRate(len(records) - commonest, len(records)),
+    )
+
+
+def check_learns_labels(plan: Plan) -> None:
+    """Refuse a plan with steps that have no meaning for labels, before anything is spent."""
+    for step in plan.executions():
+        if step.targets == Targets.PRIVATE:
+            raise _no_meaning("private steps that learn secrets alone", "plan.targets: all, or another mechanism")
+        if isinstance(step.update, SplitBatch):
+            raise _no_meaning("an algorithm printed for language models", "its sound form: cadp, or selective")
+
+
+def with_labels(guarantee: Guarantee, plan: Plan) -> Guarantee:
+    """`guarantee` with what it means for classes and labels; where nothing is claimed, nothing is added."""
+    units = {figure.neighbours.unit for figure in guarantee.figures}
+    if not units:
+        return guarantee
+    public = (PUBLIC_LABELS,) if Unit.SECRETS in units else ()
+    own = (OWN_LABELS,) if units - {Unit.SECRETS} else ()
+    exposed = any(isinstance(step.update, Plain) and times for step, times in plan.executions().items())
+    return replace(
+        guarantee,
+        holds_if=(*guarantee.holds_if, PUBLIC_CLASSES, *public, *own),
+        not_protected=(*guarantee.not_protected, *((EXPOSED_LABELS,) if exposed else ())),
+    )
+
+
+def _log_probabilities(classifier: Classifier, batch: LabelledBatch) -> Tensor:
+    """(rows, classes), in float64."""
+    device = next(classifier.module.parameters()).device
+    with speaking(classifier.module):
+        return torch.log_softmax(classifier.logits(batch.inputs.to(device))[:, 0].double(), dim=1).cpu()
+
+
+def _no_meaning(found: str, way_out: str) -> ConfigError:
+    return ConfigError("steps that can learn labels", found, way_out)
 
 
 def _numbered(store: Prepared, classes: Sequence[str]) -> np.ndarray:
-    numbers = class_numbers(classes)
-    labels = np.empty(len(store), dtype=np.int64)
-    for row in range(len(store)):
-        label = store.label(row)
-        if label is None or label not in numbers:
-            raise ConfigError(
-                expected=f"a label of every record among the {len(classes)} classes",
-                found=f"{'no label' if label is None else 'another label'} in row {row} of {store.folder.name}",
-                way_out="add the class to the list, name the label's column, or leave such records out",
-            )
-        labels[row] = numbers[label]
+    numbers = dict[str | None, int](class_numbers(classes).items())
+    labels = np.fromiter((numbers.get(store.label(row), _NO_CLASS) for row in range(len(store))), np.int64, len(store))
+    if not len(store) and store.header.counts.records:
+        raise ConfigError(
+            expected=f"records with a label in {store.folder.name}",
+            found=f"{store.header.counts.records} records, none with a label",
+            way_out="put each record's class into the field `label`",
+        )
+    strange = np.flatnonzero(labels == _NO_CLASS)
+    if len(strange):
+        what = "no label" if store.label(int(strange[0])) is None else "another label"
+        more = f", and {len(strange) - 1} more such rows" if len(strange) > 1 else ""
+        raise ConfigError(
+            expected=f"a label of every record among the {len(classes)} classes",
+            found=f"{what} in row {strange[0]} of {store.folder.name}{more}",
+            way_out="add the class to the list, correct the labels, or leave such records out",
+        )
     return labels

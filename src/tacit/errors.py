@@ -8,6 +8,7 @@
     ├── WorkerLost       a worker process that ended before its work was done
     ├── ModelError       a model that cannot be built, read or fed
     ├── GradientError    a model whose per-record gradients cannot be had
+    ├── AttackError      an attack that cannot be carried out, or would mean nothing
     ├── LedgerError      a ledger that is missing, damaged or was edited
     ├── RunError         a run folder that cannot be made, read, written or resumed
     └── ClaimRefused     a guarantee was asked for that nobody has proved
@@ -86,3 +87,7 @@ class ModelError(TacitError):
 
 class GradientError(TacitError):
     """A gradient that cannot be taken unit by unit."""
+
+
+class AttackError(TacitError):
+    """An attack that cannot be carried out, or would mean nothing."""

@@ -1,16 +1,21 @@
-"""How well a model predicts held-out text as it was written: overall, on public tokens and on private ones."""
+"""How well a model predicts held-out text as it was written (overall, on public tokens and on private ones), or the
+labels of held-out records.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from tacit.classify import LabelQuality
 from tacit.models.base import Learner
+from tacit.models.batch import Trainable
 from tacit.models.speech import speaking
 from tacit.plan import Targets, View
 from tacit.prepare import Prepared
-from tacit.reading import RowReader
+from tacit.reading import Reader, RowReader
 
 _ROWS = 64
 
@@ -39,11 +44,15 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """What a model is worth on one held-out store. Nats a character compare models with different tokenizers."""
+    """What a model is worth on one held-out store. Nats a character compare models with different tokenizers.
+
+    `labels` is a classifier's, which predicts no token.
+    """
 
     public: Quality
     private: Quality
     characters: int
+    labels: LabelQuality | None = None
 
     @property
     def overall(self) -> Quality:
@@ -78,8 +87,8 @@ def evaluate(
 
 
 @torch.no_grad()
-def mean_nats(learner: Learner, store: Prepared, reader: RowReader, view: View, targets: Targets) -> float:
-    """Nats a token of one view of a store: what a choice among models looks at."""
+def mean_nats(learner: Trainable[Any], store: Prepared, reader: Reader, view: View, targets: Targets) -> float:
+    """Nats a target (a token, or a label) of one view of a store: what a choice among models looks at."""
     nats, tokens = 0.0, 0.0
     with speaking(learner.module):
         for start in range(0, len(store), _ROWS):
@@ -89,7 +98,7 @@ def mean_nats(learner: Learner, store: Prepared, reader: RowReader, view: View, 
     return nats / max(tokens, 1.0)
 
 
-def _device(learner: Learner) -> torch.device:
+def _device(learner: Trainable[Any]) -> torch.device:
     return next(learner.module.parameters()).device
 
 

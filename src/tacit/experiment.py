@@ -1,5 +1,7 @@
 """The verb `train`: from a corpus and a few words to a run folder with a model, its utility and its guarantee.
 
+The model predicts text, or with `task: classification` the labels of records; plans and prices are the same.
+
 G1 (vocabulary). A tokenizer that could break the claim is refused before the first step.
 G2 (held out). Records that measure utility take part in nothing else; a user is on one side only.
 G3 (as spent). The guarantee is concluded from the ledger, not from the plan; from whichever is dearer where the run
@@ -9,63 +11,74 @@ G3 (as spent). The guarantee is concluded from the ledger, not from the plan; fr
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tacit.accounting import quick_account
 from tacit.annotating import Caps, Marks, annotate
 from tacit.choosing import Choice, check_choice
+from tacit.classify import LabelReader, check_learns_labels, label_quality, with_labels
 from tacit.codec import from_words
 from tacit.corpus.read import read
 from tacit.corpus.split import Split
 from tacit.counting import COUNTED, measured_counts
 from tacit.errors import ClaimRefused, ConfigError, RunError
-from tacit.evaluate import Utility, evaluate, mean_nats
+from tacit.evaluate import Quality, Utility, evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
 from tacit.labelling import fingerprint, read_coverage
 from tacit.mechanisms.base import Mechanism, Spent
-from tacit.models import Learner, build_model
-from tacit.parts import HELD_OUT, MARKS, PREPARED, make_learner, make_tokenizer, prepare_stores, records_of
+from tacit.models import Classifier, Learner
+from tacit.parts import (
+    Model,
+    Reader,
+    make_learner,
+    make_policy,
+    make_reader,
+    make_tokenizer,
+    prepare_stores,
+    records_of,
+    train_settings,
+)
 from tacit.plan import Targets, Unit, View, cost
 from tacit.planning import Planned
 from tacit.planning import plan as price
 from tacit.policy.base import Policy
 from tacit.policy.registry import parse_policy
 from tacit.prepare import Prepared, PrepareSettings, prepare
-from tacit.printed import PrintedSettings
+from tacit.progress import Observer, Progress
 from tacit.randomness import Mode, Streams
 from tacit.reading import RowReader
 from tacit.run import PrivateFile, ReleaseFile, Run
-from tacit.run.checkpoints import read_model, write_model
+from tacit.run.checkpoints import write_model
 from tacit.sampling import Pools
 from tacit.settings import Experiment, check_used
 from tacit.tensorboard import watched
 from tacit.tokenizer import Tokenizer, load_tokenizer
-from tacit.train import Observer, Progress, Trainer, TrainSettings
-from tacit.updates import UpdateSettings
+from tacit.train import Trainer
 
-CHOICE = "choice"
 USER_ORIGINS = {
     "given": None,
     "documents": "each record is taken as one user's",
     "dealt": "invented: records were dealt at random, about 15 to each",
 }
+RECORD_IS = {"record": None, "turn": "one turn of a dialog", "sentence": "one sentence"}
 _SECONDS_BETWEEN_PRICES = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a run ended with."""
+    """What a run ended with. `set_aside`: records of both sides that could not be used; private/ has the reasons."""
 
     folder: Path
     planned: Planned
     utility: Utility
     guarantee: Guarantee
+    set_aside: int = 0
 
 
 def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
     check_used(experiment)
-    policy = parse_policy(experiment.policy)
+    policy = make_policy(experiment)
     tokenizer = make_tokenizer(experiment, policy)
     with Run.create(folder) as run:
         run.write_json(PrivateFile.SETTINGS, experiment.model_dump(mode="json"))
@@ -83,23 +96,16 @@ def resume(folder: Path, observe: Observer) -> Trained:
                 way_out=f"remove {folder} and train again",
             )
         experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
-        policy = parse_policy(experiment.policy)
+        policy = make_policy(experiment)
         tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
         return _go_on(experiment, policy, tokenizer, run, observe)
 
 
-def load(folder: Path) -> tuple[Learner, Tokenizer]:
-    """The model of a finished run, and its tokenizer."""
-    run = Run.view(folder)
-    learner = build_model(run.read_json(dict, ReleaseFile.ARCHITECTURE))
-    learner.module.load_state_dict(read_model(run), strict=False)  # a tied weight has one name
-    return learner, load_tokenizer(run.path(ReleaseFile.TOKENIZER))
-
-
 def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> Trained:
-    prepare_stores(experiment, policy, tokenizer, run.folder, observe)
-    store = Prepared(run.folder / "private" / PREPARED)
-    marks = Marks.load(run.folder / "private" / MARKS)
+    prepare_stores(experiment, policy, tokenizer, run, observe)
+    store, held_out = (Prepared(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
+    reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
+    marks = Marks.load(run.path(PrivateFile.MARKS))
     caps = Caps(experiment.plan.get("user_cap"), experiment.plan.get("entity_cap"))
     annotation, dropped = annotate(store, marks, caps)
     pools = Pools(annotation)
@@ -108,35 +114,27 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, policy)
     _check_duplicates(planned.mechanism, experiment)
+    if experiment.classifies:
+        check_learns_labels(planned.plan)
     run.write_json(ReleaseFile.PLAN, planned.plan)
     _declare(run, planned)
     learner = make_learner(experiment, tokenizer)
     run.write_json(ReleaseFile.ARCHITECTURE, learner.description())
     choice = _choice(experiment, policy, tokenizer, learner, planned.mechanism, run)
-    reader = RowReader(store, tokenizer.end, experiment.longest_full)
     streams = Streams.research(experiment.seed or 0) if experiment.mode == Mode.RESEARCH else Streams.release()
-    trainer = Trainer(run, learner, planned.plan, reader, pools, _train_settings(experiment), choice)
+    trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(experiment), choice)
     with watched(run, experiment.log, _priced(observe, run, planned)) as watching:
         trainer.train(streams, watching)
-    utility = _measure(experiment, tokenizer, learner, run.folder, observe)
+    utility = _measure(experiment, learner, held_out, test_reader, observe)
     guarantee = planned.mechanism.conclude(_spent(run, planned, choice is not None), planned.guarantee.evidence)
+    if experiment.classifies:
+        guarantee = with_labels(guarantee, planned.plan)
     write_model(run, dict(learner.module.named_parameters()))
     run.write_json(ReleaseFile.CONFIG, experiment.model_dump(mode="json", exclude={"seed", "corpus"}))
     run.write_json(ReleaseFile.UTILITY, utility)
     run.write_json(ReleaseFile.GUARANTEE, guarantee)
-    return Trained(run.folder, planned, utility, guarantee)
-
-
-def _train_settings(experiment: Experiment) -> TrainSettings:
-    updates = UpdateSettings(
-        experiment.public,
-        experiment.private,
-        experiment.local,
-        PrintedSettings(noised_states=experiment.plan.get("noised_states", PrintedSettings().noised_states)),
-        experiment.positions,
-        experiment.precision,
-    )
-    return TrainSettings(updates, experiment.checkpoint_steps, 60 * experiment.checkpoint_minutes)
+    set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
+    return Trained(run.folder, planned, utility, guarantee, set_aside)
 
 
 def _spent(run: Run, planned: Planned, chose: bool) -> Spent:
@@ -172,19 +170,20 @@ def _priced(observe: Observer, run: Run, planned: Planned) -> Observer:
 
 
 def _choice(
-    experiment: Experiment, policy: Policy, tokenizer: Tokenizer, learner: Learner, mechanism: Mechanism, run: Run
+    experiment: Experiment, policy: Policy, tokenizer: Tokenizer, learner: Model, mechanism: Mechanism, run: Run
 ) -> Choice | None:
     if experiment.choose_every is None:
         return None
     on = experiment.choose_on
     check_choice(mechanism, on)
-    place = run.folder / "private" / HELD_OUT
+    place = run.path(PrivateFile.HELD_OUT)
     if on not in ("redacted", "full"):
-        place = run.folder / "private" / CHOICE
+        place = run.path(PrivateFile.CHOICE)
         if not place.exists():
-            prepare(read(on), policy, tokenizer, place, PrepareSettings(max_tokens=experiment.max_tokens))
+            settings = PrepareSettings(experiment.max_tokens, labelled=experiment.classifies)
+            prepare(read(on), policy, tokenizer, place, settings)
     store = Prepared(place)
-    reader = RowReader(store, tokenizer.end, experiment.longest_full)
+    reader = make_reader(experiment, tokenizer, store)
     redacted = on == "redacted"
     view, targets = (View.REDACTED, Targets.PUBLIC) if redacted else (View.FULL, Targets.ALL)
     return Choice(
@@ -215,6 +214,7 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
         dropped,
         marks.entity_list_hash if experiment.protects_entities else None,  # elsewhere a hash of secrets would leave
         user_origin=USER_ORIGINS[experiment.users],
+        record_is=RECORD_IS[experiment.pieces],
     )
 
 
@@ -228,11 +228,15 @@ def _declare(run: Run, planned: Planned) -> None:
 
 
 def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:
-    if mechanism.notions() and experiment.which_duplicates in ("bloom", "near"):
+    """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
+    secrets_only = all(neighbours.unit == Unit.SECRETS for neighbours in mechanism.notions())
+    redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
+    allowed = {"keep", "exact"} if secrets_only or redacted_only else {"keep"}
+    if mechanism.notions() and experiment.which_duplicates not in allowed:
         raise ClaimRefused(
-            expected="duplicates told by an exact hash, under a claim",
+            expected=f"duplicates: {' or '.join(sorted(allowed))}, under the claim of {mechanism.name}",
             found=f"duplicates: {experiment.which_duplicates}, which lets one record decide about another",
-            way_out="duplicates: exact, or keep",
+            way_out="leave duplicates out",
         )
 
 
@@ -248,10 +252,11 @@ def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy: Policy
             )
 
 
-def _measure(
-    experiment: Experiment, tokenizer: Tokenizer, learner: Learner, folder: Path, observe: Observer
-) -> Utility:
-    store = Prepared(folder / "private" / HELD_OUT)
-    reader = RowReader(store, tokenizer.end, experiment.longest_full)
+def _measure(experiment: Experiment, learner: Model, store: Prepared, reader: Reader, observe: Observer) -> Utility:
+    def told(done: int) -> None:
+        observe(Progress("measuring", done, len(store)))
+
+    if isinstance(learner, Classifier) and isinstance(reader, LabelReader):
+        return Utility(Quality(), Quality(), 0, label_quality(learner, reader, told))
     characters = sum(len(record.text) for record in records_of(experiment, Split.VALIDATION))
-    return evaluate(learner, store, reader, characters, lambda done: observe(Progress("measuring", done, len(store))))
+    return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told)

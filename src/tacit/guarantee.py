@@ -104,6 +104,7 @@ class Evidence:
     entity_list_hash: str | None = None
     detector_data: str | None = None
     user_origin: str | None = None
+    record_is: str | None = None
     tuning: str = "not covered: settings were chosen outside this accounting"
 
 
@@ -132,8 +133,11 @@ class Guarantee:
     code_version: str = version("tacit")
 
     def sentence(self) -> str:
-        """The claim for people, with the coverage lines that belong to it."""
-        return " ".join((self.claim, *self.coverage))
+        """The claim for people, with what its words mean here and the coverage lines that belong to it."""
+        evidence = self.evidence
+        meant = [f"A record is {evidence.record_is}."] if evidence.record_is else []
+        meant += [f"Users: {evidence.user_origin}."] if evidence.user_origin else []
+        return " ".join((self.claim, *meant, *self.coverage))
 
 
 _BY_POLICY = {Unit.SECRETS, Unit.FLAGGED_RECORD, Unit.ENTITY, Unit.USER_AND_ENTITY}

@@ -24,6 +24,7 @@ G5 (exact). The sum equals that of training a copy of the model for each unit, a
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Generic
 
 import numpy as np
 import torch
@@ -33,8 +34,7 @@ from tacit.errors import ClaimRefused, ConfigError
 from tacit.gradients import Clipping, plain_sum
 from tacit.gradients.clipping import safe_factors
 from tacit.gradients.recording import chosen_parameters
-from tacit.models.base import Learner
-from tacit.models.batch import Batch
+from tacit.models.batch import BatchKind, Trainable
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class LocalSum:
 
 
 def local_sum(
-    learner: Learner,
-    units: Iterable[tuple[Batch, float]],
+    learner: Trainable[BatchKind],
+    units: Iterable[tuple[BatchKind, float]],
     clipping: Clipping,
     settings: LocalSettings,
     generator: np.random.Generator,
@@ -89,11 +89,15 @@ def local_sum(
     return LocalSum(sums, clipping.clip_norm, found, int((~found.isfinite()).sum()))
 
 
-class _LocalTraining:
+class _LocalTraining(Generic[BatchKind]):
     """Trains from the same start again and again."""
 
     def __init__(
-        self, learner: Learner, parameters: Mapping[str, nn.Parameter], settings: LocalSettings, positions: int | None
+        self,
+        learner: Trainable[BatchKind],
+        parameters: Mapping[str, nn.Parameter],
+        settings: LocalSettings,
+        positions: int | None,
     ) -> None:
         self._learner = learner
         self._parameters = parameters
@@ -101,7 +105,7 @@ class _LocalTraining:
         self._positions = positions
         self._start = {name: parameter.detach().clone() for name, parameter in parameters.items()}
 
-    def update(self, batch: Batch, generator: np.random.Generator) -> dict[str, Tensor]:
+    def update(self, batch: BatchKind, generator: np.random.Generator) -> dict[str, Tensor]:
         """theta - theta_local: the local steps summed up, which loses no digits to a subtraction."""
         update = _zeros(self._parameters)
         try:
@@ -113,13 +117,13 @@ class _LocalTraining:
             self._restore()
         return update
 
-    def _parts(self, batch: Batch, generator: np.random.Generator) -> Iterator[Batch]:
+    def _parts(self, batch: BatchKind, generator: np.random.Generator) -> Iterator[BatchKind]:
         for _ in range(self._settings.epochs):
-            order = torch.from_numpy(generator.permutation(len(batch))).to(batch.tokens.device)
+            order = torch.from_numpy(generator.permutation(len(batch))).to(batch.weights.device)
             for first in range(0, len(order), self._settings.batch_size):
                 yield batch.rows(order[first : first + self._settings.batch_size])
 
-    def _step(self, update: dict[str, Tensor], part: Batch) -> None:
+    def _step(self, update: dict[str, Tensor], part: BatchKind) -> None:
         gradient = plain_sum(self._learner, part, positions=self._positions, parameters=self._parameters)
         if gradient.weight:
             for name, total in gradient.sums.items():

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,16 +11,34 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from tacit.annotating import Annotator, read_aliases
+from tacit.classify import LabelReader
+from tacit.corpus.pieces import in_pieces
 from tacit.corpus.read import read
 from tacit.corpus.record import Record
 from tacit.corpus.split import Shares, Split, split_of
 from tacit.errors import ConfigError
-from tacit.models import GPT, LSTM, GPTSettings, Learner, LSTMSettings
+from tacit.models import (
+    GPT,
+    LSTM,
+    Classifier,
+    ClassifierSettings,
+    EncoderClassifier,
+    GPTSettings,
+    Learner,
+    LSTMClassifier,
+    LSTMSettings,
+)
+from tacit.planting import plant_canaries
 from tacit.policy.base import Policy
 from tacit.policy.registry import parse_policy
-from tacit.prepare import PrepareSettings, prepare, public_segments
+from tacit.prepare import Prepared, PrepareSettings, prepare, public_segments
+from tacit.prepare.canaries import KnownCanaries
 from tacit.prepare.users import dealt_users
+from tacit.printed import PrintedSettings
+from tacit.progress import Observer, Progress
 from tacit.randomness import Mode
+from tacit.reading import RowReader
+from tacit.run import PrivateFile, Run
 from tacit.run.files import write_atomically
 from tacit.settings import Experiment
 from tacit.tokenizer import (
@@ -30,15 +49,23 @@ from tacit.tokenizer import (
     read_tokenizer_json,
     train_bpe,
 )
-from tacit.train import Observer, Progress
+from tacit.train import TrainSettings
+from tacit.updates import UpdateSettings
 
 Shape = TypeVar("Shape", LSTMSettings, GPTSettings)
+Model = Learner | Classifier
+Reader = RowReader | LabelReader
 
-PREPARED, HELD_OUT, MARKS = "prepared", "held-out", "marks.safetensors"
 DEALT = (15.0, 2.0)  # records of an invented user: mean and deviation, as UeDP deals AG News
 DEFAULT_VOCABULARY = 1000
 _SALT = "tacit held-out"
 _RECORDS_BETWEEN = 500
+
+
+def make_policy(experiment: Experiment) -> Policy:
+    """The policy that was asked for, told of the canaries it is to know."""
+    policy = parse_policy(experiment.policy)
+    return policy | KnownCanaries() if any(plan.known for plan in experiment.canaries) else policy
 
 
 def make_tokenizer(experiment: Experiment, policy: Policy) -> Tokenizer:
@@ -62,26 +89,26 @@ def make_tokenizer(experiment: Experiment, policy: Policy) -> Tokenizer:
 def records_of(experiment: Experiment, side: Split) -> Iterator[Record]:
     """The records of one side; a user is on one side only."""
     shares = Shares(1 - experiment.held_out, experiment.held_out, 0.0)
-    for record in read(experiment.corpus):
+    for record in in_pieces(read(experiment.corpus), experiment.pieces):
         if split_of(record.user or record.id, _SALT, shares) == side:
             yield record
 
 
-def prepare_stores(
-    experiment: Experiment, policy: Policy, tokenizer: Tokenizer, folder: Path, observe: Observer
-) -> None:
+def prepare_stores(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> None:
     """Both sides of the corpus as stores, and the marks of the training side; what is there already stays."""
-    settings = PrepareSettings(experiment.max_tokens, experiment.which_duplicates)
-    place, marks = folder / "private" / PREPARED, folder / "private" / MARKS
+    settings = PrepareSettings(experiment.max_tokens, experiment.which_duplicates, experiment.classifies)
+    place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
         annotator = make_annotator(experiment, policy)
-        records = annotator.watching(_counted(training_records(experiment), observe))
+        seed = experiment.seed or 0 if experiment.mode == Mode.RESEARCH else None
+        planted = plant_canaries(run, experiment.canaries, seed).records()
+        records = annotator.watching(_counted(chain(training_records(experiment), planted), observe))
         prepare(records, policy, tokenizer, place, settings)
         write_atomically(marks, annotator.marks().save, 0o600)
-    held_out = folder / "private" / HELD_OUT
+    held_out = run.path(PrivateFile.HELD_OUT)
     if not held_out.exists():
-        plain = PrepareSettings(experiment.max_tokens)
+        plain = PrepareSettings(experiment.max_tokens, labelled=experiment.classifies)
         prepare(_counted(records_of(experiment, Split.VALIDATION), observe), policy, tokenizer, held_out, plain)
 
 
@@ -92,7 +119,7 @@ def make_annotator(experiment: Experiment, policy: Policy) -> Annotator:
         None if experiment.conservative is None else parse_policy(experiment.conservative),
         None if experiment.entity_kinds is None else frozenset(experiment.entity_kinds),
         {} if experiment.aliases is None else read_aliases(Path(experiment.aliases)),
-        check_stability=experiment.plan.get("mechanism") == "crt",
+        check_stability=experiment.mechanism == "crt",
     )
 
 
@@ -114,10 +141,31 @@ def _counted(records: Iterable[Record], observe: Observer) -> Iterator[Record]:
             observe(Progress("preparing", done, None))
 
 
-def make_learner(experiment: Experiment, tokenizer: Tokenizer) -> Learner:
+def train_settings(experiment: Experiment) -> TrainSettings:
+    """How the plan is executed."""
+    updates = UpdateSettings(
+        experiment.public,
+        experiment.private,
+        experiment.local,
+        PrintedSettings(noised_states=experiment.plan.get("noised_states", PrintedSettings().noised_states)),
+        experiment.positions,
+        experiment.precision,
+    )
+    return TrainSettings(updates, experiment.checkpoint_steps, 60 * experiment.checkpoint_minutes)
+
+
+def make_reader(experiment: Experiment, tokenizer: Tokenizer, store: Prepared) -> Reader:
+    """What reads the rows of `store`: as text, or as text and labels."""
+    if experiment.classes is None:
+        return RowReader(store, tokenizer.end, experiment.longest_full)
+    return LabelReader(store, tokenizer.end, experiment.longest_full, experiment.classes)
+
+
+def make_learner(experiment: Experiment, tokenizer: Tokenizer) -> Model:
     """A new model, or the one of a folder with room for the tokenizer's special tokens; on the device asked for."""
     torch.manual_seed(experiment.seed or 0 if experiment.mode == Mode.RESEARCH else torch.seed())
-    learner = _learner(experiment, tokenizer.vocabulary_size)
+    make = _classifier if experiment.classifies else _learner
+    learner = make(experiment, tokenizer.vocabulary_size)
     try:
         learner.module.to(experiment.device)
     except (RuntimeError, AssertionError) as error:
@@ -137,13 +185,30 @@ def _learner(experiment: Experiment, vocabulary_size: int) -> Learner:
         fixed = {"vocabulary_size": vocabulary_size, "context": longest}
         return GPT.new(_shaped(GPTSettings, experiment, fixed), experiment.lora)
     learner = GPT.from_folder(Path(experiment.model), experiment.lora, vocabulary_size)
-    if learner.context < longest:
+    _check_context(experiment, learner.context, 2)
+    return learner
+
+
+def _classifier(experiment: Experiment, vocabulary_size: int) -> Classifier:
+    settings = ClassifierSettings(tuple(experiment.classes or ()))
+    if experiment.model == "lstm":
+        shape = _shaped(LSTMSettings, experiment, {"vocabulary_size": vocabulary_size})
+        return LSTMClassifier.new(shape, settings)
+    folder = Path(experiment.model)
+    classifier = EncoderClassifier.from_folder(folder, settings, experiment.lora, vocabulary_size)
+    _check_context(experiment, classifier.context, 1)
+    return classifier
+
+
+def _check_context(experiment: Experiment, context: int, frame: int) -> None:
+    """Refuse a model that cannot read a row with the `frame` end tokens around it."""
+    longest = experiment.longest_full + frame
+    if context < longest:
         raise ConfigError(
             expected=f"a model that reads {longest} tokens",
-            found=f"one that reads {learner.context}",
-            way_out=f"longest_full: {learner.context - 2}, or less",
+            found=f"one that reads {context}",
+            way_out=f"longest_full: {context - frame}, or less",
         )
-    return learner
 
 
 def _shaped(kind: type[Shape], experiment: Experiment, fixed: dict[str, int]) -> Shape:

@@ -259,9 +259,9 @@ def _hidden_sum(noise: float, step: Step, neighbours: Neighbours) -> NoisyEvent:
     if isinstance(draw, UsersAndEntities):
         if unit != Unit.USER_AND_ENTITY or relation != Relation.ZERO_OUT:
             raise _refused(f"a two-level draw priced for {neighbours}", "price it for a user and an entity, zero-out")
-        # The pair moves the sum when the user OR the entity is drawn, and then a clipped update becomes another one:
-        # 2C, where Lemmas 1 and 2 of the paper count C (theory, section 5).
-        return SampledGaussian(noise / 2, 1 - (1 - draw.user_rate) * (1 - draw.entity_rate), 1, relation)
+        # A sentence with the entity is drawn with any of its other entities, so its draw hides nothing; and a clipped
+        # update becomes another one: 2C, where Lemmas 1 and 2 of the paper count C (docs/theory.md, section 5).
+        return Gaussian(noise / 2, 1, relation)
     if unit in _OWNERS and step.pool != Pool.CAPPED:
         raise _refused(f"{unit} whose records are not capped", "draw from the records kept by the contribution caps")
     if unit == Unit.SECRETS and step.targets != Targets.PRIVATE and step.pool != Pool.WITH_SECRETS:

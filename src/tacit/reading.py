@@ -5,12 +5,20 @@ G2 (fixed frame). Every row begins and ends with the end token, so that its firs
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from tacit.models.batch import Batch
+from tacit.models.batch import Batch, Examples
 from tacit.plan import Targets, View
 from tacit.prepare import Prepared
+
+
+class Reader(Protocol):
+    """Rows of a store as what a model learns from: text, or text and labels."""
+
+    def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> Examples:
+        """The rows as a batch."""
 
 
 class RowReader:

@@ -1,20 +1,25 @@
 """Every setting of a run, from a YAML file, from flags or from Python; what would be ignored is refused."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.codec import from_words
+from tacit.corpus.pieces import Pieces
 from tacit.errors import ConfigError
 from tacit.local import LocalSettings
+from tacit.models.classifier import class_numbers
 from tacit.models.huggingface import LoRASettings
 from tacit.optimisers import OptimiserSettings
 from tacit.prepare import Duplicates
+from tacit.prepare.canaries import CanaryPlan
 from tacit.randomness import Mode
+from tacit.vocabulary import BASELINES
 
 BUILT_IN = ("lstm", "gpt")
+ClassName = Annotated[str, Field(coerce_numbers_to_str=True)]  # labels 0 and 1 are names too
 
 
 class Experiment(BaseModel):
@@ -23,12 +28,23 @@ class Experiment(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     corpus: str = Field(description="The corpus file.")
+    task: Literal["language", "classification"] = Field(
+        "language", description="language: predict the next token; classification: predict a record's label."
+    )
+    classes: list[ClassName] | None = Field(
+        None,
+        description="Names of all classes, for classification: a public list, never one collected from the corpus.",
+    )
     policy: str = Field("pii", description="A policy's name, names with commas between them, or a YAML file.")
     plan: dict[str, Any] = Field(description="Mechanism, epsilon, and what else `tacit plan` knows.")
     conservative: str | None = Field(None, description="Second policy: what it finds routes a record to the protected.")
     coverage: str | None = Field(None, description="Miss rates from a labelled sample: what `tacit label read` wrote.")
     duplicates: Duplicates | None = Field(
         None, description="keep, exact, or without a claim bloom or near. Default: exact for crt, keep otherwise."
+    )
+    pieces: Pieces = Field("record", description="What a record is: record (as in the corpus), turn or sentence.")
+    canaries: list[CanaryPlan] = Field(
+        [], description="Made-up secrets to plant, for the audit: {template: My ID is {6 digits}, count: 20, ...}."
     )
     users: Literal["given", "documents", "dealt"] = Field(
         "given",
@@ -43,7 +59,7 @@ class Experiment(BaseModel):
     vocabulary_size: int | None = Field(None, ge=256, description="Ordinary ids of a BPE. Default: 1000.")
     max_tokens: int = Field(256, ge=8, description="Longest redacted piece of a record.")
     longest_full: int = Field(512, ge=8, description="Where the full view of a piece ends.")
-    model: str = Field("lstm", description="lstm, gpt, or a local Hugging Face folder of a causal language model.")
+    model: str = Field("lstm", description="lstm, gpt, or a local Hugging Face folder: a causal model, or an encoder.")
     shape: dict[str, float] = Field({}, description="Sizes and dropouts of a new model: hidden_size, layers, ...")
     lora: LoRASettings | None = Field(
         None, description="Adapters for a gpt or a folder: {rank: 8}; the rest is frozen."
@@ -67,14 +83,25 @@ class Experiment(BaseModel):
     seed: int | None = Field(None, ge=0, description="Of a research run. Default: 0.")
 
     @property
+    def classifies(self) -> bool:
+        """Whether labels are learned, not text."""
+        return self.task == "classification"
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism, whatever a paper calls it."""
+        name = str(self.plan.get("mechanism"))
+        return BASELINES.get(name, name)
+
+    @property
     def protects_entities(self) -> bool:
         """Whether the claim is about listed entities: which string stands where is then public annotation."""
-        return self.plan.get("mechanism") in ("uedp", "uedp-published")
+        return self.mechanism in ("uedp", "uedp-published")
 
     @property
     def which_duplicates(self) -> Duplicates:
         """Which repeated redacted text is left out."""
-        return self.duplicates or ("exact" if self.plan.get("mechanism") == "crt" else "keep")
+        return self.duplicates or ("exact" if self.mechanism == "crt" else "keep")
 
     @property
     def tokenizer_name(self) -> str:
@@ -95,9 +122,10 @@ def check_used(experiment: Experiment) -> None:
     _require(
         experiment.choose_every is not None or experiment.patience is None, "choose_every with patience", "set both"
     )
+    _check_task(experiment)
     bfloat = experiment.precision == "bfloat16"
     _require(not (bfloat and experiment.model == "lstm"), "float32 for the lstm", "leave precision out")
-    mechanism = experiment.plan.get("mechanism")
+    mechanism = experiment.mechanism
     listed = experiment.entity_kinds is not None or experiment.aliases is not None
     _require(not listed or experiment.protects_entities, "entities for uedp", "leave entity_kinds and aliases out")
     routed = experiment.conservative is None or mechanism == "crt"
@@ -107,6 +135,17 @@ def check_used(experiment: Experiment) -> None:
     _require(experiment.local.epochs == 1, "local passes in the plan", "set plan.local_epochs instead of local.epochs")
     seeded = experiment.seed is not None
     _require(not (seeded and experiment.mode == Mode.RELEASE), "no seed in release mode", "leave the seed out")
+
+
+def _check_task(experiment: Experiment) -> None:
+    classes = experiment.classes
+    if not experiment.classifies:
+        _require(classes is None, "classes with task: classification", "set the task, or leave classes out")
+        return
+    if classes is None:
+        raise ConfigError("a public list of classes", "none", "classes: [name, name, ...]")
+    class_numbers(classes)
+    _require(experiment.model != "gpt", "an lstm or an encoder that classifies", "model: lstm, or an encoder's folder")
 
 
 def _require(holds: bool, expected: str, way_out: str) -> None:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Literal
 
 from tacit.errors import ConfigError
+from tacit.progress import Observer, Progress
 from tacit.run import PrivateFile, Run
-from tacit.train import Observer, Progress
 
 
 @contextmanager

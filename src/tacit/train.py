@@ -7,10 +7,8 @@ G3 (goes on). A run that was killed at any moment goes on from its last checkpoi
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal
 
 import torch
 
@@ -18,9 +16,11 @@ from tacit.choosing import Choice
 from tacit.errors import RunError
 from tacit.gradients import check_gradients
 from tacit.models.base import Learner
+from tacit.models.classifier import Classifier
 from tacit.plan import Plan, Step
+from tacit.progress import Observer, Progress
 from tacit.randomness import Streams
-from tacit.reading import RowReader
+from tacit.reading import Reader
 from tacit.run import Run
 from tacit.run.checkpoints import Checkpoint, Checkpoints
 from tacit.sampling import Pools, Samplers
@@ -36,33 +36,15 @@ class TrainSettings:
     checkpoint_seconds: float = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What whoever trains sees: no loss of a private step. `done` of `total` steps, rows or records.
-
-    `tokens` counts the targets of private draws too: it is for the screen, not for the release.
-    """
-
-    stage: Literal["preparing", "training", "measuring"]
-    done: int
-    total: int | None
-    tokens: int = 0
-    public_loss: float | None = None
-    epsilon: float | None = None  # spent so far
-
-
-Observer = Callable[[Progress], None]
-
-
 class Trainer:
     """One run of one plan."""
 
     def __init__(
         self,
         run: Run,
-        learner: Learner,
+        learner: Learner | Classifier,
         plan: Plan,
-        reader: RowReader,
+        reader: Reader,
         pools: Pools,
         settings: TrainSettings,
         choice: Choice | None = None,

@@ -6,7 +6,7 @@ G1 (as priced). A private draw reaches the model only through its noisy sum, ove
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,13 +16,14 @@ from tacit.errors import ConfigError
 from tacit.gradients import Automatic, Clipping, Flat, NoiseStream, PerParameter, clipped_sum, plain_sum
 from tacit.local import LocalSettings, local_sum
 from tacit.models.base import Learner
-from tacit.models.batch import Batch
+from tacit.models.batch import Examples, Trainable
+from tacit.models.classifier import Classifier
 from tacit.models.lstm import LSTM
 from tacit.optimisers import Optimiser, OptimiserSettings
 from tacit.plan import ClipStyle, Moves, Noisy, Plain, Plan, PoissonUsers, Pool, SplitBatch, Step, UsersAndEntities
 from tacit.printed import PrintedSettings, printed_update
 from tacit.randomness import Streams
-from tacit.reading import RowReader
+from tacit.reading import Reader, RowReader
 from tacit.sampling import Batch as Drawn
 from tacit.sampling import Pools
 
@@ -62,9 +63,12 @@ class Done:
 class Updates:
     """Applies the steps of one plan to one model."""
 
-    def __init__(self, learner: Learner, plan: Plan, reader: RowReader, pools: Pools, settings: UpdateSettings) -> None:
+    def __init__(
+        self, learner: Learner | Classifier, plan: Plan, reader: Reader, pools: Pools, settings: UpdateSettings
+    ) -> None:
         executions = plan.executions()
-        self._learner, self._reader, self._pools, self._settings = learner, reader, pools, settings
+        self._learner: Trainable[Any] = learner
+        self._reader, self._pools, self._settings = reader, pools, settings
         self.optimisers = {
             name: Optimiser(chosen, sum(times for step, times in executions.items() if step.optimiser == name))
             for name, chosen in (("public", settings.public), ("private", settings.private))
@@ -87,10 +91,10 @@ class Updates:
                 return self._users(step, update, drawn, streams)
             return self._noisy(step, update, self._read(step, drawn.rows), streams)
 
-    def _read(self, step: Step, rows: np.ndarray) -> Batch:
+    def _read(self, step: Step, rows: np.ndarray) -> Examples:
         return self._reader.batch(rows, step.view, step.targets).to(self._device)
 
-    def _plain(self, step: Step, batch: Batch) -> Done:
+    def _plain(self, step: Step, batch: Examples) -> Done:
         moving = self.moving[step.moves]
         result = plain_sum(self._learner, batch, positions=self._positions, parameters=moving)
         weight = max(result.weight, 1.0)
@@ -98,7 +102,7 @@ class Updates:
         self.optimisers[step.optimiser].apply(self.parameters, gradients)
         return Done(_counted(batch), result.loss / weight)
 
-    def _noisy(self, step: Step, update: Noisy | SplitBatch, batch: Batch, streams: Streams) -> Done:
+    def _noisy(self, step: Step, update: Noisy | SplitBatch, batch: Examples, streams: Streams) -> Done:
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
         moving = self.moving[step.moves]
         result = clipped_sum(self._learner, batch, clipping, positions=self._positions, parameters=moving)
@@ -116,7 +120,7 @@ class Updates:
         drawn = drawn if isinstance(draw, PoissonUsers) else drawn.first(int(most))
         counts: list[int] = []
 
-        def units() -> Iterator[tuple[Batch, float]]:
+        def units() -> Iterator[tuple[Examples, float]]:
             for rows, weight in zip(drawn.units(), self._pools.weights(drawn, cap), strict=True):
                 batch = self._read(step, rows)
                 counts.append(_counted(batch))
@@ -142,13 +146,14 @@ class Updates:
 
     def _by_segments(self, step: Step, update: SplitBatch, drawn: Drawn, streams: Streams) -> Done:
         """Selective-DPSGD as printed."""
-        if not isinstance(self._learner, LSTM):
+        reader = self._reader
+        if not isinstance(self._learner, LSTM) or not isinstance(reader, RowReader):
             raise ConfigError("the lstm, whose states Algorithm 1 noises", "another model", "model: lstm")
         rate = self._settings.private.learning_rate
         rule = Optimiser(OptimiserSettings("sgd", rate, decay="none"), 1)  # as printed: one rate for both kinds
         facts = printed_update(
             self._learner,
-            [self._reader.marked(int(row)) for row in drawn.rows],
+            [reader.marked(int(row)) for row in drawn.rows],
             update,
             NoiseStream(streams.noise.seed(streams.noise.last_step + 1), 0),
             lambda gradients: rule.apply(self.parameters, gradients),
@@ -173,7 +178,7 @@ class Updates:
         self.optimisers[step.optimiser].apply(self.parameters, gradients, deviation / update.divisor)
 
 
-def _counted(batch: Batch) -> int:
+def _counted(batch: Examples) -> int:
     return int(batch.weights.count_nonzero())
 
 
@@ -182,7 +187,7 @@ def _facts(norms: Tensor, non_finite: int) -> dict[str, float]:
     return {"drawn": len(norms), "non_finite": non_finite, "median_norm": median}
 
 
-def moving_names(learner: Learner, moves: Moves) -> list[str]:
+def moving_names(learner: Trainable[Any], moves: Moves) -> list[str]:
     """The names of the parameters that a step moves."""
     known = {name: p for name, p in learner.module.named_parameters() if p.requires_grad}
     of_head = {id(parameter) for parameter in learner.head.parameters()}

@@ -4,6 +4,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.plan import ClipStyle, Moves, Targets
 
+BASELINES: dict[str, str] = {
+    "noiseless": "plain",  # UeDP, section 5: "trained without any privacy-preserving mechanisms"; No-DP in S-DP
+    "de-identification": "redaction",  # UeDP, section 5: listed entities are masked; the policy says which
+    "anonymisation": "redaction",  # S-DP, section 5.4: all that the policy finds, there digits, becomes <num>
+    "user-level": "user",  # UeDP, section 5: McMahan et al.
+}
+"""What papers call their baselines, and the mechanism that each is: the claim is that mechanism's."""
+
 
 class Vocabulary(BaseModel):
     """Every word, its type and its meaning."""

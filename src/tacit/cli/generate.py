@@ -16,7 +16,7 @@ def generate(
     """Continue a prompt with the model of a run."""
     import torch
 
-    from tacit.experiment import load
+    from tacit.loading import load
     from tacit.models.speech import generate as continued
 
     learner, tokenizer = load(run)

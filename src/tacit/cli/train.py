@@ -16,10 +16,12 @@ from rich.table import Table
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tacit.classify import LabelQuality
+    from tacit.evaluate import Utility
     from tacit.experiment import Trained
+    from tacit.progress import Observer
+    from tacit.progress import Progress as Done
     from tacit.settings import Experiment
-    from tacit.train import Observer
-    from tacit.train import Progress as Done
 
 _SECONDS_BETWEEN_LINES = 10.0
 _WORDS_OF_PLAN = ("mechanism", "epsilon", "epochs", "batch")
@@ -30,6 +32,7 @@ Mechanism = Annotated[str | None, typer.Option(help="How to train; `tacit plan -
 Epsilon = Annotated[float | None, typer.Option(help="Target; noise, rate and steps are derived from it.")]
 Epochs = Annotated[float | None, typer.Option(help="Expected passes over the private units.")]
 Batch = Annotated[float | None, typer.Option(help="Expected units in a private draw.")]
+Task = Annotated[str | None, typer.Option(help="language, or classification of records by their label.")]
 Model = Annotated[str | None, typer.Option(help="lstm, gpt, or a local Hugging Face folder.")]
 Tokens = Annotated[str | None, typer.Option("--tokenizer", help="bytes, bpe, model, or a tokenizer.json.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of a research run.")]
@@ -46,6 +49,7 @@ def config(
     epsilon: Epsilon = None,
     epochs: Epochs = None,
     batch: Batch = None,
+    task: Task = None,
     model: Model = None,
     tokenizer: Tokens = None,
     seed: Seed = None,
@@ -53,7 +57,9 @@ def config(
 ) -> None:
     """Print the settings that `tacit train` would use with the same words."""
     words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch, "policy": policy}
-    experiment = _experiment(source, {**words, "model": model, "tokenizer": tokenizer, "seed": seed}, settings or [])
+    experiment = _experiment(
+        source, {**words, "task": task, "model": model, "tokenizer": tokenizer, "seed": seed}, settings or []
+    )
     typer.echo(_as_yaml(experiment), nl=False)
 
 
@@ -66,6 +72,7 @@ def train(
     epsilon: Epsilon = None,
     epochs: Epochs = None,
     batch: Batch = None,
+    task: Task = None,
     model: Model = None,
     tokenizer: Tokens = None,
     seed: Seed = None,
@@ -73,7 +80,7 @@ def train(
 ) -> None:
     """Train a model; the guarantee that is true of it is printed at the end."""
     words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch, "policy": policy}
-    words |= {"model": model, "tokenizer": tokenizer, "seed": seed}
+    words |= {"task": task, "model": model, "tokenizer": tokenizer, "seed": seed}
     if resume is None:
         experiment = _experiment(source, words, settings or [])
         folder = out or Path(f"run-{experiment.plan.get('mechanism')}")
@@ -216,13 +223,42 @@ class _Meter:
 
 def _print(result: "Trained") -> None:
     console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False)
-    for head in ("held-out text", "tokens", "perplexity", "accuracy"):
-        table.add_column(head, justify="left" if head == "held-out text" else "right")
     utility = result.utility
-    for name, quality in (("overall", utility.overall), ("public", utility.public), ("private", utility.private)):
-        table.add_row(name, f"{quality.tokens:,}", f"{quality.perplexity:.4g}", f"{quality.accuracy:.1%}")
-    console.print(table)
-    console.print(f"nats a character {utility.nats_a_character:.4f}\n")
+    if utility.labels is None:
+        console.print(_text_table(utility))
+        console.print(f"nats a character {utility.nats_a_character:.4f}\n")
+    else:
+        console.print(_label_table(utility.labels), end="\n\n")
+    if result.set_aside:
+        console.print(f"{result.set_aside:,} records set aside; private/*/private/quarantine.jsonl has the reasons\n")
     console.print(result.guarantee.sentence(), style="bold", markup=False)
     console.print(f"\nrun {result.folder}", markup=False)
+
+
+def _text_table(utility: "Utility") -> Table:
+    table = _table("held-out text", "tokens", "perplexity", "accuracy")
+    for name, quality in (("overall", utility.overall), ("public", utility.public), ("private", utility.private)):
+        table.add_row(name, f"{quality.tokens:,}", f"{quality.perplexity:.4g}", f"{quality.accuracy:.1%}")
+    return table
+
+
+def _label_table(labels: "LabelQuality") -> Table:
+    table = _table("held-out records", "records", "errors", "test error rate", "95 % interval")
+    rows = {
+        "overall": labels.overall,
+        "without secrets": labels.without_secrets,
+        "with secrets": labels.with_secrets,
+        "always the commonest class": labels.commonest,
+    }
+    for name, rate in rows.items():
+        low, high = rate.interval()
+        table.add_row(name, f"{rate.records:,}", f"{rate.errors:,}", f"{rate.share:.1%}", f"{low:.1%} to {high:.1%}")
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first)
+    for head in others:
+        table.add_column(head, justify="right")
+    return table

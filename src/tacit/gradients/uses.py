@@ -26,33 +26,29 @@ _DIRECT_NUMBERS = 1 << 22  # how many numbers of per-row gradients are formed at
 
 
 class Gram:
-    """Inner products of all pairs of steps of each row: symmetric matrices, of which three quarters are computed."""
+    """Inner products of all pairs of steps of each row, (rows, time, width): symmetric matrices.
+
+    Kept whole by torch; the lower triangle alone by the native kernel.
+    """
 
     def __init__(self, values: Tensor) -> None:
-        self._half = values.shape[1] // 2
-        first, second = values[:, : self._half], values[:, self._half :]
-        self._top = torch.bmm(first, first.transpose(1, 2))
-        self._bottom = torch.bmm(second, values.transpose(1, 2))
+        self._is_native = native.usable(values)
+        self._products = native.gram(values) if self._is_native else torch.bmm(values, values.transpose(1, 2))
 
     def dot(self, other: "Gram") -> tuple[Tensor, Tensor]:
         """(rows,): the sum over all pairs of the products of both; and over all steps, of their lengths' products."""
-        if native.usable(self._top, self._bottom, other._top, other._bottom):
-            return native.gram_dot(self._top, self._bottom, other._top, other._bottom)
-        products = self._over_pairs(self._top * other._top, self._bottom * other._bottom)
-        return products, (self._lengths() * other._lengths()).sum(dim=1)
+        if self._is_native:
+            return native.gram_dot(self._products, other._products)
+        return (self._products * other._products).sum(dim=(1, 2)), (self._lengths() * other._lengths()).sum(dim=1)
 
     def total(self) -> tuple[Tensor, Tensor]:
         """(rows,): the sum over all pairs; and over all steps, of the lengths of their vectors."""
-        if native.usable(self._top, self._bottom):
-            return native.gram_dot(self._top, self._bottom)
-        return self._over_pairs(self._top, self._bottom), self._lengths().sum(dim=1)
+        if self._is_native:
+            return native.gram_dot(self._products)
+        return self._products.sum(dim=(1, 2)), self._lengths().sum(dim=1)
 
     def _lengths(self) -> Tensor:
-        parts = (self._top, self._bottom[:, :, self._half :])
-        return torch.cat([part.diagonal(dim1=1, dim2=2) for part in parts], dim=1).clamp(min=0.0).sqrt()
-
-    def _over_pairs(self, top: Tensor, bottom: Tensor) -> Tensor:
-        return top.sum(dim=(1, 2)) + bottom.sum(dim=(1, 2)) + bottom[:, :, : self._half].sum(dim=(1, 2))
+        return self._products.diagonal(dim1=1, dim2=2).clamp(min=0.0).sqrt()
 
 
 class Sequence:
@@ -70,7 +66,7 @@ class Sequence:
     def gram(self) -> Gram:
         """Inner products of all pairs of steps."""
         if self._gram is None:
-            self._gram = Gram(self.values.float())
+            self._gram = Gram(self.values.float().contiguous())
         return self._gram
 
     def known_gram(self) -> Gram | None:

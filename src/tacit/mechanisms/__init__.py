@@ -1,4 +1,4 @@
-"""Mechanisms: one file each, one row each in the registry."""
+"""Mechanisms: one file each, one row each in the registry; and the names that papers give to some of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tacit.mechanisms.uedp_published import UeDPPublished
 from tacit.mechanisms.user import UserLevel
 from tacit.mechanisms.words import Measured, Words
 from tacit.plan import Targets
-from tacit.vocabulary import Vocabulary
+from tacit.vocabulary import BASELINES, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +86,23 @@ def _uedp_published(words: Words) -> Mechanism:
 
 def _selective_published(words: Words) -> Mechanism:
     segments, states = words.take("segments_per_record", 1), words.take("noised_states", 2)
-    private, events = words.private(words.need("records")), words.need("events_per_batch")
+    private = words.private(words.need("records"), as_printed=True)
+    events = words.need("events_per_batch")
     return SelectivePublished(private, events, segments, states)
 
 
 REGISTRY: dict[str, Row] = {
-    "plain": Row("ordinary training: no guarantee", lambda w: PlainTraining(w.public(w.need("records")))),
-    "redaction": Row("marked spans removed, then ordinary training", lambda w: Redaction(w.public(w.need("records")))),
+    "plain": Row("ordinary training: no guarantee (noiseless)", lambda w: PlainTraining(w.public(w.need("records")))),
+    "redaction": Row(
+        "marked spans removed, then ordinary training (de-identification, anonymisation)",
+        lambda w: Redaction(w.public(w.need("records"))),
+    ),
     "dpsgd": Row("noise on everything: hides whether a record was used", lambda w: DPSGD(w.private(w.need("records")))),
     "selective": Row("public text exactly, secrets with noise: hides what they say", lambda w: _selective(w, False)),
     "twice": Row("as selective, all public steps first", lambda w: _selective(w, True)),
     "cadp": Row("records a detector flagged with noise, the others plainly", _cadp),
     "crt": Row("redacted and de-duplicated; noise on all that may hold a missed secret", _crt),
-    "user": Row("hides whether a user took part (DP-FedAvg, or records capped a user)", _user),
+    "user": Row("hides whether a user took part: DP-FedAvg, or records capped a user (user-level)", _user),
     "uedp": Row("hides a user and a listed entity: sentences capped for both", _uedp),
     "selective-published": Row("Selective-DPSGD as printed, with the number that holds", _selective_published),
     "cadp-published": Row("CADP-LM as printed, with the number that holds", _cadp_published),
@@ -108,9 +112,9 @@ REGISTRY: dict[str, Row] = {
 
 def build_mechanism(vocabulary: Vocabulary, measured: Measured | None = None) -> Mechanism:
     """The mechanism that the words ask for, before any calibration; counts that nobody gave are `measured`."""
-    row = REGISTRY.get(vocabulary.mechanism)
+    row = REGISTRY.get(BASELINES.get(vocabulary.mechanism, vocabulary.mechanism))
     if row is None:
-        raise ConfigError.unknown_name("mechanism", vocabulary.mechanism, REGISTRY)
+        raise ConfigError.unknown_name("mechanism", vocabulary.mechanism, {*REGISTRY, *BASELINES})
     words = Words(vocabulary, measured or {})
     mechanism = row.build(words)
     words.finish()

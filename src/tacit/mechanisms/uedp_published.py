@@ -21,7 +21,8 @@ from tacit.mechanisms.user import USERS_KNOWN
 from tacit.plan import Neighbours, Phase, Plan, Pool, Step, Unit, UsersAndEntities, View
 
 REASONS = (
-    "the pair changes the output when the user or the entity is drawn, not when both are",
+    "the pair changes the output when the user, the entity or any entity beside it in a sentence is drawn, not when "
+    "user and entity both are: no rate below 1 is true of every corpus",
     "the share of sensitive sentences is data, and does not lower the chance of being drawn",
     "Lemmas 1 and 2 miss a factor 2: a clipped update becomes another one",
     "small printed values are the floor ln(1/delta)/64 of a truncated grid of orders",
@@ -42,7 +43,7 @@ class UeDPPublished:
     def plan(self) -> Plan:
         """One two-level draw a round."""
         draw = UsersAndEntities(self.private.sampling_rate, self.entity_rate, self.other_rate)
-        step = Step("private", View.FULL, Pool.EVERY, draw, self.private.noisy(), "private")
+        step = Step("private", View.FULL, Pool.EVERY, draw, self.private.noisy(), "private", moves=self.private.moves)
         return Plan((Phase(((step, self.private.steps),)),))
 
     def notions(self) -> tuple[Neighbours, ...]:

@@ -38,7 +38,9 @@ class UserLevel:
         """Poisson over users, or over the records that the cap kept."""
         if self.records_per_user is None:
             draw = PoissonUsers(self.private.sampling_rate, self.weight_cap, self.local_epochs)
-            step = Step("private", View.FULL, Pool.EVERY, draw, self.private.noisy(), "private")
+            step = Step(
+                "private", View.FULL, Pool.EVERY, draw, self.private.noisy(), "private", moves=self.private.moves
+            )
         else:
             step = self.private.step(View.FULL, Pool.CAPPED)
         return Plan((Phase(((step, self.private.steps),)),))
@@ -53,12 +55,10 @@ class UserLevel:
         cap = "" if self.records_per_user is None else f", at most {self.records_per_user} records a user"
         capped = self.records_per_user is not None and evidence.dropped_share is not None
         dropped = f" The cap dropped {evidence.dropped_share:.2%} of records." if capped else ""
-        origin = "" if evidence.user_origin is None else f" Users: {evidence.user_origin}."
         return Guarantee(
             mechanism=self.name,
             claim=f"Each user has {figures[0]}-differential privacy (user-level{cap}), add or remove, all checkpoints."
-            + dropped
-            + origin,
+            + dropped,
             figures=figures,
             holds_if=(*NOISY_CONDITIONS, USERS_KNOWN),
             not_protected=("what several users say together", "the number of users and of each user's records"),

@@ -63,8 +63,11 @@ class Words:
                 way_out="leave them out, or choose a mechanism that uses them",
             )
 
-    def private(self, population: int) -> PrivateSteps:
-        """Private steps over `population` units: batch or sampling rate, epochs or steps, noise or the start of one."""
+    def private(self, population: int, *, as_printed: bool = False) -> PrivateSteps:
+        """Private steps over `population` units: batch or sampling rate, epochs or steps, noise or the start of one.
+
+        Algorithms as printed clip and move as printed: the words for other ways are left, and refused.
+        """
         batch = self._one_of("batch", "sampling_rate", default_batch(population))
         expected = batch * population if "sampling_rate" in self._given else batch
         if expected > population:
@@ -74,13 +77,15 @@ class Words:
         noise = self.take("noise_multiplier", START_NOISE)
         if "noise_multiplier" not in self._given and "epsilon" not in self._given:
             raise ConfigError("a price or a noise", "neither", "add --epsilon NUMBER (or --noise-multiplier NUMBER)")
-        style, moves = self.take("clip_style", "flat"), self.take("moves", "all")
         norm, delta = self.take("clip_norm", 1.0), self.take("delta")
+        if as_printed:
+            return PrivateSteps(population, expected, steps, noise, norm, delta)
+        style, moves = self.take("clip_style", "flat"), self.take("moves", "all")
         return PrivateSteps(population, expected, steps, noise, norm, delta, style, moves)
 
     def passes(self, population: int) -> PrivateSteps:
-        """As `private`, for a mechanism whose steps are whole passes: epochs are steps."""
-        private = self.private(population)
+        """As `private` as printed, for a mechanism whose steps are whole passes: epochs are steps."""
+        private = self.private(population, as_printed=True)
         return (
             private
             if "steps" in self._given

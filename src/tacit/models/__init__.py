@@ -1,8 +1,16 @@
-"""Language models that can be trained, attacked and saved."""
+"""Language models that can be trained, attacked and saved; and text classifiers."""
 
 from tacit.errors import ModelError
 from tacit.models.base import Learner, Reading, Speaker
-from tacit.models.batch import Batch, TokenLosses
+from tacit.models.batch import Batch, LabelledBatch, TokenLosses
+from tacit.models.classifier import (
+    Classifier,
+    ClassifierSettings,
+    EncoderClassifier,
+    LSTMClassifier,
+    build_classifier,
+    load_classifier,
+)
 from tacit.models.files import build_model, load_model
 from tacit.models.gpt import GPT, GPTSettings
 from tacit.models.huggingface import LoRASettings
@@ -13,16 +21,23 @@ __all__ = [
     "GPT",
     "LSTM",
     "Batch",
+    "Classifier",
+    "ClassifierSettings",
+    "EncoderClassifier",
     "GPTSettings",
+    "LSTMClassifier",
     "LSTMSettings",
+    "LabelledBatch",
     "Learner",
     "LoRASettings",
     "ModelError",
     "Reading",
     "Speaker",
     "TokenLosses",
+    "build_classifier",
     "build_model",
     "continuation_log_probabilities",
     "generate",
+    "load_classifier",
     "load_model",
 ]

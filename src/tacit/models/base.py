@@ -21,6 +21,13 @@ class Reading(Protocol):
     def read(self, tokens: Tensor) -> Self:
         """The reading after one more token a row, (rows,)."""
 
+    def branch(self, rows: Tensor, tokens: Tensor) -> Self:
+        """`select(rows).read(tokens)`, at less cost."""
+
+    @property
+    def bytes_a_row(self) -> int:
+        """The memory that one row takes."""
+
 
 class Speaker(Protocol):
     """A model as an attacker meets it: it says how probable text is, and it continues text."""
@@ -28,6 +35,10 @@ class Speaker(Protocol):
     @property
     def vocabulary_size(self) -> int:
         """The number of tokens it knows."""
+
+    @property
+    def context(self) -> int:
+        """How many tokens it can read at a time."""
 
     def log_probabilities(self, batch: Batch) -> Tensor:
         """(rows, time): log-probability of every target given what stands before it. No gradient."""

@@ -12,10 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tacit.errors import ModelError
+from tacit.models.base import Reading
 from tacit.models.batch import Batch, TokenLosses
 from tacit.models.huggingface import LoRASettings, pretrained, quietly, with_adapters
 from tacit.models.lstm import SETTINGS_FILE
-from tacit.models.speech import losses_of, speaking
+from tacit.models.speech import Rereading, losses_of, speaking
 
 _ADAPTER_FILE = "adapter.safetensors"
 _ADAPTER_MARK = ".lora_"
@@ -51,13 +52,36 @@ class GPTReading:
 
     def select(self, rows: Tensor) -> "GPTReading":
         """The reading of these rows."""
-        cache = copy.deepcopy(self.cache)
-        cache.batch_select_indices(rows)
+        cache = _own(self.cache)
+        cache.reorder_cache(rows)
         return GPTReading(self.model, cache, self.next_log_probabilities[rows])
 
     def read(self, tokens: Tensor) -> "GPTReading":
         """The reading after one more token a row."""
-        return self.model.advance(tokens[:, None], copy.deepcopy(self.cache))
+        return self.model.advance(tokens[:, None], _own(self.cache))
+
+    def branch(self, rows: Tensor, tokens: Tensor) -> "GPTReading":
+        """The reading of these rows after one more token each."""
+        cache = _own(self.cache)
+        cache.reorder_cache(rows)
+        return self.model.advance(tokens[:, None], cache)
+
+    @property
+    def bytes_a_row(self) -> int:
+        """The memory that one row takes."""
+        held = [value for layer in self.cache.layers for value in vars(layer).values() if isinstance(value, Tensor)]
+        return sum(value.nbytes for value in (*held, self.next_log_probabilities)) // len(self.next_log_probabilities)
+
+
+def _own(cache: Any) -> Any:  # noqa: ANN401  (a cache of transformers)
+    """A cache that may be used up while the old one stays: its tensors are shared where none is written in place."""
+    from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+    if any(type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers):
+        return copy.deepcopy(cache)
+    own = copy.copy(cache)
+    own.layers = [copy.copy(layer) for layer in cache.layers]
+    return own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +102,7 @@ class GPT:
             n_layer=settings.layers,
             n_head=settings.heads,
             n_positions=settings.context,
+            activation_function="gelu_pytorch_tanh",  # GPT-2's own function, as one operation instead of eight
             resid_pdrop=settings.dropout,
             embd_pdrop=settings.dropout,
             attn_pdrop=settings.dropout,
@@ -151,9 +176,14 @@ class GPT:
         with speaking(self.module):
             return -self.token_losses(batch).losses
 
-    def begin(self, tokens: Tensor) -> GPTReading:
+    def begin(self, tokens: Tensor) -> Reading:
         """The reading after the rows of `tokens`."""
-        return self.advance(tokens, None)
+        with speaking(self.module):
+            answer = self.module(input_ids=tokens, use_cache=True)
+        cache = answer.get("past_key_values")
+        if cache is None:  # its state has another form, such as Mamba's
+            return Rereading.of(self, tokens)
+        return GPTReading(self, cache, torch.log_softmax(answer.logits[:, -1].float(), dim=-1))
 
     def advance(self, tokens: Tensor, cache: Any) -> GPTReading:  # noqa: ANN401
         """The reading after (rows, length) more tokens; `cache` is used up."""

@@ -1,6 +1,7 @@
 """LSTM language models: one layer of 200 by default; deep ones with AWD-LSTM's dropouts (Merity 2018, 1708.02182)."""
 
 import json
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,17 @@ class LSTMReading:
         """The reading after one more token a row."""
         return self.model.advance(tokens, self.hidden, self.cells)
 
+    def branch(self, rows: Tensor, tokens: Tensor) -> "LSTMReading":
+        """The reading of these rows after one more token each."""
+        hidden = tuple(state[rows] for state in self.hidden)
+        return self.model.advance(tokens, hidden, tuple(state[rows] for state in self.cells))
+
+    @property
+    def bytes_a_row(self) -> int:
+        """The memory that one row takes."""
+        tensors = (*self.hidden, *self.cells, self.next_log_probabilities)
+        return sum(tensor.shape[1] * tensor.element_size() for tensor in tensors)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LSTM:
@@ -172,6 +184,11 @@ class LSTM:
     def vocabulary_size(self) -> int:
         """The number of tokens it knows."""
         return self.module.settings.vocabulary_size
+
+    @property
+    def context(self) -> int:
+        """No limit."""
+        return sys.maxsize
 
     @property
     def head(self) -> nn.Module:

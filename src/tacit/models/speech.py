@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.errors import ModelError
-from tacit.models.base import Speaker
+from tacit.models.base import Learner, Speaker
 from tacit.models.batch import Batch, TokenLosses
 
 
@@ -29,6 +30,39 @@ def speaking(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rereading:
+    """The reading of a model whose state cannot be kept: it reads the whole text anew at every token."""
+
+    model: Learner
+    tokens: Tensor
+    next_log_probabilities: Tensor
+
+    @classmethod
+    def of(cls, model: Learner, tokens: Tensor) -> "Rereading":
+        """The reading after the rows of `tokens`."""
+        with speaking(model.module):
+            logits = model.logits(tokens)[:, -1]
+        return cls(model, tokens, torch.log_softmax(logits.float(), dim=-1))
+
+    def select(self, rows: Tensor) -> "Rereading":
+        """The reading of these rows."""
+        return Rereading(self.model, self.tokens[rows], self.next_log_probabilities[rows])
+
+    def read(self, tokens: Tensor) -> "Rereading":
+        """The reading after one more token a row."""
+        return Rereading.of(self.model, torch.cat([self.tokens, tokens[:, None]], dim=1))
+
+    def branch(self, rows: Tensor, tokens: Tensor) -> "Rereading":
+        """The reading of these rows after one more token each."""
+        return Rereading.of(self.model, torch.cat([self.tokens[rows], tokens[:, None]], dim=1))
+
+    @property
+    def bytes_a_row(self) -> int:
+        """The memory that one row takes: its logits at every position."""
+        return self.tokens.shape[1] * self.next_log_probabilities.nbytes // len(self.tokens)
 
 
 def generate(

@@ -5,6 +5,7 @@ whether they are here; the environment variable TACIT_NATIVE=0 leaves them out. 
 """
 
 import ctypes
+import math
 import os
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -19,14 +20,15 @@ SWITCH = "TACIT_NATIVE"
 BLOCK = 1 << 17  # numbers of noise under one block number
 KEY_BYTES = 16
 _NAME = "_kernels"
-_INTERFACE = 1
+_INTERFACE = 2
 _NUMBERS_A_THREAD = 1 << 11  # fewer are not worth a second thread
 _POINTER, _SIZE, _THREADS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _SIGNATURES = {
     "tacit_softmax_gradient": [*[_POINTER] * 6, *[_SIZE] * 3, _THREADS],
     "tacit_lstm_forward": [*[_POINTER] * 4, *[_SIZE] * 4, _THREADS],
     "tacit_lstm_backward": [*[_POINTER] * 6, *[_SIZE] * 4, _THREADS],
-    "tacit_gram_dot": [*[_POINTER] * 6, *[_SIZE] * 2, _THREADS],
+    "tacit_gram": [*[_POINTER] * 2, *[_SIZE] * 3, _THREADS],
+    "tacit_gram_dot": [*[_POINTER] * 4, *[_SIZE] * 2, _THREADS],
     "tacit_add_normal": [_POINTER, ctypes.c_uint64, _POINTER, _POINTER, _SIZE, ctypes.c_float, _THREADS],
     "tacit_cipher": [_POINTER, _POINTER],
 }
@@ -117,29 +119,30 @@ def lstm_backward_(
     )
 
 
-def gram_dot(
-    top: Tensor, bottom: Tensor, other_top: Tensor | None = None, other_bottom: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def gram(values: Tensor) -> Tensor:
+    """Of each row of (rows, time, width) the inner products of all pairs of steps, (rows, time (time + 1) / 2).
+
+    They are the lower triangle of a symmetric matrix, row by row.
+    """
+    _require(values)
+    rows, time, width = values.shape
+    pairs = values.new_empty(rows, time * (time + 1) // 2)
+    _kernels().tacit_gram(*_addresses(values, pairs), rows, time, width, _threads_for(values.numel()))
+    return pairs
+
+
+def gram_dot(pairs: Tensor, others: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Of each pair of symmetric matrices: sums of products of their elements, and of the roots of their diagonals.
 
-    top: (rows, half, half), the left upper quarter, half = time // 2. bottom: (rows, time - half, time), the rest.
-    Without others, the sums over one matrix alone.
+    Both are as `gram` gives them. Without others, the sums over one matrix alone.
     """
-    _require(top, bottom, other_top, other_bottom)
-    rows, lower, time = bottom.shape
-    half = time // 2
-    fits = top.shape == (rows, half, half) and lower == time - half
-    if other_top is not None and other_bottom is not None:
-        fits = fits and other_top.shape == top.shape and other_bottom.shape == bottom.shape
-    elif other_top is not None or other_bottom is not None:
-        fits = False
-    if not fits:
-        raise _wrong("quarters (rows, half, half) and halves (rows, time - half, time)", top)
-    products, lengths = top.new_empty(rows), top.new_empty(rows)
-    _kernels().tacit_gram_dot(
-        *_addresses(top, bottom, other_top, other_bottom, products, lengths),
-        *(rows, time, _threads_for(rows * lower * time)),
-    )
+    _require(pairs, others)
+    rows, size = pairs.shape
+    time = (math.isqrt(8 * size + 1) - 1) // 2
+    if time * (time + 1) // 2 != size or (others is not None and others.shape != pairs.shape):
+        raise _wrong("two lower triangles (rows, time (time + 1) / 2)", pairs)
+    products, lengths = pairs.new_empty(rows), pairs.new_empty(rows)
+    _kernels().tacit_gram_dot(*_addresses(pairs, others, products, lengths), rows, time, _threads_for(pairs.numel()))
     return products, lengths
 
 

@@ -14,8 +14,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
-constexpr int INTERFACE = 1;
+constexpr int INTERFACE = 2;
 
 extern "C" int tacit_interface() {
     __builtin_cpu_init();
@@ -328,47 +329,134 @@ extern "C" void tacit_lstm_backward(const float* gates, const float* cells, cons
 
 namespace {
 
-// A symmetric matrix (time, time) of which the right upper quarter is not stored: its rows up to `half` are `top`
-// (half, half), the others `bottom` (time - half, time).
-struct HalfKept {
-    const float *top, *bottom;
-    int64_t time, half;
+// A tile is the inner products of three steps with four others: twelve sums and four factors fill the sixteen
+// registers, and seven loads feed twelve products. Lanes are added up at the end, so nothing need be transposed.
+constexpr int64_t TILE_ROWS = 3, TILE_COLUMNS = 4;
+constexpr int64_t DEPTH = 512;  // numbers of each step at a time: four steps stay in the first cache, all in the second
+constexpr int64_t LINE = 16, STRIDE = DEPTH + LINE;  // an odd number of cache lines: steps do not displace each other
 
-    const float* row(int64_t t) const { return t < half ? top + t * half : bottom + (t - half) * time; }
+struct alignas(LINE * sizeof(float)) Line {
+    float numbers[LINE];
 };
 
-double dot(const float* a, const float* b, int64_t size) {
-    __m256 sum = _mm256_setzero_ps();
-    for (int64_t i = 0; i < size; i += LANES) {
-        const Lanes lanes(size - i);
-        sum = _mm256_fmadd_ps(lanes.load(a + i), b ? lanes.load(b + i) : all(1.0f), sum);
+inline int64_t rounded_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
+
+// Numbers from..from + size of each step of values (time, width), zeros up to a multiple of eight, steps STRIDE apart.
+void copy_depth(const float* values, int64_t time, int64_t width, int64_t from, int64_t size, float* copy) {
+    for (int64_t t = 0; t < time; ++t) {
+        float* step = copy + t * STRIDE;
+        std::copy_n(values + t * width + from, size, step);
+        std::fill(step + size, step + rounded_up(size, LANES), 0.0f);
     }
-    return sum_of_lanes(sum);
 }
 
-double length(const HalfKept& matrix, int64_t t) { return std::sqrt(std::max(matrix.row(t)[t], 0.0f)); }
+void tile(const float* left, const float* right, int64_t size, __m128* products) {
+    __m256 sums[TILE_ROWS][TILE_COLUMNS];
+    for (auto& row : sums)
+        for (__m256& sum : row) sum = _mm256_setzero_ps();
+    for (int64_t k = 0; k < size; k += LANES) {
+        const __m256 first = _mm256_load_ps(left + k), second = _mm256_load_ps(left + STRIDE + k);
+        const __m256 third = _mm256_load_ps(left + 2 * STRIDE + k);
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < TILE_COLUMNS; ++j) {
+            const __m256 factor = _mm256_load_ps(right + j * STRIDE + k);
+            sums[0][j] = _mm256_fmadd_ps(first, factor, sums[0][j]);
+            sums[1][j] = _mm256_fmadd_ps(second, factor, sums[1][j]);
+            sums[2][j] = _mm256_fmadd_ps(third, factor, sums[2][j]);
+        }
+    }
+    for (int64_t i = 0; i < TILE_ROWS; ++i) {
+        const __m256* sum = sums[i];
+        const __m256 four = _mm256_hadd_ps(_mm256_hadd_ps(sum[0], sum[1]), _mm256_hadd_ps(sum[2], sum[3]));
+        products[i] = _mm_add_ps(_mm256_castps256_ps128(four), _mm256_extractf128_ps(four, 1));
+    }
+}
+
+// Puts the products of step t with four steps from s on, or adds them to what is there; pairs above the diagonal not.
+inline void put(float* pairs, int64_t t, int64_t s, __m128 products, bool added) {
+    float* to = pairs + t * (t + 1) / 2 + s;
+    if (s + TILE_COLUMNS <= t + 1) {
+        _mm_storeu_ps(to, added ? _mm_add_ps(_mm_loadu_ps(to), products) : products);
+        return;
+    }
+    float lanes[TILE_COLUMNS];
+    _mm_storeu_ps(lanes, products);
+    for (int64_t j = 0; s + j <= t; ++j) to[j] = added ? to[j] + lanes[j] : lanes[j];
+}
+
+// Every `parts`th column of tiles, from column `part` on, of the Gram matrix of values (time, width). `copy` has room
+// for the steps and one tile's more, which are zero.
+void gram(const float* values, float* pairs, int64_t time, int64_t width, int64_t part, int64_t parts, float* copy) {
+    const int64_t depths = std::max<int64_t>(1, (width + DEPTH - 1) / DEPTH);
+    const int64_t depth = rounded_up((width + depths - 1) / depths, LANES);
+    for (int64_t done = 0; done < depths; ++done) {
+        const int64_t size = std::min(depth, width - done * depth);
+        copy_depth(values, time, width, done * depth, size, copy);
+        for (int64_t s = part * TILE_COLUMNS; s < time; s += parts * TILE_COLUMNS)
+            for (int64_t t = s; t < time; t += TILE_ROWS) {
+                __m128 products[TILE_ROWS];
+                tile(copy + t * STRIDE, copy + s * STRIDE, rounded_up(size, LANES), products);
+                for (int64_t i = 0; i < std::min(TILE_ROWS, time - t); ++i) put(pairs, t + i, s, products[i], done > 0);
+            }
+    }
+}
 
 }  // namespace
 
-// For each of `rows` pairs of symmetric matrices stored as above: the sum of the products of their elements, and that
-// of the roots of their diagonals. Without a second one (null) its elements count as 1.
-extern "C" void tacit_gram_dot(const float* top, const float* bottom, const float* other_top, const float* other_bottom,
-                               float* products, float* lengths, int64_t rows, int64_t time, int threads) {
-    const bool paired = other_bottom != nullptr;  // an empty top is null as well
-    if (!paired) other_top = top, other_bottom = bottom;
-    const int64_t half = time / 2, top_size = half * half, bottom_size = (time - half) * time;
+// The Gram matrix of each of `rows` values (time, width): pairs (rows, time (time + 1) / 2) are its lower triangle, row
+// by row. Rows too few for the threads are done in parts; no number depends on that.
+extern "C" void tacit_gram(const float* values, float* pairs, int64_t rows, int64_t time, int64_t width, int threads) {
+    if (rows == 0) return;
+    const int64_t parts = (threads + rows - 1) / rows;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        std::vector<Line> copy((time + TILE_COLUMNS) * STRIDE / LINE);
+#pragma omp for schedule(dynamic)
+        for (int64_t piece = 0; piece < rows * parts; ++piece) {
+            const int64_t row = piece / parts;
+            gram(values + row * time * width, pairs + row * (time * (time + 1) / 2), time, width, piece % parts, parts,
+                 copy.data()->numbers);
+        }
+    }
+}
+
+namespace {
+
+// Products of two numbers of single precision are exact in double precision.
+double dot(const float* a, const float* b, int64_t size) {
+    __m256d sums[2] = {_mm256_setzero_pd(), _mm256_setzero_pd()};
+    int64_t i = 0;
+    for (; i + LANES <= size; i += LANES)
+        for (int half = 0; half < 2; ++half) {
+            const int64_t at = i + half * LANES / 2;
+            const __m256d left = _mm256_cvtps_pd(_mm_loadu_ps(a + at));
+            const __m256d right = b ? _mm256_cvtps_pd(_mm_loadu_ps(b + at)) : _mm256_set1_pd(1.0);
+            sums[half] = _mm256_fmadd_pd(left, right, sums[half]);
+        }
+    double lanes[LANES / 2];
+    _mm256_storeu_pd(lanes, _mm256_add_pd(sums[0], sums[1]));
+    double sum = lanes[0] + lanes[1] + lanes[2] + lanes[3];
+    for (; i < size; ++i) sum += static_cast<double>(a[i]) * (b ? b[i] : 1.0f);
+    return sum;
+}
+
+}  // namespace
+
+// For each of `rows` pairs of symmetric matrices, stored as above: the sum of the products of all their elements, and
+// that of the roots of their diagonals. Without a second one (null) its elements count as 1.
+extern "C" void tacit_gram_dot(const float* pairs, const float* others, float* products, float* lengths, int64_t rows,
+                               int64_t time, int threads) {
+    const int64_t size = time * (time + 1) / 2;
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (int64_t row = 0; row < rows; ++row) {
-        const HalfKept a{top + row * top_size, bottom + row * bottom_size, time, half};
-        const HalfKept b{other_top + row * top_size, other_bottom + row * bottom_size, time, half};
-        double product = 0.0, along = 0.0;
+        const float *a = pairs + row * size, *b = others ? others + row * size : nullptr;
+        double diagonal = 0.0, along = 0.0;
         for (int64_t t = 0; t < time; ++t) {
-            const float *left = a.row(t), *right = paired ? b.row(t) : nullptr;
-            product += (t < half ? 1.0 : 2.0) * dot(left, right, half);
-            if (t >= half) product += dot(left + half, right ? right + half : nullptr, time - half);
-            along += length(a, t) * (right ? length(b, t) : 1.0);
+            const double square = a[t * (t + 3) / 2], other = b ? b[t * (t + 3) / 2] : 1.0;
+            diagonal += square * other;
+            along += std::sqrt(square * other);
         }
-        products[row] = static_cast<float>(product);
+        products[row] = static_cast<float>(2.0 * dot(a, b, size) - diagonal);
         lengths[row] = static_cast<float>(along);
     }
 }

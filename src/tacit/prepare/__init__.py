@@ -1,6 +1,6 @@
 """From records and spans to the prepared store: views, pieces, duplicates, caps, canaries. Never imports torch."""
 
-from tacit.prepare.canaries import CANARY, CanaryPlan, CanaryRecord, KnownCanaries, draw_canaries, plant
+from tacit.prepare.canaries import CANARY, CanaryPlan, CanaryRecord, KnownCanaries, Slot, draw_canaries, plant
 from tacit.prepare.caps import CapReport, NounReport, cap_contributions, salted_order
 from tacit.prepare.cut import Piece, cut
 from tacit.prepare.duplicates import Seen, seen_texts
@@ -29,6 +29,7 @@ __all__ = [
     "PublicText",
     "PublicTokens",
     "Seen",
+    "Slot",
     "cap_contributions",
     "cut",
     "dealt_users",

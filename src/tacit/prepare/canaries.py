@@ -15,6 +15,7 @@ G3 (faithful). Planting leaves the corpus's records unchanged and in order, and 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -50,14 +51,22 @@ class CanaryPlan:
                 found=f"count {self.count}, repetitions {self.repetitions}, probability {self.inside_probability}",
                 way_out="mend the canary plan",
             )
-        _slot(self)
+        if self.slot.size < 2 * self.count:
+            raise PrepareError(
+                expected=f"a slot with at least {2 * self.count} values, for {self.count} canaries and their twins",
+                found=f"{self.slot.size} values in {self.template!r}",
+                way_out="make the slot longer, plant fewer canaries, or give more words",
+            )
+
+    @property
+    def slot(self) -> "Slot":
+        """What the template's slot can hold."""
+        return Slot.of(self.template, self.words)
 
     @property
     def values(self) -> int:
         """How many values the slot can hold."""
-        slot = _slot(self)
-        values: int = len(slot.symbols) ** slot.length
-        return values
+        return self.slot.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +83,76 @@ class CanaryRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
+class Slot:
+    """The values of a template: `length` of `symbols` with `joint` between them; and the text around them."""
+
     before: str
     after: str
     symbols: tuple[str, ...]
     length: int
     joint: str
 
+    @classmethod
+    def of(cls, template: str, words: tuple[str, ...] = ()) -> "Slot":
+        """The slot of a template; `words` are what `{word}` stands for."""
+        slots = list(_SLOT.finditer(template))
+        braces = template.count("{") + template.count("}")
+        if len(slots) != 1 or braces != 2:
+            raise PrepareError(
+                expected="a template with one slot, such as 'My ID is {6 digits}', {4 letters}, {word} or {3 words}",
+                found=f"{len(slots)} slots and {braces} braces in {template!r}",
+                way_out="write one slot and no other braces",
+            )
+        length, noun = int(slots[0][1] or 1), slots[0][2]
+        symbols = tuple(_ALPHABETS[noun]) if noun in _ALPHABETS else words
+        if noun == "word" and not (_all_different(symbols) and all(re.fullmatch(r"\S+", word) for word in symbols)):
+            raise PrepareError("different words without white space", f"{len(symbols)} words", "mend the list of words")
+        before, after = template[: slots[0].start()], template[slots[0].end() :]
+        return cls(before, after, symbols, length, " " if noun == "word" else "")
+
+    @property
+    def size(self) -> int:
+        """How many values there are."""
+        size: int = len(self.symbols) ** self.length
+        return size
+
+    def values(self) -> Iterator[str]:
+        """Every value once, in the order of their numbers."""
+        return map(self.joint.join, product(self.symbols, repeat=self.length))
+
+    def number(self, value: str) -> int | None:
+        """Which of `values()` it is; none if it is no value."""
+        places = {symbol: place for place, symbol in enumerate(self.symbols)}
+        symbols = value.split(self.joint) if self.joint else list(value)
+        if len(symbols) != self.length or any(symbol not in places for symbol in symbols):
+            return None
+        number = 0
+        for symbol in symbols:
+            number = number * len(self.symbols) + places[symbol]
+        return number
+
+    def sample(self, count: int, generator: np.random.Generator) -> list[str]:
+        """Independent uniform values."""
+        return [self._value(generator) for _ in range(count)]
+
+    def distinct(self, count: int, generator: np.random.Generator) -> list[str]:
+        """`count` different values, uniform among such lists: drawn one by one, repeats thrown away."""
+        values: dict[str, None] = {}
+        while len(values) < count:
+            values.setdefault(self._value(generator))
+        return list(values)
+
     def text(self, value: str) -> str:
+        """The template with this value."""
         return self.before + value + self.after
 
     def span(self, value: str) -> Span:
+        """Where the value stands in its text."""
         return Span(len(self.before), len(self.before) + len(value), CANARY)
+
+    def _value(self, generator: np.random.Generator) -> str:
+        symbols = generator.integers(0, len(self.symbols), size=self.length)
+        return self.joint.join(self.symbols[symbol] for symbol in symbols)
 
 
 class KnownCanaries(Policy):
@@ -102,14 +169,14 @@ class KnownCanaries(Policy):
         return tuple(span for span in record.spans or () if span.kind == CANARY)
 
 
-def draw_canaries(plan: CanaryPlan, generator: np.random.Generator) -> tuple[CanaryRecord, ...]:
-    """Values, then coins."""
-    slot = _slot(plan)
-    values = _distinct_values(slot, 2 * plan.count, generator)
+def draw_canaries(plan: CanaryPlan, generator: np.random.Generator, name: str = "canary") -> tuple[CanaryRecord, ...]:
+    """Values, then coins; ids are `name` and a number."""
+    slot = plan.slot
+    values = slot.distinct(2 * plan.count, generator)
     coins = generator.random(plan.count) < plan.inside_probability
     return tuple(
         CanaryRecord(
-            id=f"canary-{number}",
+            id=f"{name}-{number}",
             text=slot.text(value),
             value=value,
             inside=bool(inside),
@@ -146,38 +213,10 @@ def plant(
 
 
 def _copies(plan: CanaryPlan, canary: CanaryRecord) -> Iterator[Record]:
-    spans = (_slot(plan).span(canary.value),) if plan.known else ()
+    spans = (plan.slot.span(canary.value),) if plan.known else ()
     for copy in range(canary.repetitions):
         yield Record(f"{canary.id}/{copy}", canary.text, user=canary.id, spans=spans)
 
 
-def _slot(plan: CanaryPlan) -> _Slot:
-    slots = list(_SLOT.finditer(plan.template))
-    braces = plan.template.count("{") + plan.template.count("}")
-    if len(slots) != 1 or braces != 2:
-        raise PrepareError(
-            expected="a template with one slot, such as 'My ID is {6 digits}', {4 letters}, {word} or {3 words}",
-            found=f"{len(slots)} slots and {braces} braces in {plan.template!r}",
-            way_out="write one slot and no other braces",
-        )
-    length, noun = int(slots[0][1] or 1), slots[0][2]
-    symbols = tuple(_ALPHABETS[noun]) if noun in _ALPHABETS else plan.words
-    if noun == "word" and (len(set(symbols)) < len(symbols) or not all(re.fullmatch(r"\S+", word) for word in symbols)):
-        raise PrepareError("different words without white space", f"{len(symbols)} words", "mend the list of words")
-    if len(symbols) ** length < 2 * plan.count:
-        raise PrepareError(
-            expected=f"a slot with at least {2 * plan.count} values, for {plan.count} canaries and their twins",
-            found=f"{len(symbols) ** length} values of {slots[0][0]}",
-            way_out="make the slot longer, plant fewer canaries, or give more words",
-        )
-    before, after = plan.template[: slots[0].start()], plan.template[slots[0].end() :]
-    return _Slot(before, after, symbols, length, " " if noun == "word" else "")
-
-
-def _distinct_values(slot: _Slot, count: int, generator: np.random.Generator) -> list[str]:
-    """`count` different values, uniform among such lists: drawn one by one, repeats thrown away."""
-    values: dict[str, None] = {}
-    while len(values) < count:
-        symbols = generator.integers(0, len(slot.symbols), size=slot.length)
-        values.setdefault(slot.joint.join(slot.symbols[symbol] for symbol in symbols))
-    return list(values)
+def _all_different(words: tuple[str, ...]) -> bool:
+    return len(set(words)) == len(words)

@@ -28,7 +28,7 @@ _SURELY_TOO_LONG = 32  # characters a token: longer stretches are cut without as
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a record that is not cut: its text, for telling duplicates, and its tokens."""
+    """A stretch of a record that is not cut: its text and its tokens."""
 
     text: PublicText
     tokens: PublicTokens

@@ -22,7 +22,7 @@ class Counts(BaseModel):
     records: int  # read
     empty: int  # without a character
     quarantined: int  # with spans that make no sense; see private/quarantine.jsonl
-    duplicates: int  # pieces left out because their redacted text was there before
+    duplicates: int  # records left out because their redacted text was there before
     rows: int  # pieces in the store
     spans: int  # secrets in them
 

@@ -42,14 +42,17 @@ AnySeen = Seen | BloomSeen | NearSeen
 
 @dataclass(frozen=True, slots=True)
 class PrepareSettings:
-    """`max_tokens`: the longest redacted piece. `duplicates`: which pieces are left out because their redacted
+    """`max_tokens`: the longest redacted piece. `duplicates`: which records are left out because their redacted
     text came before: none (keep), those that are equal (exact), or about equal (`prepare.approximate`).
 
-    A piece that is left out takes its secrets with it: of many records that differ in their secrets only, one stays.
+    `labelled`: records without a label are set aside.
+
+    A record that is left out takes its secrets with it: of many records that differ in their secrets only, one stays.
     """
 
     max_tokens: int = 512
     duplicates: Duplicates = "keep"
+    labelled: bool = False
 
     def __post_init__(self) -> None:
         if self.max_tokens < _FEWEST_TOKENS:
@@ -175,11 +178,16 @@ class _Job:
                 self._empty += 1
                 continue
             try:
+                self._check_label(record)
                 public, secrets = divide(record.text, self._policy.find(record))
             except (PolicyError, PrepareError) as error:
                 self._quarantine.add(record, error)
             else:
                 yield _Divided(number, record, public, secrets)
+
+    def _check_label(self, record: Record) -> None:
+        if self._settings.labelled and record.label is None:
+            raise PrepareError("a label in every record", "no label", "put the class into the field `label`")
 
     def _whole(self, public: PublicText) -> tuple[str, ...]:
         """The segments to encode uncut: none where a cut is certain."""
@@ -193,13 +201,15 @@ class _Job:
         return cut(public, self._tokenizer, self._settings.max_tokens)
 
     def _store(self, item: _Divided, pieces: Sequence[Piece], secrets: Sequence[list[int]]) -> None:
+        # Whole records: a piece that two records share would go to whichever came first, so that a protected record
+        # decided what is trained of another one, be it a cleared one.
+        if self._seen is not None and not self._seen.add(item.public):
+            self._duplicates += 1
+            return
         record, done = item.record, 0
         for number, piece in enumerate(pieces):
             inside = tuple(secrets[done : done + len(piece.text.kinds)])
             done += len(inside)
-            if self._seen is not None and not self._seen.add(piece.text):
-                self._duplicates += 1
-                continue
             self._writer.add(Row(item.number, number, record.id, record.user, record.label, piece.tokens, inside))
 
 

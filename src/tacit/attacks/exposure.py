@@ -1,0 +1,223 @@
+"""Exposure: how far up a canary stands among all that it could have been (Carlini et al. 2019, 1802.08232).
+
+    notation        here                                     paper
+    |R|             space.size                               randomness space
+    rank            1 + those above + half of those equal    rank, ties unsaid
+    exposure        log2 |R| - log2 rank, in bits            definition 4
+    draws           candidates sampled                       section 4.3 (sampling; skew-normal extrapolation)
+
+A value that the model knows nothing of has each rank with the same probability: exposure x or more has probability
+2^-x, 1.44 bits are to be expected, and one canary in a thousand shows ten. So an exposure means something only beside
+those of values that were drawn alike and held out, or beside that probability.
+
+Formal guarantees:
+
+G1 (exact). `Method.EXACT` ranks the canary among all candidates, by the total log-probability of their whole texts, in
+   the model's float32. Equal candidates share the middle of their ranks, so that a model which tells nothing apart
+   exposes nothing but the middle; `ties` says how many they are.
+G2 (sampled). `Method.SAMPLED` puts the canary among `draws` random candidates: log2((draws + 1) / rank among them). It
+   cannot exceed log2(draws + 1).
+G3 (extrapolated). `Method.EXTRAPOLATED` takes the tail of a skew-normal distribution fitted to the draws: an estimate,
+   as good as the fit, whose standard error tells of the draws and not of the fit's form.
+G4 (silent). A result names canaries by id and holds no value and no text.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from tacit.attacks.candidates import Space, Spelling, TokenTree
+from tacit.attacks.excess import Counts, Excess, excess_over_chance
+from tacit.attacks.scoring import Floats, Progress, total_log_probabilities
+from tacit.attacks.tail import SkewNormal, jackknife
+from tacit.errors import AttackError
+from tacit.models import Speaker
+from tacit.prepare.canaries import CanaryRecord
+
+
+class Method(StrEnum):
+    """How ranks are found."""
+
+    EXACT = "exact"
+    SAMPLED = "sampled"
+    EXTRAPOLATED = "extrapolated"
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureSettings:
+    """No method: exact up to `exact_up_to` candidates, extrapolated above. memory: bytes of model state at a time."""
+
+    method: Method | None = None
+    exact_up_to: int = 10_000_000
+    draws: int = 20_000
+    memory: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if self.draws < 100 or self.memory < 1:
+            found = f"{self.draws} draws and {self.memory} bytes"
+            raise AttackError("at least 100 draws and some memory", found, "raise the number")
+
+    def method_for(self, size: int) -> Method:
+        """The method for a space of this size."""
+        if self.method is not None:
+            return self.method
+        return Method.EXACT if size <= self.exact_up_to else Method.EXTRAPOLATED
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Of one value. rank: the middle one, where known; ties: other candidates that are as probable.
+
+    chance: how probable so high a rank is, at most, for a uniform value that the model knows nothing of (equal
+    candidates counted as above it); none where the rank is extrapolated.
+    """
+
+    bits: float
+    standard_error: float
+    rank: float | None
+    ties: int
+    chance: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryExposure:
+    """Of one canary, and of its twin that was never planted."""
+
+    id: str
+    inside: bool
+    own: Exposure
+    twin: Exposure
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureResult:
+    """`dataclasses.asdict` of it is JSON. fit_distance: the largest gap between the fit and the draws, as shares.
+
+    excess: canaries inside against all values held out; none when no canary is inside. best_chance: of the best canary
+    inside, times their number: a p-value that needs no values held out, but values drawn uniformly.
+    """
+
+    method: Method
+    space: int
+    draws: int | None
+    fit_distance: float | None
+    canaries: tuple[CanaryExposure, ...]
+    excess: Excess | None
+    best_chance: float | None
+
+
+def measure_exposure(
+    speaker: Speaker,
+    space: Space,
+    canaries: Sequence[CanaryRecord],
+    spelling: Spelling,
+    settings: ExposureSettings,
+    generator: np.random.Generator,
+    progress: Progress | None = None,
+) -> ExposureResult:
+    """The exposure of every canary and of its twin; `generator` draws candidates where not all are ranked."""
+    _check(space, canaries)
+    values = [value for canary in canaries for value in (canary.value, canary.twin_value)]
+    method, fit = settings.method_for(space.size), None
+    if method is Method.EXACT:
+        tree = TokenTree.of(spelling.of_space(space), spelling.opening)
+        totals = total_log_probabilities(speaker, tree, settings.memory, progress)
+        numbers = [space.number(value) for value in values]
+        exposures = exact_exposures(totals, totals[[number for number in numbers if number is not None]])
+    else:
+        drawn = [*values, *space.sample(settings.draws, generator)]
+        tree = TokenTree.of(spelling.of_values(space, drawn), spelling.opening)
+        totals = total_log_probabilities(speaker, tree, settings.memory, progress)
+        own, others = totals[: len(values)], totals[len(values) :]
+        if method is Method.SAMPLED:
+            exposures = sampled_exposures(others, own)
+        else:
+            fit = SkewNormal.fitted(-others)
+            exposures = extrapolated_exposures(fit, others, own)
+    return ExposureResult(
+        method=method,
+        space=space.size,
+        draws=None if method is Method.EXACT else settings.draws,
+        fit_distance=None if fit is None else fit.distance(-others),
+        canaries=(measured := _joined(canaries, exposures)),
+        excess=_excess(measured),
+        best_chance=_best_chance(measured),
+    )
+
+
+def exact_exposures(totals: Floats, own: Floats) -> list[Exposure]:
+    """Of values with total log-probabilities `own` among all candidates' `totals`, which hold them too."""
+    above, equal = _above_and_equal(totals, own)
+    size, exposures = len(totals), []
+    for higher, as_high in zip(above.tolist(), equal.tolist(), strict=True):
+        rank = 1 + higher + (as_high - 1) / 2
+        chance = (higher + as_high) / size
+        exposures.append(Exposure(math.log2(size) - math.log2(rank), 0.0, rank, as_high - 1, chance))
+    return exposures
+
+
+def sampled_exposures(others: Floats, own: Floats) -> list[Exposure]:
+    """Of values with total log-probabilities `own` among those of a uniform sample."""
+    draws, exposures = len(others), []
+    for above, equal in zip(*(counts.tolist() for counts in _above_and_equal(others, own)), strict=True):
+        share = (1 + above + equal / 2) / (draws + 1)
+        error = math.sqrt(max(1 - share, 0.0) / (share * draws)) / math.log(2)  # the delta method
+        chance = (1 + above + equal) / (draws + 1)
+        exposures.append(Exposure(-math.log2(share), error, None, equal, chance))
+    return exposures
+
+
+def extrapolated_exposures(fit: SkewNormal, others: Floats, own: Floats) -> list[Exposure]:
+    """Of values with total log-probabilities `own`, by a fit to minus `others`."""
+    bits = fit.surprises(-own)
+    errors = jackknife(fit, -others, -own)
+    _, equal = _above_and_equal(others, own)
+    return [
+        Exposure(float(bit), float(error), None, int(ties), None)
+        for bit, error, ties in zip(bits, errors, equal, strict=True)
+    ]
+
+
+def _above_and_equal(totals: Floats, own: Floats) -> tuple[Counts, Counts]:
+    rising = np.sort(totals)
+    left, right = np.searchsorted(rising, own, side="left"), np.searchsorted(rising, own, side="right")
+    return len(rising) - right, right - left
+
+
+def _joined(canaries: Sequence[CanaryRecord], exposures: Sequence[Exposure]) -> tuple[CanaryExposure, ...]:
+    pairs = zip(canaries, exposures[::2], exposures[1::2], strict=True)
+    return tuple(CanaryExposure(canary.id, canary.inside, own, twin) for canary, own, twin in pairs)
+
+
+def _excess(measured: Sequence[CanaryExposure]) -> Excess | None:
+    inside = [canary.own.bits for canary in measured if canary.inside]
+    outside = [canary.own.bits for canary in measured if not canary.inside]
+    held_out = [*outside, *(canary.twin.bits for canary in measured)]
+    return excess_over_chance(inside, held_out) if inside else None
+
+
+def _best_chance(measured: Sequence[CanaryExposure]) -> float | None:
+    chances = [canary.own.chance for canary in measured if canary.inside and canary.own.chance is not None]
+    return min(1.0, len(chances) * min(chances)) if chances else None
+
+
+def _check(space: Space, canaries: Sequence[CanaryRecord]) -> None:
+    if not canaries:
+        raise AttackError("at least one canary", "none", "plant canaries before training")
+    if space.size < 2:
+        raise AttackError(
+            expected="at least two candidates",
+            found=f"a space of {space.size}",
+            way_out="a rank among one says nothing: name what else the secret could have been",
+        )
+    for canary in canaries:
+        for value, text in ((canary.value, canary.text), (canary.twin_value, canary.twin_text)):
+            if space.number(value) is None or text != space.before + value + space.after:
+                raise AttackError(
+                    expected="canaries whose texts are among the candidates",
+                    found=f"{canary.id}, which is not",
+                    way_out="use the template and the words that the canaries were drawn with",
+                )

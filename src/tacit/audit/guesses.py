@@ -1,0 +1,152 @@
+"""Who guesses how many coins right when a model keeps its promise: the probability theory of one-run audits.
+
+m canaries, each inside by its own fair coin; a mechanism sees the coins; an adversary sees what it releases and guesses
+at most r coins (it may pass on the others). W is the number of right guesses. Two theorems bound the chance of W >= v.
+
+| here | Steinke, Nasr, Jagielski 2023 (2305.08846) | Mahloujifar, Melis, Chaudhuri 2024 (2410.22235) |
+|---|---|---|
+| canaries | m | m |
+| made | r | c' |
+| correct | v | c |
+
+1. (epsilon, delta)-DP, Steinke et al., theorem 5.2: with q = e^epsilon / (1 + e^epsilon) and B ~ Bin(r, q),
+   P(W >= v) <= P(B >= v) + 2 m delta max_i P(v - i <= B < v) / i.
+
+2. f-DP, after Mahloujifar et al. Let F = 1 - f, concave and increasing: P(M(S) in E) <= F(P(M(S') in E)) when the coins
+   S and S' differ in one place. Let p_w = P(W = w), A_j = sum_{w >= j} w p_w / m, B_j = sum_{w >= j} (r - w) p_w / m.
+   Then A_j <= F(B_{j-1}) for j = 1..r.
+   Proof. Fix a canary i. "i is guessed right, and W >= j" becomes, when coin i is turned and the output stays, "i is
+   guessed wrong, and W >= j - 1". So P(right_i, W >= j | S) <= F(P(wrong_i, W >= j - 1 | S turned at i)); take the mean
+   over S and over all m canaries, guessed or not: F is concave. (The mean over the guessed ones only would be false: a
+   mechanism that shows each coin with probability delta guesses delta m coins and is always right.)
+   From P(W >= v) = t follows a least total probability: collapsing all mass above v to v, and moving surplus mass down
+   wherever a constraint has room, keeps every constraint j <= v, so the least total has p_v = t and each p_{j-1} just
+   large enough for constraint j. If that total is above 1, P(W >= v) < t: the total is convex in t and 0 at 0, so it is
+   above 1 for every larger t, too.
+
+Both bounds hold for a number of guesses fixed beforehand; whoever tries several must share the doubt among them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy import special
+
+from tacit.accounting.profile import SMALLEST_DELTA
+from tacit.audit.scores import Floats, Judged
+from tacit.errors import AttackError
+
+_FEWEST_GUESSES = 8
+
+
+class Curve(Protocol):
+    """A trade-off curve, as the inverse of F = 1 - f."""
+
+    def inverse(self, probability: float) -> float:
+        """The least probability that an event can have in the one world if it has `probability` in the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approximate:
+    """(epsilon, delta)-DP at several points at once; each must hold, in both directions."""
+
+    points: tuple[tuple[float, float], ...]
+
+    def inverse(self, probability: float) -> float:
+        """From both directions of every point."""
+        return max(0.0, *(_approximate_inverse(probability, *point) for point in self.points))
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianCurve:
+    """mu-GDP (Dong, Roth, Su 2022) for every delta from `SMALLEST_DELTA` on, which is what accountants promise."""
+
+    mu: float
+
+    def inverse(self, probability: float) -> float:
+        """Phi(Phi^-1(x) - mu)."""
+        return float(special.ndtr(special.ndtri(max(0.0, probability - SMALLEST_DELTA)) - self.mu))
+
+
+def _approximate_inverse(probability: float, epsilon: float, delta: float) -> float:
+    forth = (probability - delta) * math.exp(-epsilon)
+    back = 1.0 - delta - math.exp(min(epsilon, 700.0)) * (1.0 - probability)
+    return max(forth, back)
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """`correct` of at most `made` guesses about `canaries` coins, to be judged with a chance `doubt` of error."""
+
+    canaries: int
+    made: int
+    correct: int
+    doubt: float
+
+    def refute(self, curve: Curve) -> bool:
+        """Whether so many right guesses have a chance below `doubt` under every mechanism that keeps `curve`."""
+        share, wrong = self.correct / self.canaries, (self.made - self.correct) / self.canaries
+        right_mass, wrong_mass = self.doubt * share, self.doubt * wrong  # A_v and B_v
+        whole = self.made / self.canaries
+        for below in range(self.correct - 1, -1, -1):
+            needed = curve.inverse(min(right_mass, 1.0))
+            if needed <= wrong_mass:
+                return False  # nothing more is needed further down, either
+            right_mass += below / (self.made - below) * (needed - wrong_mass)
+            wrong_mass = needed
+            if right_mass + wrong_mass > whole * (1 + 1e-9):
+                return True
+        return False
+
+    def chance(self, epsilon: float, delta: float) -> float:
+        """Theorem 5.2's bound on the chance of so many right guesses under (epsilon, delta)-DP."""
+        if self.correct == 0:
+            return 1.0
+        plain = float(special.bdtrc(self.correct - 1, self.made, special.expit(epsilon)))
+        below = np.cumsum(_binomial(self.made, self.correct, epsilon))
+        lifted = float(np.max(below / np.arange(1, self.correct + 1)))
+        return min(1.0, plain + 2 * self.canaries * delta * lifted)
+
+
+def _binomial(made: int, correct: int, epsilon: float) -> Floats:
+    """P(B = w) for w = correct - 1 .. 0, where B ~ Bin(made, e^epsilon / (1 + e^epsilon))."""
+    right = np.arange(correct - 1, -1, -1)
+    ways = special.gammaln(made + 1) - special.gammaln(right + 1) - special.gammaln(made - right + 1)
+    chances = right * special.log_expit(epsilon) + (made - right) * special.log_expit(-epsilon)
+    return np.asarray(np.exp(ways + chances), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class GuessPlan:
+    """The `highest` scores are guessed to be inside, the `lowest` to be outside. Fixed before the scores are seen."""
+
+    highest: int
+    lowest: int
+
+    @property
+    def made(self) -> int:
+        """How many guesses that is."""
+        return self.highest + self.lowest
+
+
+def default_plans(canaries: int) -> tuple[GuessPlan, ...]:
+    """All, a half, a quarter, ... of the canaries from both ends; a half, a quarter, ... from the upper end only."""
+    sizes = [canaries >> halvings for halvings in range(6) if canaries >> halvings >= _FEWEST_GUESSES] or [canaries]
+    both = [GuessPlan(size - size // 2, size // 2) for size in sizes]
+    return (*both, *(GuessPlan(size, 0) for size in sizes[1:]))
+
+
+def count(judged: Judged, plan: GuessPlan, doubt: float) -> Guesses:
+    """The guesses of `plan`. Equal scores count against us: a bound must not feed on the order they came in."""
+    if plan.highest < 0 or plan.lowest < 0 or not 1 <= plan.made <= len(judged):
+        raise AttackError(
+            expected=f"between 1 and {len(judged)} guesses, none of them negative",
+            found=f"{plan.highest} at the upper end and {plan.lowest} at the lower end",
+            way_out="guess each canary at most once",
+        )
+    upper = np.lexsort((judged.inside, -judged.values))[: plan.highest]
+    lower = np.lexsort((~judged.inside, judged.values))[: plan.lowest]
+    correct = int(judged.inside[upper].sum()) + int((~judged.inside[lower]).sum())
+    return Guesses(len(judged), plan.made, correct, doubt)

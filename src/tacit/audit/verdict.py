@@ -1,0 +1,114 @@
+"""What a lower bound says about a claim, in one sentence. An audit can refute; it cannot certify.
+
+G1. "contradicted" iff the bound, at its confidence, exceeds what the claim allows: epsilon at the same delta, or at a
+    smaller one; or, for one run, any point of the claimed profile (the same guesses, the same doubt).
+G2. "not comparable" when the attack measured another unit, relation or number of copies than the claim protects, or the
+    claim has no figure: then no number is put beside another.
+G3. A bound that supposes a Gaussian curve contradicts through its mu alone: the claim implies its own mu-GDP.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tacit.audit.bounds import LowerBound
+from tacit.guarantee import Figure, Guarantee
+from tacit.plan import Neighbours
+from tacit.rounding import rounded_up
+
+
+class Finding(StrEnum):
+    """What an audit can end with."""
+
+    CONSISTENT = "consistent"
+    CONTRADICTED = "contradicted"
+    NOT_COMPARABLE = "not comparable"
+
+
+_EXIT_CODES = {Finding.CONSISTENT: 0, Finding.CONTRADICTED: 3, Finding.NOT_COMPARABLE: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The finding, and why, in a sentence."""
+
+    finding: Finding
+    sentence: str
+
+    @property
+    def exit_code(self) -> int:
+        """0 consistent, 3 contradicted, 4 not comparable (1 and 2 are for failures)."""
+        return _EXIT_CODES[self.finding]
+
+
+def judge(guarantee: Guarantee, measured: Neighbours, bound: LowerBound) -> Verdict:
+    """The verdict on `guarantee` from a bound that an attack measured for the unit, relation and copies `measured`."""
+    figure = _figure_for(guarantee, measured)
+    if figure is None:
+        return Verdict(Finding.NOT_COMPARABLE, f"Not comparable: {_why_not(guarantee, measured)}.")
+    claimed = _epsilon_at(figure, bound.delta)
+    if claimed is None:
+        return Verdict(
+            Finding.NOT_COMPARABLE,
+            f"Not comparable: the bound is for delta {bound.delta:.3g}, and the claim begins at {figure.delta:.3g}.",
+        )
+    said = _said(bound, measured)
+    if _contradicts(figure, bound):
+        why = _excess(figure, bound, claimed)
+        return Verdict(Finding.CONTRADICTED, f"Contradicted: {said}, {why}.")
+    return Verdict(
+        Finding.CONSISTENT,
+        f"Consistent: {said}, which does not exceed the claimed {figure}; a stronger attack might find more.",
+    )
+
+
+def _contradicts(figure: Figure, bound: LowerBound) -> bool:
+    if bound.mu is not None and bound.mu > figure.mu:
+        return True
+    return bound.refutes(_points(figure))
+
+
+def _points(figure: Figure) -> tuple[tuple[float, float], ...]:
+    return ((figure.epsilon, figure.delta), *figure.profile)
+
+
+def _epsilon_at(figure: Figure, delta: float) -> float | None:
+    """The least epsilon claimed at `delta` or below; a claim at a smaller delta is one at this delta, too."""
+    return min((epsilon for epsilon, claimed in _points(figure) if claimed <= delta), default=None)
+
+
+def _figure_for(guarantee: Guarantee, measured: Neighbours) -> Figure | None:
+    """The tightest figure that covers what was measured: at most as many copies as it allows for."""
+    covering = [
+        figure
+        for figure in guarantee.figures
+        if (figure.neighbours.unit, figure.neighbours.relation) == (measured.unit, measured.relation)
+        and figure.neighbours.copies >= measured.copies
+    ]
+    return min(covering, key=lambda figure: figure.neighbours.copies, default=None)
+
+
+def _why_not(guarantee: Guarantee, measured: Neighbours) -> str:
+    if not guarantee.figures:
+        return f"{guarantee.mechanism} claims no figure that an attack on {measured} could contradict"
+    protected = " and ".join(str(figure.neighbours) for figure in guarantee.figures)
+    return f"the attack measured {measured}; the claim protects {protected}"
+
+
+def _said(bound: LowerBound, measured: Neighbours) -> str:
+    supposing = "" if bound.mu is None else ", for a Gaussian trade-off curve,"
+    return (
+        f"with {100 * bound.confidence:.6g} % confidence{supposing} epsilon for {measured} is at least "
+        f"{_rounded_down(bound.epsilon)} at delta {bound.delta:.3g}"
+    )
+
+
+def _excess(figure: Figure, bound: LowerBound, claimed: float) -> str:
+    if bound.mu is not None and bound.mu > figure.mu:
+        return f"its mu at least {_rounded_down(bound.mu)}, and the claim implies {rounded_up(figure.mu, 4)}"
+    if bound.mu is None and bound.epsilon > claimed:
+        return f"and the claim is {rounded_up(claimed, 4)}"
+    return f"and so many right guesses are too unlikely under the whole profile of the claimed {figure}"
+
+
+def _rounded_down(value: float) -> str:
+    return rounded_up(-value, 4).removeprefix("-")

@@ -1,0 +1,23 @@
+"""What whoever waits sees of a long work."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """No loss of a private step. `done` of `total` steps, rows, records or candidates.
+
+    `tokens` counts the targets of private draws too: it is for the screen, not for the release.
+    """
+
+    stage: Literal["preparing", "training", "measuring", "exposure", "membership", "extraction"]
+    done: int
+    total: int | None
+    tokens: int = 0
+    public_loss: float | None = None
+    epsilon: float | None = None  # spent so far
+
+
+Observer = Callable[[Progress], None]

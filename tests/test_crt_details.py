@@ -1,0 +1,230 @@
+"""CRT's appendix A.6, "The devil is in the details" (Zhao et al., NAACL 2022): a test for each of its six points.
+
+Two corpora are neighbours when one has a secret where the other has it masked. All goes through what training uses:
+policies, `prepare`, the annotator, pools, and a run.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runs import experiment, quiet, write_corpus
+from tacit.annotating import Annotator, Caps, annotate
+from tacit.codec import from_words
+from tacit.corpus.boundaries import sentences
+from tacit.corpus.record import Record
+from tacit.errors import ClaimRefused
+from tacit.events import Free, Relation
+from tacit.experiment import train
+from tacit.mechanisms import build_mechanism
+from tacit.mechanisms.crt import NOTIONS
+from tacit.plan import Noisy, Plain, Plan, Pool, Step, Unit, cost
+from tacit.policy.algebra import Either, Forgetful
+from tacit.policy.base import Policy
+from tacit.policy.patterns import Capitals, Digits, Gold, Regex
+from tacit.policy.stability import PLACEHOLDER, redaction_is_stable, with_replaced
+from tacit.prepare import Prepared, PrepareSettings, prepare
+from tacit.randomness import Streams
+from tacit.sampling import Batch, Pools, Samplers
+from tacit.tokenizer import byte_tokenizer
+from tacit.updates import Done, Updates
+from tacit.vocabulary import Vocabulary
+
+TOKENIZER = byte_tokenizer()
+Rows = Counter[tuple[int, ...]]
+
+
+def _texts(*texts: str) -> list[Record]:
+    return [Record(f"r{number}", text, spans=()) for number, text in enumerate(texts)]
+
+
+def _marked(records: Sequence[Record], policy: Policy) -> list[Record]:
+    """The records with what `policy` finds as their spans: what it found stays marked when it is masked."""
+    return [dataclasses.replace(record, spans=policy.find(record)) for record in records]
+
+
+def _masked(records: Sequence[Record], which: int) -> list[Record]:
+    """The neighbour: the first secret of one record is masked."""
+    spans = records[which].spans
+    assert spans
+    changed = list(records)
+    changed[which] = with_replaced(records[which], spans[0], PLACEHOLDER)
+    return changed
+
+
+def _prepared(folder: Path, records: Iterable[Record], policy: Policy, max_tokens: int = 64) -> Prepared:
+    """As a run of crt prepares its corpus."""
+    return prepare(records, policy, TOKENIZER, folder, PrepareSettings(max_tokens, "exact"))
+
+
+def _contents(store: Prepared) -> Rows:
+    """What training reads: the redacted rows, in whatever order."""
+    return Counter(tuple(store.redacted(row).tolist()) for row in range(len(store)))
+
+
+def _plan(records: int, flagged: int) -> Plan:
+    """Of crt, with all protected records in every draw."""
+    words = {"records": records, "flagged": flagged, "sampling_rate": 1.0, "noise_multiplier": 1.0, "steps": 2}
+    return build_mechanism(from_words(Vocabulary, {"mechanism": "crt", **words})).plan()
+
+
+def test_1_neighbours_are_a_corpus_and_the_same_one_perfectly_redacted(tmp_path: Path) -> None:
+    """A detected secret against its mask: no difference. Against one that nobody detects: some, so nothing is said."""
+    policy = Digits()
+    corpus = _texts("my code is 4711, thanks", "it rained all day", "call 555 now")
+    ours = _prepared(tmp_path / "D", _marked(corpus, policy), Gold())
+    masked = _prepared(tmp_path / "masked", _masked(_marked(corpus, policy), 0), Gold())
+    assert _contents(ours) == _contents(masked)
+    assert all(redaction_is_stable(policy, record, span) for record in corpus for span in policy.find(record))
+    undetected = _prepared(
+        tmp_path / "undetected", _texts("my code is four, thanks", *[r.text for r in corpus[1:]]), policy
+    )
+    assert _contents(_prepared(tmp_path / "detected", corpus, policy)) != _contents(undetected)
+
+    assert [notion.relation for notion in NOTIONS if notion.unit == Unit.SECRETS] == [Relation.ZERO_OUT]
+    secrets = next(notion for notion in NOTIONS if notion.unit == Unit.SECRETS)
+    assert all(isinstance(cost(step, secrets), Free) for step in _plan(100, 30).executions())
+
+
+@pytest.mark.parametrize("missed", range(6))
+def test_2_records_are_divided_before_redaction_so_that_nothing_is_misaligned(missed: int, tmp_path: Path) -> None:
+    """An approximate policy, that misses one record's secret, against the ideal one: one record's rows differ.
+
+    Duplicates (the last two records), cuts (the long ones) and secrets of any length make no other record differ.
+    """
+    tail = " and so the day went by, quietly." * 3
+    corpus = _texts(
+        "my code is 1, thanks",
+        f"code 22 is mine. It is late.{tail}",
+        "call 333333333333333333333333333333333333333333333333333333333333333333333333333333333333333333 now",
+        f"one more: 4.{tail}",
+        "my code is 55555, thanks",
+        "my code is 6, thanks",
+    )
+    ideal = _marked(corpus, Digits())
+    approximate = [dataclasses.replace(r, spans=()) if number == missed else r for number, r in enumerate(ideal)]
+    ours = _prepared(tmp_path / "approximate", approximate, Gold(), 40)
+    theirs = _prepared(tmp_path / "ideal", ideal, Gold(), 40)
+    of_missed = Counter(tuple(ours.redacted(int(row)).tolist()) for row in np.flatnonzero(ours.records == missed))
+    assert sum((_contents(ours) - _contents(theirs)).values()) <= sum(of_missed.values())
+    assert _contents(ours) - _contents(theirs) <= of_missed
+    ideal_alone = _contents(_prepared(tmp_path / "alone", [ideal[missed]], Gold(), 40))
+    assert _contents(theirs) - _contents(ours) <= ideal_alone
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_2_a_protected_record_does_not_decide_which_other_rows_are_trained(gone: int, tmp_path: Path) -> None:
+    """Duplicates are whole records: pieces that protected records share with others stay with those, too."""
+    shared = "It was a long day, and nobody came. "
+    corpus = _texts(
+        f"{shared}The code is 4711, I said.", f"{shared}Then came 12, and all was well.", f"{shared}It rained."
+    )
+    rows = []
+    for name, records in (("D", corpus), ("without", corpus[:gone] + corpus[gone + 1 :])):
+        annotator = Annotator(Digits())
+        (tmp_path / name).mkdir()
+        store = prepare(
+            annotator.watching(records), Digits(), TOKENIZER, tmp_path / name / "store", PrepareSettings(40, "exact")
+        )
+        flagged = annotator.marks().flagged[store.records.astype(np.int64)]
+        kept = [row for row in range(len(store)) if store.record_id(row) != f"r{gone}"]
+        rows.append([(store.record_id(row), bool(flagged[row]), store.redacted(row).tolist()) for row in kept])
+    assert rows[0] == rows[1]
+
+
+def test_2_a_vocabulary_that_would_misalign_all_records_is_refused(tmp_path: Path) -> None:
+    """A BPE of the redacted view is another one for the approximate policy: every record would differ."""
+    corpus = write_corpus(tmp_path, 20)
+    with pytest.raises(ClaimRefused, match="tokenizer"):
+        train(experiment(corpus, "crt", tokenizer="bpe", vocabulary_size=300), tmp_path / "run", quiet)
+
+
+def test_3_data_points_are_whole_sentences_and_a_sentence_that_is_not_is_one_unit(tmp_path: Path) -> None:
+    text = "Ann is here. She lives at 12 Long Road. Call 555 now! Is it late? " + "It goes on and on, " * 6 + "alas."
+    policy = Digits()
+    annotator = Annotator(policy)
+    corpus = [Record("r0", text), Record("r1", "It rained all day."), *(Record(f"s{n}", f"day {n}") for n in range(3))]
+    store = prepare(annotator.watching(corpus), policy, TOKENIZER, tmp_path / "store", PrepareSettings(56, "exact"))
+    rows = [int(row) for row in np.flatnonzero(store.records == 0)]
+    pieces = [TOKENIZER.decode(store.full(row).tokens) for row in rows]
+    assert "".join(pieces) == text
+    borders = {end - (text[end - 1] == " ") for _, end in sentences(text)} | {len(text)}
+    ends = np.cumsum([len(piece) for piece in pieces]).tolist()
+    long = text.index("It goes on")
+    assert [end for end in ends if end < long] == [end for end in ends if end < long and end in borders]
+    assert sum(end > long for end in ends) > 1, "the last sentence has to be cut"
+
+    annotation, _ = annotate(store, annotator.marks(), Caps())
+    assert annotation.flagged is not None
+    assert annotation.flagged[rows].all(), "also the pieces without a mask: they are of the same record"
+    executed = _plan(5, 4)
+    step = next(step for step in executed.executions() if isinstance(step.update, Noisy))
+    samplers, generator = Samplers(executed, Pools(annotation)), np.random.default_rng(0)
+    for _ in range(20):
+        (batch,) = samplers.draw(step, generator)
+        assert len(set(rows) & set(batch.rows.tolist())) == 1, "one clipped gradient, whatever the pieces"
+
+
+def test_4_a_duplicate_leaves_no_mark_of_its_own(tmp_path: Path) -> None:
+    """Neighbours of a corpus with repeated text, repeated secrets and secrets of several kinds: no difference."""
+    policy: Policy = Either(Regex(r"\b[A-Z]\w+", "NAME"), Digits())
+    corpus = _texts(
+        "call 12 now", "call 12 now", "call 34 now", "call Ann now", "call Ann now", "it rained", "it rained"
+    )
+    marked = _marked(corpus, policy)
+    ours = _prepared(tmp_path / "D", marked, Gold())
+    assert len(ours) == 2, "one text with a mask, whatever is under it, and one without"
+    for number in range(5):
+        neighbour = _prepared(tmp_path / f"masked {number}", _masked(marked, number), Gold())
+        assert [neighbour.redacted(row).tolist() for row in range(len(neighbour))] == [
+            ours.redacted(row).tolist() for row in range(len(ours))
+        ]
+    specials = {token for row in _contents(ours) for token in row if token >= TOKENIZER.first_special}
+    assert specials == {TOKENIZER.placeholder("NAME")} == {TOKENIZER.placeholder("DIGITS")}
+
+
+@pytest.mark.parametrize(
+    "conservative", [None, Capitals(), Forgetful(Gold(), 0.9, 1)], ids=["none", "capitals", "half"]
+)
+def test_5_what_holds_a_mask_is_protected(conservative: Policy | None, tmp_path: Path) -> None:
+    """Whatever the conservative policy says, and in all pieces of the record."""
+    policy = Digits()
+    corpus = _texts("call 12 now", "it rained", "Ann came", "long, " * 30 + "call 12", "no 5 but Ann", "late")
+    annotator = Annotator(policy, conservative)
+    store = prepare(annotator.watching(corpus), policy, TOKENIZER, tmp_path / "store", PrepareSettings(40, "exact"))
+    annotation, _ = annotate(store, annotator.marks(), Caps())
+    pools = Pools(annotation)
+    cleared, flagged = set(pools.rows(Pool.CLEARED).tolist()), set(pools.rows(Pool.FLAGGED).tolist())
+    masks = {row for row in range(len(store)) if TOKENIZER.placeholder("DIGITS") in store.redacted(row)}
+    assert len(masks) == 3
+    assert masks < flagged
+    assert cleared.isdisjoint(flagged)
+    assert cleared | flagged == set(range(len(store)))
+
+
+def test_6_a_minibatch_is_all_protected_with_noise_or_all_cleared_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[Step, list[int]]] = []
+    pools: list[Pools] = []
+    carry_out = Updates.carry_out
+
+    def watched(self: Updates, step: Step, batch: Batch, streams: Streams) -> Done:
+        pools[:] = [self._pools]
+        drawn.append((step, batch.rows.tolist()))
+        return carry_out(self, step, batch, streams)
+
+    monkeypatch.setattr(Updates, "carry_out", watched)
+    words: dict[str, Any] = {"steps": 6}
+    settings = experiment(write_corpus(tmp_path), "crt", words, shape={"embedding_size": 8, "hidden_size": 8})
+    train(settings, tmp_path / "run", quiet)
+    flagged, cleared = (set(pools[0].rows(pool).tolist()) for pool in (Pool.FLAGGED, Pool.CLEARED))
+    assert {type(step.update) for step, _ in drawn} == {Noisy, Plain}
+    for step, rows in drawn:
+        assert set(rows) <= (flagged if isinstance(step.update, Noisy) else cleared)
+    assert any(rows for step, rows in drawn if isinstance(step.update, Noisy))
