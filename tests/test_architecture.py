@@ -87,7 +87,10 @@ ALLOWED: dict[str, set[str]] = {
     | {"settings", "tensorboard", "train"},
     # after training: never the trainer
     "attacks": BASE | {"audit", "corpus", "models", "policy", "prepare", "tokenizer"},
-    "audit": BASE | {"accounting", "guarantee", "plan"},
+    "audit": BASE | {"accounting", "events", "guarantee", "plan"},
+    "auditing": BASE
+    | {"attacks", "audit", "guarantee", "loading", "models", "planting", "prepare", "progress", "run", "settings"}
+    | {"tokenizer"},
     # people
     "verbs": BASE | {"corpus", "policy", "scan", "planning", "report", "experiment"},
     "cli": BASE
@@ -100,7 +103,7 @@ THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
 TORCH_BEGINS = {"models", "gradients", "native", "run", "optimisers", "reading", "evaluate", "local", "printed"} | {
     *("annotating", "classify", "choosing", "updates", "settings", "train", "tensorboard", "parts", "experiment"),
-    *("attacks", "loading", "planting"),
+    *("attacks", "auditing", "loading", "planting"),
 }
 
 

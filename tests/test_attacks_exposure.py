@@ -21,16 +21,16 @@ from torch import Tensor
 from tacit.attacks import (
     ExposureSettings,
     Listed,
-    Method,
     Space,
     Spelling,
     TokenTree,
-    excess_over_chance,
     measure_exposure,
     total_log_probabilities,
 )
 from tacit.attacks.exposure import exact_exposures, extrapolated_exposures, sampled_exposures
 from tacit.attacks.tail import SkewNormal
+from tacit.audit.excess import excess_over_chance
+from tacit.audit.exposures import Method
 from tacit.errors import AttackError
 from tacit.intervals import exact_interval
 from tacit.models import GPT, LSTM, Batch, GPTSettings, LoRASettings, LSTMSettings, Reading, Speaker, load_model

@@ -25,25 +25,18 @@ G4 (silent). A result names canaries by id and holds no value and no text.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from tacit.attacks.candidates import Space, Spelling, TokenTree
-from tacit.attacks.excess import Counts, Excess, excess_over_chance
 from tacit.attacks.scoring import Floats, Progress, total_log_probabilities
 from tacit.attacks.tail import SkewNormal, jackknife
+from tacit.audit.excess import Counts, Excess, excess_over_chance
+from tacit.audit.exposures import CanaryExposure, Exposure, ExposureResult, Method
+from tacit.audit.scores import Scores
 from tacit.errors import AttackError
 from tacit.models import Speaker
 from tacit.prepare.canaries import CanaryRecord
-
-
-class Method(StrEnum):
-    """How ranks are found."""
-
-    EXACT = "exact"
-    SAMPLED = "sampled"
-    EXTRAPOLATED = "extrapolated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,48 +58,6 @@ class ExposureSettings:
         if self.method is not None:
             return self.method
         return Method.EXACT if size <= self.exact_up_to else Method.EXTRAPOLATED
-
-
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """Of one value. rank: the middle one, where known; ties: other candidates that are as probable.
-
-    chance: how probable so high a rank is, at most, for a uniform value that the model knows nothing of (equal
-    candidates counted as above it); none where the rank is extrapolated.
-    """
-
-    bits: float
-    standard_error: float
-    rank: float | None
-    ties: int
-    chance: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CanaryExposure:
-    """Of one canary, and of its twin that was never planted."""
-
-    id: str
-    inside: bool
-    own: Exposure
-    twin: Exposure
-
-
-@dataclass(frozen=True, slots=True)
-class ExposureResult:
-    """`dataclasses.asdict` of it is JSON. fit_distance: the largest gap between the fit and the draws, as shares.
-
-    excess: canaries inside against all values held out; none when no canary is inside. best_chance: of the best canary
-    inside, times their number: a p-value that needs no values held out, but values drawn uniformly.
-    """
-
-    method: Method
-    space: int
-    draws: int | None
-    fit_distance: float | None
-    canaries: tuple[CanaryExposure, ...]
-    excess: Excess | None
-    best_chance: float | None
 
 
 def measure_exposure(
@@ -146,6 +97,15 @@ def measure_exposure(
         excess=_excess(measured),
         best_chance=_best_chance(measured),
     )
+
+
+def twin_margins(speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
+    """By id, how much more probable each canary's text is than its twin's."""
+    _check(space, canaries)
+    values = [value for canary in canaries for value in (canary.value, canary.twin_value)]
+    tree = TokenTree.of(spelling.of_values(space, values), spelling.opening)
+    totals = total_log_probabilities(speaker, tree)
+    return Scores.of([canary.id for canary in canaries], totals[::2] - totals[1::2])
 
 
 def exact_exposures(totals: Floats, own: Floats) -> list[Exposure]:

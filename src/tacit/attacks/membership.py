@@ -68,7 +68,7 @@ class Passage:
 
 def loss_scores(speaker: Speaker, passages: Sequence[Passage]) -> Scores:
     """Mean log-probability: the negative logarithm of the perplexity."""
-    return _scores(passages, lambda said: float(said.mean()), _log_probabilities(speaker, passages))
+    return _scores(passages, lambda said: float(said.mean()), log_probabilities(speaker, passages))
 
 
 def zlib_scores(speaker: Speaker, passages: Sequence[Passage], texts: Mapping[str, str]) -> Scores:
@@ -164,7 +164,7 @@ def _scores(
     return Scores.of([passage.id for passage in passages], values.tolist())
 
 
-def _log_probabilities(speaker: Speaker, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
+def log_probabilities(speaker: Speaker, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
     """The log-probability of every token that counts, with the place of its passage; in any order."""
     for index, batch in _whole(speaker, passages).micro_batches(_POSITIONS):
         yield from _counted(index, batch, speaker.log_probabilities(batch))

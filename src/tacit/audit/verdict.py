@@ -7,12 +7,14 @@ G2. "not comparable" when the attack measured another unit, relation or number o
 G3. A bound that supposes a Gaussian curve contradicts through its mu alone: the claim implies its own mu-GDP.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tacit.audit.bounds import LowerBound
+from tacit.events import Relation
 from tacit.guarantee import Figure, Guarantee
-from tacit.plan import Neighbours
+from tacit.plan import Neighbours, Unit
 from tacit.rounding import rounded_up
 
 
@@ -112,3 +114,29 @@ def _excess(figure: Figure, bound: LowerBound, claimed: float) -> str:
 
 def _rounded_down(value: float) -> str:
     return rounded_up(-value, 4).removeprefix("-")
+
+
+def overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """The worst of several: one contradiction is enough; without any bound nothing can be said."""
+    for finding in (Finding.CONTRADICTED, Finding.CONSISTENT, Finding.NOT_COMPARABLE):
+        for verdict in verdicts:
+            if verdict.finding == finding:
+                return verdict
+    return Verdict(
+        Finding.NOT_COMPARABLE, "Not comparable: no canaries were planted by fair coins, so epsilon was not measured."
+    )
+
+
+def measured_by(guarantee: Guarantee, known: bool, replaced: bool, copies: int) -> Neighbours:
+    """What canaries measure, in the words of the claim where it has them.
+
+    known: the policy marks their values. replaced: a coin chose between two values; otherwise whether there is one at
+    all, which a claim about secrets alone does not hide. copies: records of each, all of one user.
+    """
+    relation = Relation.REPLACE if replaced else Relation.ZERO_OUT
+    units = (Unit.USER, *[Unit.SECRETS] * (known and replaced), *[Unit.FLAGGED_RECORD] * known, Unit.RECORD)
+    for unit in units:
+        for figure in guarantee.figures:
+            if (figure.neighbours.unit, figure.neighbours.relation) == (unit, relation):
+                return Neighbours(unit, relation, figure.neighbours.copies if unit == Unit.USER else copies)
+    return Neighbours(Unit.RECORD, relation, copies)
