@@ -63,7 +63,7 @@ def test_the_sentence_says_what_was_found() -> None:
 def test_another_unit_is_not_comparable_however_high_the_bound(measured: Neighbours) -> None:
     """G2."""
     verdict = judge(claim(1.0, SECRETS), measured, bound(50.0))
-    assert (verdict.finding, verdict.exit_code) == (Finding.NOT_COMPARABLE, 4)
+    assert (verdict.finding, verdict.exit_code) == (Finding.NOT_COMPARABLE, 0)
 
 
 def test_the_figure_for_the_unit_is_chosen_among_several() -> None:
@@ -137,4 +137,11 @@ def test_the_whole_profile_is_held_against_a_run() -> None:
 def test_nothing_is_ever_certified() -> None:
     sentences = [judge(claim(1.0, SECRETS), one, bound(two)).sentence for one in (SECRETS, RECORD) for two in (0, 9)]
     assert not any(word in sentence.lower() for sentence in sentences for word in ("certif", "proved", "safe"))
-    assert len({Verdict(finding, "").exit_code for finding in Finding}) == len(Finding)
+
+
+def test_only_a_contradiction_fails_a_script() -> None:
+    assert {finding: Verdict(finding, "").exit_code for finding in Finding} == {
+        Finding.CONSISTENT: 0,
+        Finding.CONTRADICTED: 3,
+        Finding.NOT_COMPARABLE: 0,
+    }

@@ -19,7 +19,6 @@ from tacit.corpus.record import Record, Span
 from tacit.corpus.split import Split
 from tacit.corpus.write import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, ModelError, RunError
-from tacit.evaluate import Utility
 from tacit.events import Event
 from tacit.experiment import Trained, resume, train
 from tacit.guarantee import Guarantee
@@ -35,6 +34,7 @@ from tacit.run import ReleaseFile, Run
 from tacit.run.checkpoints import read_model
 from tacit.settings import Experiment, check_used
 from tacit.tokenizer import Dependence, Source, byte_tokenizer, train_bpe
+from tacit.utility import Utility
 
 WORDS = {
     "business": ("stock", "profit", "merger", "bank"),

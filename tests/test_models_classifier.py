@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tacit.classify import ErrorRate, LabelReader, error_rate
+from tacit.classify import LabelReader, error_rate
 from tacit.corpus.record import Record, Span
 from tacit.errors import ConfigError, GradientError, ModelError
 from tacit.gradients import (
@@ -42,6 +42,7 @@ from tacit.plan import Targets, View
 from tacit.policy.patterns import Gold
 from tacit.prepare import Prepared, prepare
 from tacit.tokenizer import byte_tokenizer
+from tacit.utility import ErrorRate
 
 VOCABULARY = 23
 CLASSES = ("business", "sports", "world")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tacit.corpus.record import Record, Span
 from tacit.intervals import Interval
 from tacit.policy.patterns import Digits, Everything, Regex
-from tacit.report.scan_page import MOST_KINDS, ceiling, interval, percent, scan_page
+from tacit.report.scan_page import MOST_KINDS, scan_page
+from tacit.report.words import ceiling, interval, percent
 from tacit.scan.scanning import Scan, scan
 
 HOSTILE = (

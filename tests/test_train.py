@@ -4,7 +4,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ import torch
 from runs import experiment, quiet, write_corpus
 from tacit.corpus.record import Record, Span
 from tacit.corpus.simulate import simulate
+from tacit.corpus.write import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, GradientError, LedgerError
 from tacit.experiment import resume, train
 from tacit.ledger import read_entries
 from tacit.models.lstm import LSTM, LSTMSettings
 from tacit.optimisers import Optimiser, OptimiserSettings
 from tacit.plan import Targets, View, cost
+from tacit.planting import planted_canaries
 from tacit.policy.patterns import Gold
 from tacit.prepare import Prepared, prepare
 from tacit.randomness import Streams
@@ -80,6 +84,7 @@ def test_a_draw_may_be_empty_and_still_adds_noise_and_is_charged(tmp_path: Path)
 
 SCRIPT = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tacit.experiment import resume, train
 from tacit.settings import Experiment
@@ -256,3 +261,37 @@ def test_an_optimiser_goes_on_where_it_stood() -> None:
             second.restore({name: value.clone() for name, value in first.state().items()})
         (first if number < 4 else second).apply(halves, {"w": gradient})
     assert torch.equal(whole["w"], halves["w"])
+
+
+def test_a_corpus_that_leaves_nobody_to_measure_with_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    write_jsonl((replace(record, user="b") for record in simulate("customersim", 5)), corpus)
+    with pytest.raises(ConfigError, match="at least one held-out record"):
+        train(experiment(corpus, "plain"), tmp_path / "run", quiet)
+    assert not (tmp_path / "run" / "release" / "ledger.jsonl").read_text()
+
+
+@pytest.mark.parametrize("mechanism", ["dpsgd", "user", "uedp", "cadp"])
+def test_one_record_never_decides_about_another(mechanism: str, corpus: Path, tmp_path: Path) -> None:
+    """With the full text, leaving equal redacted texts out is a replacement, and it was priced as a removal."""
+    with pytest.raises(ClaimRefused, match="lets one record decide about another"):
+        train(experiment(corpus, mechanism, duplicates="exact"), tmp_path / "run", quiet)
+
+
+def test_a_record_may_be_a_turn_and_the_guarantee_says_so(corpus: Path, tmp_path: Path) -> None:
+    result = train(experiment(corpus, "dpsgd", pieces="turn"), tmp_path / "run", quiet)
+    assert "A record is one turn of a dialog." in result.guarantee.sentence()
+    rows = Prepared(tmp_path / "run" / "private" / "prepared")
+    assert all(rows.record_id(row).count("/") == 1 for row in range(len(rows)))
+
+
+def test_canaries_are_planted_by_their_coins_and_their_values_stay_private(corpus: Path, tmp_path: Path) -> None:
+    plans = [{"template": "My ID is {6 digits}", "count": 8, "repetitions": 3}]
+    train(experiment(corpus, "redaction", canaries=plans), tmp_path / "run", quiet)
+    (planted,) = planted_canaries(Run.view(tmp_path / "run")).planted
+    rows = Prepared(tmp_path / "run" / "private" / "prepared")
+    names = Counter(rows.record_id(row).split("/")[0] for row in range(len(rows)))
+    assert {one.id: names[one.id] for one in planted.canaries} == {c.id: 3 * c.inside for c in planted.canaries}
+    assert 0 < sum(canary.inside for canary in planted.canaries) < 8
+    released = b"".join(path.read_bytes() for path in (tmp_path / "run" / "release").iterdir())
+    assert not any(canary.value.encode() in released for canary in planted.canaries)

@@ -9,7 +9,7 @@ G4 (said). A claim of a classifier says that the classes are public, and whether
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,12 +17,12 @@ from torch import Tensor
 
 from tacit.errors import ConfigError
 from tacit.guarantee import Condition, Guarantee, Status
-from tacit.intervals import Interval, exact_interval
 from tacit.models.batch import LabelledBatch
 from tacit.models.classifier import Classifier, class_numbers
 from tacit.models.speech import speaking
 from tacit.plan import Plain, Plan, SplitBatch, Targets, Unit, View
 from tacit.prepare import Prepared
+from tacit.utility import ErrorRate, LabelQuality
 
 _ROWS = 64
 _NO_CLASS = -1
@@ -70,26 +70,6 @@ class LabelReader:
         return [self._end, *tokens[: self._longest].tolist()]
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRate:
-    """How many of `records` records were given a wrong class."""
-
-    errors: int = 0
-    records: int = 0
-
-    def __add__(self, other: "ErrorRate") -> "ErrorRate":
-        return ErrorRate(self.errors + other.errors, self.records + other.records)
-
-    @property
-    def share(self) -> float:
-        """The test error rate; not a number without records."""
-        return self.errors / self.records if self.records else float("nan")
-
-    def interval(self, confidence: float = 0.95) -> Interval:
-        """The exact two-sided interval for records like these, drawn independently of each other."""
-        return exact_interval(self.errors, self.records, confidence)
-
-
 def error_rate(classifier: Classifier, batches: Iterable[LabelledBatch]) -> ErrorRate:
     """Errors of the classifier's first guesses, where each row is a record."""
     device = next(classifier.module.parameters()).device
@@ -98,20 +78,6 @@ def error_rate(classifier: Classifier, batches: Iterable[LabelledBatch]) -> Erro
         here = batch.to(device)
         found += ErrorRate(int((classifier.predict(here) != here.targets[:, 0]).sum()), len(batch))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class LabelQuality:
-    """How often a classifier errs on held-out records, and how often whoever always says their commonest class does."""
-
-    with_secrets: ErrorRate
-    without_secrets: ErrorRate
-    commonest: ErrorRate
-
-    @property
-    def overall(self) -> ErrorRate:
-        """All records."""
-        return self.with_secrets + self.without_secrets
 
 
 def label_quality(classifier: Classifier, reader: LabelReader, observe: Callable[[int], None]) -> LabelQuality:

@@ -2,67 +2,20 @@
 labels of held-out records.
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from tacit.classify import LabelQuality
 from tacit.models.base import Learner
 from tacit.models.batch import Trainable
 from tacit.models.speech import speaking
 from tacit.plan import Targets, View
 from tacit.prepare import Prepared
 from tacit.reading import Reader, RowReader
+from tacit.utility import Quality, Utility
 
 _ROWS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Quality:
-    """Sums over some tokens; `perplexity` and `accuracy` are what people read."""
-
-    tokens: int = 0
-    nats: float = 0.0
-    right: int = 0
-
-    def __add__(self, other: "Quality") -> "Quality":
-        return Quality(self.tokens + other.tokens, self.nats + other.nats, self.right + other.right)
-
-    @property
-    def perplexity(self) -> float:
-        """e to the mean nats a token; not a number without tokens."""
-        return math.exp(min(self.nats / self.tokens, 700.0)) if self.tokens else math.nan
-
-    @property
-    def accuracy(self) -> float:
-        """The share of tokens that were the model's first guess."""
-        return self.right / self.tokens if self.tokens else math.nan
-
-
-@dataclass(frozen=True, slots=True)
-class Utility:
-    """What a model is worth on one held-out store. Nats a character compare models with different tokenizers.
-
-    `labels` is a classifier's, which predicts no token.
-    """
-
-    public: Quality
-    private: Quality
-    characters: int
-    labels: LabelQuality | None = None
-
-    @property
-    def overall(self) -> Quality:
-        """All tokens."""
-        return self.public + self.private
-
-    @property
-    def nats_a_character(self) -> float:
-        """Total nats over the characters of the text."""
-        return self.overall.nats / self.characters if self.characters else math.nan
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from tacit.corpus.read import read
 from tacit.corpus.split import Split
 from tacit.counting import COUNTED, measured_counts
 from tacit.errors import ClaimRefused, ConfigError, RunError
-from tacit.evaluate import Quality, Utility, evaluate, mean_nats
+from tacit.evaluate import evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
 from tacit.labelling import fingerprint, read_coverage
 from tacit.mechanisms.base import Mechanism, Spent
@@ -54,6 +54,7 @@ from tacit.settings import Experiment, check_used
 from tacit.tensorboard import watched
 from tacit.tokenizer import Tokenizer, load_tokenizer
 from tacit.train import Trainer
+from tacit.utility import Quality, Utility
 
 USER_ORIGINS = {
     "given": None,
@@ -104,6 +105,7 @@ def resume(folder: Path, observe: Observer) -> Trained:
 def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> Trained:
     prepare_stores(experiment, policy, tokenizer, run, observe)
     store, held_out = (Prepared(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
+    _check_held_out(held_out)
     reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
     marks = Marks.load(run.path(PrivateFile.MARKS))
     caps = Caps(experiment.plan.get("user_cap"), experiment.plan.get("entity_cap"))
@@ -189,6 +191,15 @@ def _choice(
     return Choice(
         run, experiment.choose_every, experiment.patience, lambda: mean_nats(learner, store, reader, view, targets)
     )
+
+
+def _check_held_out(store: Prepared) -> None:
+    if not len(store):
+        raise ConfigError(
+            expected="at least one held-out record, to measure with",
+            found="none: the corpus has few users, or few records",
+            way_out="raise held_out (the share of users, or of records without users), then train again",
+        )
 
 
 def _check_counts(words: dict[str, Any]) -> None:

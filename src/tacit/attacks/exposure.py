@@ -59,6 +59,48 @@ class ExposureSettings:
             return self.method
         return Method.EXACT if size <= self.exact_up_to else Method.EXTRAPOLATED
 
+    def scored(self, size: int, values: int) -> int:
+        """How many candidates are scored for so many values of a space of this size."""
+        return size if self.method_for(size) is Method.EXACT else values + self.draws
+
+
+@dataclass(frozen=True, slots=True)
+class ValueExposures:
+    """Of some values of one space, in their order, and how they were found."""
+
+    method: Method
+    draws: int | None
+    fit_distance: float | None
+    exposures: tuple[Exposure, ...]
+
+
+def value_exposures(
+    speaker: Speaker,
+    space: Space,
+    values: Sequence[str],
+    spelling: Spelling,
+    settings: ExposureSettings,
+    generator: np.random.Generator,
+    progress: Progress | None = None,
+) -> ValueExposures:
+    """The exposure of every value, which must be one of the space; `generator` draws candidates where not all rank."""
+    method = settings.method_for(space.size)
+    if method is Method.EXACT:
+        tree = TokenTree.of(spelling.of_space(space), spelling.opening)
+        totals = total_log_probabilities(speaker, tree, settings.memory, progress)
+        numbers = [space.number(value) for value in values]
+        own = totals[[number for number in numbers if number is not None]]
+        return ValueExposures(method, None, None, tuple(exact_exposures(totals, own)))
+    drawn = [*values, *space.sample(settings.draws, generator)]
+    tree = TokenTree.of(spelling.of_values(space, drawn), spelling.opening)
+    totals = total_log_probabilities(speaker, tree, settings.memory, progress)
+    own, others = totals[: len(values)], totals[len(values) :]
+    if method is Method.SAMPLED:
+        return ValueExposures(method, settings.draws, None, tuple(sampled_exposures(others, own)))
+    fit = SkewNormal.fitted(-others)
+    exposures = tuple(extrapolated_exposures(fit, others, own))
+    return ValueExposures(method, settings.draws, fit.distance(-others), exposures)
+
 
 def measure_exposure(
     speaker: Speaker,
@@ -72,28 +114,13 @@ def measure_exposure(
     """The exposure of every canary and of its twin; `generator` draws candidates where not all are ranked."""
     _check(space, canaries)
     values = [value for canary in canaries for value in (canary.value, canary.twin_value)]
-    method, fit = settings.method_for(space.size), None
-    if method is Method.EXACT:
-        tree = TokenTree.of(spelling.of_space(space), spelling.opening)
-        totals = total_log_probabilities(speaker, tree, settings.memory, progress)
-        numbers = [space.number(value) for value in values]
-        exposures = exact_exposures(totals, totals[[number for number in numbers if number is not None]])
-    else:
-        drawn = [*values, *space.sample(settings.draws, generator)]
-        tree = TokenTree.of(spelling.of_values(space, drawn), spelling.opening)
-        totals = total_log_probabilities(speaker, tree, settings.memory, progress)
-        own, others = totals[: len(values)], totals[len(values) :]
-        if method is Method.SAMPLED:
-            exposures = sampled_exposures(others, own)
-        else:
-            fit = SkewNormal.fitted(-others)
-            exposures = extrapolated_exposures(fit, others, own)
+    found = value_exposures(speaker, space, values, spelling, settings, generator, progress)
     return ExposureResult(
-        method=method,
+        method=found.method,
         space=space.size,
-        draws=None if method is Method.EXACT else settings.draws,
-        fit_distance=None if fit is None else fit.distance(-others),
-        canaries=(measured := _joined(canaries, exposures)),
+        draws=found.draws,
+        fit_distance=found.fit_distance,
+        canaries=(measured := _joined(canaries, found.exposures)),
         excess=_excess(measured),
         best_chance=_best_chance(measured),
     )
@@ -167,12 +194,7 @@ def _best_chance(measured: Sequence[CanaryExposure]) -> float | None:
 def _check(space: Space, canaries: Sequence[CanaryRecord]) -> None:
     if not canaries:
         raise AttackError("at least one canary", "none", "plant canaries before training")
-    if space.size < 2:
-        raise AttackError(
-            expected="at least two candidates",
-            found=f"a space of {space.size}",
-            way_out="a rank among one says nothing: name what else the secret could have been",
-        )
+    check_space(space)
     for canary in canaries:
         for value, text in ((canary.value, canary.text), (canary.twin_value, canary.twin_text)):
             if space.number(value) is None or text != space.before + value + space.after:
@@ -181,3 +203,13 @@ def _check(space: Space, canaries: Sequence[CanaryRecord]) -> None:
                     found=f"{canary.id}, which is not",
                     way_out="use the template and the words that the canaries were drawn with",
                 )
+
+
+def check_space(space: Space) -> None:
+    """Refuse a space that tells nothing."""
+    if space.size < 2:
+        raise AttackError(
+            expected="at least two candidates",
+            found=f"a space of {space.size}",
+            way_out="a rank among one says nothing: name what else the secret could have been",
+        )

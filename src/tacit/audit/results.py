@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tacit.audit.bounds import LowerBound
+from tacit.audit.excess import Excess
 from tacit.audit.exposures import ExposureResult
 from tacit.audit.rates import Rates
 from tacit.audit.verdict import Verdict
@@ -92,8 +93,30 @@ class BoundFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointExposure:
+    """Of the canaries of one plan in one model on the way; no excess when no canary is inside."""
+
+    template: str
+    known: bool
+    excess: Excess | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFinding:
+    """The model after `step` steps: its perplexity on held-out text, and how far two attacks get.
+
+    membership: ranking by perplexity; none where a side has too few candidates.
+    """
+
+    step: int
+    perplexity: float
+    exposures: tuple[CheckpointExposure, ...]
+    membership: Rates | None
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
-    """All findings, and the verdict over all bounds."""
+    """All findings, and the verdict over all bounds. curve: of models kept on the way, when they were asked for."""
 
     canaries: tuple[CanaryFinding, ...]
     blind: BlindFinding | None
@@ -101,3 +124,4 @@ class Audit:
     extraction: ExtractionFinding | None
     bounds: tuple[BoundFinding, ...]
     verdict: Verdict
+    curve: tuple[CheckpointFinding, ...] = ()

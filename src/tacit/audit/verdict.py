@@ -26,7 +26,7 @@ class Finding(StrEnum):
     NOT_COMPARABLE = "not comparable"
 
 
-_EXIT_CODES = {Finding.CONSISTENT: 0, Finding.CONTRADICTED: 3, Finding.NOT_COMPARABLE: 4}
+_CONTRADICTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 consistent, 3 contradicted, 4 not comparable (1 and 2 are for failures)."""
-        return _EXIT_CODES[self.finding]
+        """3 when contradicted, 0 otherwise: what cannot be compared is no failure (1 and 2 are for those)."""
+        return _CONTRADICTED if self.finding is Finding.CONTRADICTED else 0
 
 
 def judge(guarantee: Guarantee, measured: Neighbours, bound: LowerBound) -> Verdict:
     """The verdict on `guarantee` from a bound that an attack measured for the unit, relation and copies `measured`."""
-    figure = _figure_for(guarantee, measured)
+    figure = figure_for(guarantee, measured)
     if figure is None:
         return Verdict(Finding.NOT_COMPARABLE, f"Not comparable: {_why_not(guarantee, measured)}.")
     claimed = _epsilon_at(figure, bound.delta)
@@ -78,7 +78,7 @@ def _epsilon_at(figure: Figure, delta: float) -> float | None:
     return min((epsilon for epsilon, claimed in _points(figure) if claimed <= delta), default=None)
 
 
-def _figure_for(guarantee: Guarantee, measured: Neighbours) -> Figure | None:
+def figure_for(guarantee: Guarantee, measured: Neighbours) -> Figure | None:
     """The tightest figure that covers what was measured: at most as many copies as it allows for."""
     covering = [
         figure

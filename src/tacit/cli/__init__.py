@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from tacit.cli.audit import audit
 from tacit.cli.generate import generate
 from tacit.cli.label import label
 from tacit.cli.plan import plan_command
@@ -37,6 +38,7 @@ app.command("plan")(plan_command)
 app.command()(train)
 app.command()(config)
 app.command()(generate)
+app.command()(audit)
 app.add_typer(label, name="label")
 
 

@@ -158,7 +158,7 @@ def _print(result: "Scan", console: Console, out: Path) -> None:
 
 
 def _numbers(result: "Scan") -> Table:
-    from tacit.report.scan_page import percent
+    from tacit.report.words import percent
     from tacit.scan.excerpt import printable
 
     table = Table(show_header=False, box=None, pad_edge=False)
@@ -216,14 +216,14 @@ def _card(card: "PolicyCard") -> Table:
 
 
 def _share(share: "Share") -> Text:
-    from tacit.report.scan_page import interval
+    from tacit.report.words import interval
 
     ends = interval(share.interval).removesuffix(" %").replace(" to ", "-")
     return Text(_value(share)) if share.value is None else Text.assemble(_value(share), (f" ({ends})", "dim"))
 
 
 def _value(share: "Share") -> str:
-    from tacit.report.scan_page import percent
+    from tacit.report.words import percent
 
     return percent(share.value).removesuffix(" %")
 

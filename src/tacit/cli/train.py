@@ -16,12 +16,11 @@ from rich.table import Table
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tacit.classify import LabelQuality
-    from tacit.evaluate import Utility
     from tacit.experiment import Trained
     from tacit.progress import Observer
     from tacit.progress import Progress as Done
     from tacit.settings import Experiment
+    from tacit.utility import LabelQuality, Utility
 
 _SECONDS_BETWEEN_LINES = 10.0
 _WORDS_OF_PLAN = ("mechanism", "epsilon", "epochs", "batch")
@@ -205,13 +204,17 @@ class _Meter:
         if done.stage != "training":
             return ""
         now = time.monotonic()
-        self._began = self._began or now
-        self._tokens += done.tokens
+        if self._began is None:
+            self._began = now  # after the first step, whose tokens do not count
+        else:
+            self._tokens += done.tokens
         if done.public_loss is not None:
             self._loss = done.public_loss if self._loss is None else 0.95 * self._loss + 0.05 * done.public_loss
         loss = "" if self._loss is None else f", public loss {self._loss:.3f}"
         spent = "" if done.epsilon is None else f", epsilon {done.epsilon:.3g} spent"
-        return f"{self._tokens / max(now - self._began, 1e-9):,.0f} tokens/s{loss}{spent}"
+        passed = now - self._began
+        speed = f"{self._tokens / passed:,.0f} tokens/s" if passed > 0 else "begun"
+        return f"{speed}{loss}{spent}"
 
     def line(self, done: "Done", console: Console) -> None:
         words = self.words(done)

@@ -5,15 +5,11 @@ G2 (pure). Equal results give equal pages.
 G3 (discreet). The page holds no more text than the result does.
 """
 
-import math
 from dataclasses import dataclass
-from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
-from tacit.intervals import Interval
 from tacit.policy.card import PolicyCard, Quality
-from tacit.scan.excerpt import BLOCK, State, printable, short
+from tacit.report.environment import template
+from tacit.scan.excerpt import BLOCK, State, short
 from tacit.scan.scanning import Scan
 
 MOST_KINDS = 40
@@ -43,7 +39,7 @@ def scan_page(scan: Scan) -> str:
     """The whole HTML page."""
     kinds = sorted({*scan.kinds, *(scan.card.counts.kinds if scan.card else ()), *_shown_kinds(scan)})
     colours = {short(kind): at % _COLOURS for at, kind in enumerate(kinds)}
-    page = _template().render(
+    page = template("scan.html.jinja").render(
         scan=scan,
         kinds=kind_rows(scan, colours),
         more_kinds=max(0, len(scan.kinds) - MOST_KINDS),
@@ -71,47 +67,6 @@ def card_rows(card: PolicyCard) -> list[CardRow]:
     return [CardRow(None, card.overall)] + [
         CardRow(short(kind), q) for kind, q in list(card.kinds.items())[:MOST_KINDS]
     ]
-
-
-def percent(share: float | None) -> str:
-    """A share in per cent; neither all nor none unless it is so."""
-    if share is None:
-        return "–"
-    text = f"{100 * share:.1f}"
-    if text == "100.0" and share < 1:
-        return "> 99.9 %"
-    return "< 0.1 %" if text == "0.0" and share > 0 else f"{text} %"
-
-
-def interval(ends: Interval) -> str:
-    """Both ends in per cent, rounded outwards."""
-    low, high = math.floor(1000 * ends.low) / 10, math.ceil(1000 * ends.high) / 10
-    return f"{low:.1f} to {high:.1f} %"
-
-
-def ceiling(bound: float) -> str:
-    """An upper bound in per cent, rounded up."""
-    return f"{math.ceil(1e4 * bound) / 100:.2f} %"
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("tacit.report", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "whole": lambda number: f"{number:,}",
-        "percent": percent,
-        "interval": interval,
-        "ceiling": ceiling,
-        "word": short,
-        "clean": printable,
-    }
-    return environment.get_template("scan.html.jinja")
 
 
 def _shown_kinds(scan: Scan) -> set[str]:

@@ -1,0 +1,161 @@
+"""A finished run, as its audit sees it: the model, the claim, and the truth about members and canaries.
+
+G1 (as trained). Canaries that count as inside are in the prepared rows, each as often as planned and whole: a canary
+   that training never read would make any claim look consistent.
+"""
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from tacit.attacks.candidates import Spelling
+from tacit.attacks.exposure import measure_exposure
+from tacit.attacks.membership import Passage
+from tacit.attacks.rows import PLANTED, CandidateRows
+from tacit.attacks.scoring import Progress as Told
+from tacit.audit.exposures import ExposureResult
+from tacit.auditing.settings import FEWEST, AuditSettings
+from tacit.codec import from_words
+from tacit.errors import AttackError, RunError
+from tacit.guarantee import Guarantee
+from tacit.loading import load
+from tacit.models import Learner
+from tacit.planting import Planted, planted_canaries
+from tacit.prepare import Prepared
+from tacit.run import PrivateFile, ReleaseFile, Run
+from tacit.settings import Experiment
+from tacit.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A finished run. longest: where training ended the full view of a row."""
+
+    learner: Learner
+    tokenizer: Tokenizer
+    guarantee: Guarantee
+    planted: tuple[Planted, ...]
+    trained: CandidateRows
+    held_out: CandidateRows
+    longest: int
+
+    @classmethod
+    def of(cls, run: Run) -> "Target":
+        """Its private part must be there, for the truth about members and canaries."""
+        _check_finished(run)
+        learner, tokenizer = load(run.folder)
+        learner.module.eval()
+        check_finite(learner)
+        experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
+        longest = experiment.longest_full
+        trained, held_out = (
+            CandidateRows(Prepared(run.path(place)), tokenizer, longest)
+            for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT)
+        )
+        guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
+        target = cls(learner, tokenizer, guarantee, planted_canaries(run).planted, trained, held_out, longest)
+        _check_planted(target)
+        return target
+
+    def spelling(self, planted: Planted) -> Spelling:
+        """How training spelled these canaries."""
+        return Spelling.as_trained(self.tokenizer, planted.plan.known)
+
+    def exposure(self, planted: Planted, settings: AuditSettings, told: Told | None = None) -> ExposureResult:
+        """Of these canaries in the model as it stands."""
+        return measure_exposure(
+            self.learner,
+            planted.plan.slot,
+            planted.canaries,
+            self.spelling(planted),
+            settings.exposure,
+            np.random.default_rng(settings.seed),
+            told,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Rows of both sides, as many of each, under names that do not tell the side to any score."""
+
+    passages: tuple[Passage, ...]
+    neighbours: dict[str, list[Passage]]
+    texts: dict[str, str]
+    inside: dict[str, bool]
+
+    @classmethod
+    def of(cls, target: Target, settings: AuditSettings) -> "Candidates | None":
+        """None where a side has too few rows for a figure to mean anything."""
+        rng = random.Random(settings.seed)
+        sides = (target.trained, target.held_out)
+        chosen = [side.chosen(settings.candidates, rng) for side in sides]
+        size = min(map(len, chosen))
+        if size < FEWEST:
+            return None
+        places = [(sides[0], row, True) for row in chosen[0][:size]] + [
+            (sides[1], row, False) for row in chosen[1][:size]
+        ]
+        rng.shuffle(places)
+        passages, neighbours, inside = [], {}, {}
+        for number, (side, row, trained) in enumerate(places):
+            name = f"candidate-{number}"
+            passages.append(side.passage(name, row))
+            neighbours[name] = side.surrogates(name, row, settings.surrogates, rng)
+            inside[name] = trained
+        texts = {one.id: target.tokenizer.decode(one.tokens[1:-1]) for one in passages}
+        return cls(tuple(passages), neighbours, texts, inside)
+
+
+def check_finite(learner: Learner) -> None:
+    """Refuse a model whose training diverged before an attack stumbles over it."""
+    if not all(bool(torch.isfinite(value).all()) for value in learner.module.parameters()):
+        raise AttackError(
+            expected="a model whose weights are finite numbers",
+            found="a model with NaN or infinite weights",
+            way_out="its training diverged: train it again with a smaller learning rate",
+        )
+
+
+def _check_finished(run: Run) -> None:
+    """The files that an audit reads, each by the stage that writes it."""
+    missing = [name for name in (ReleaseFile.MODEL, ReleaseFile.GUARANTEE) if not run.path(name).exists()]
+    if missing:
+        raise RunError(
+            expected="a run whose training is finished",
+            found=f"one without {' and '.join(missing)}",
+            way_out=f"tacit train --resume {run.folder.name}",
+        )
+    for name in (PrivateFile.SETTINGS, PrivateFile.PREPARED, PrivateFile.HELD_OUT):
+        if not run.path(name).exists():
+            raise RunError(
+                expected=f"the private part of the run, with private/{name}",
+                found="a run without it, as one that was released",
+                way_out="audit where it was trained: only its private part knows members and canaries",
+            )
+
+
+def _check_planted(target: Target) -> None:
+    store = target.trained.store
+    ids = (store.record_id(row) for row in range(len(store)))
+    rows = Counter(one for one in ids if one.startswith(PLANTED))
+    for planted in target.planted:
+        plan = planted.plan
+        planned = [f"{c.id}/{copy}" for c in planted.canaries if c.inside for copy in range(c.repetitions)]
+        lost = sum(rows[one] == 0 for one in planned)
+        if lost:
+            raise AttackError(
+                expected=f"{len(planned)} planted records of {plan.template!r} among the rows of training",
+                found=f"{lost} that were left out, as duplicates or set aside",
+                way_out="train with duplicates: keep, and canaries that preparation does not set aside",
+            )
+        cut = sum(rows[one] > 1 for one in planned)
+        longest = max(len(target.tokenizer.encode(canary.text)) for canary in planted.canaries)
+        if cut or longest > target.longest:
+            raise AttackError(
+                expected=f"canaries that training read whole, of at most {target.longest} tokens and in one piece",
+                found=f"{plan.template!r}, of up to {longest} tokens" + (", cut in pieces" if cut else ""),
+                way_out="use a shorter template, or a larger longest_full and max_tokens",
+            )

@@ -1,0 +1,192 @@
+"""What an audit found, as tables for people: ids, templates and numbers; values only where they are asked for."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tacit.audit.rates import Measured, Rates
+from tacit.audit.results import Audit, CanaryFinding, Share
+from tacit.audit.verdict import Finding, Verdict, figure_for
+from tacit.guarantee import Guarantee
+from tacit.rounding import rounded_up
+
+if TYPE_CHECKING:
+    from tacit.auditing.foreign import ForeignAudit
+    from tacit.planting import Planted
+
+_COLOURS = {
+    Finding.CONSISTENT: "bold green",
+    Finding.CONTRADICTED: "bold white on red",
+    Finding.NOT_COMPARABLE: "bold yellow",
+}
+NO_CANARIES = """\
+No canaries were planted with this run, so neither exposure nor epsilon was measured. Plant some in its YAML file:
+  canaries:
+    - {template: "My ID is {6 digits}", count: 200, repetitions: 1}
+    - {template: "My code is {6 digits}", count: 20, repetitions: 10, known: false}"""
+FEW_ROWS = "Membership was not attacked: one side of the corpus has fewer than 10 records. Raise held_out."
+NO_SECRETS = "Extraction was not tried: one side of the corpus has no marked secrets."
+
+
+def print_audit(found: Audit, guarantee: Guarantee, console: Console) -> None:
+    """The claim, the verdict, and everything behind it."""
+    console.print(Text(guarantee.sentence()), "", sep="\n")
+    console.print(_sentence(found.verdict), "", sep="\n")
+    parts: list[Table | Text] = []
+    parts += [_exposure_table(found.canaries)] if found.canaries else [Text(NO_CANARIES)]
+    parts += [_bound_table(found, guarantee)] if found.bounds else []
+    parts += _membership(found)
+    parts += [_extraction_table(found)] if found.extraction else [Text(NO_SECRETS)]
+    parts += [_curve_table(found)] if found.curve else []
+    for part in parts:
+        console.print(part, "", sep="\n")
+
+
+def _sentence(verdict: Verdict) -> Text:
+    return Text(verdict.sentence, style=_COLOURS[verdict.finding])
+
+
+def _exposure_table(canaries: Sequence[CanaryFinding]) -> Table:
+    table = _table(
+        "exposure of planted canaries in bits, in brackets that of values held out",
+        ("template", "policy", "planted", "median", "best", "at most", "p all", "p best"),
+    )
+    for one in canaries:
+        result, excess = one.exposure, one.exposure.excess
+        head = (Text(one.template), "knows" if one.known else "does not")
+        if excess is None:
+            table.add_row(*head, "none")
+            continue
+        median = f"{excess.median_inside:.1f} ({excess.median_held_out:.1f})"
+        best = f"{excess.best_inside:.1f} ({excess.best_held_out:.1f})"
+        most = "" if result.draws is not None else f"{math.log2(result.space):.1f}"
+        chances = (_chance(excess.p_all), "" if result.best_chance is None else _chance(result.best_chance))
+        table.add_row(*head, f"{excess.inside} x {one.repetitions}", median, best, most, *chances)
+    return table
+
+
+def _bound_table(found: Audit, guarantee: Guarantee) -> Table:
+    confidence = f"{100 * found.bounds[0].bound.confidence:.4g}"
+    table = _table(
+        f"epsilon, with {confidence} % confidence",
+        ("canaries", "what differs", "at least", "claimed", "delta", "finding"),
+    )
+    table.columns[1].no_wrap = False
+    for one in found.bounds:
+        figure = figure_for(guarantee, one.measured)
+        table.add_row(
+            Text(one.template),
+            str(one.measured),
+            f"{one.bound.epsilon:.3f}",
+            "nothing" if figure is None else rounded_up(figure.epsilon, 4),
+            f"{one.bound.delta:.2g}",
+            Text(one.verdict.finding, style=_COLOURS[one.verdict.finding]),
+        )
+    return table
+
+
+def _membership(found: Audit) -> list[Table | Text]:
+    if found.blind is None:
+        return [Text(FEW_ROWS)]
+    level = f"{100 * found.blind.rates.confidence:.4g}"
+    sides = f"{found.blind.rates.members:,} members and {found.blind.rates.others:,} others"
+    table = _table(
+        f"membership in %, with {level} % intervals: {sides}",
+        ("attack", "accuracy", "AUC", "TPR at 1 % FPR", "at 0.1 % FPR"),
+    )
+    table.add_row("text alone", *_rates(found.blind.rates), style="dim")
+    for one in found.membership:
+        table.add_row(one.attack, *_rates(one.rates))
+    parts: list[Table | Text] = [table]
+    if found.blind.flagged:
+        chance = _chance(found.blind.chance)
+        warning = f"The texts alone tell members from others (p = {chance}): no figure of membership means anything."
+        parts.append(Text(warning, style="bold yellow"))
+    groups = [(one.attack, one.group_size, one.groups) for one in found.membership if one.groups is not None]
+    if groups:
+        table = _table(f"membership of groups of {groups[0][1]}", ("attack", "groups", "accuracy", "AUC"))
+        for attack, _, figures in groups:
+            count = figures.members + figures.others
+            table.add_row(attack, f"{count:,}", _measured(figures.cut.accuracy), _measured(figures.auc))
+        parts.append(table)
+    return parts
+
+
+def _extraction_table(found: Audit) -> Table:
+    assert found.extraction is not None
+    trained, held_out = found.extraction.trained, found.extraction.held_out
+    table = _table("secrets that came out word for word, with 95 % intervals", ("way", "trained on", "held out"))
+    rows = [("most probable text", trained.greedy, held_out.greedy)]
+    rows += [(f"one of {trained.tries} samples", trained.sampled, held_out.sampled)]
+    for own, other in zip(trained.discoverable, held_out.discoverable, strict=True):
+        rows.append((f"one of {own.tries:,} with probability {own.probability:g}", own.share, other.share))
+    for way, own_share, other_share in rows:
+        table.add_row(way, _share(own_share), _share(other_share))
+    return table
+
+
+def _curve_table(found: Audit) -> Table:
+    heads = [f"{'known' if one.known else 'hidden'}: {one.template}" for one in found.curve[0].exposures]
+    table = _table("models on the way: median / best exposure", ("step", "perplexity", *heads, "membership %"))
+    for point in found.curve:
+        bits = [
+            "" if one.excess is None else f"{one.excess.median_inside:.1f} / {one.excess.best_inside:.1f}"
+            for one in point.exposures
+        ]
+        accuracy = "" if point.membership is None else _measured(point.membership.cut.accuracy)
+        table.add_row(f"{point.step:,}", f"{point.perplexity:.4g}", *bits, accuracy)
+    return table
+
+
+def secrets_table(found: Audit, planted: "Sequence[Planted]") -> Table:
+    """What the canaries say, most exposed first."""
+    values = {canary.id: canary.value for one in planted for canary in one.canaries}
+    table = _table("canaries", ("id", "value", "planted", "exposure", "rank", "twin's exposure"))
+    canaries = [one for finding in found.canaries for one in finding.exposure.canaries]
+    for one in sorted(canaries, key=lambda canary: (-canary.own.bits, canary.id)):
+        rank = "" if one.own.rank is None else f"{one.own.rank:,g}"
+        cells = ("yes" if one.inside else "no", f"{one.own.bits:.2f}", rank, f"{one.twin.bits:.2f}")
+        table.add_row(one.id, Text(values[one.id]), *cells)
+    return table
+
+
+def named_table(found: "ForeignAudit", values: Mapping[str, str] | None) -> Table:
+    """Exposure by id; with `values`, what each secret is."""
+    table = _table("exposure, in bits", ("id", *(["value"] if values else []), "exposure", "rank", "of", "p"))
+    for one in found.secrets:
+        exposure = one.exposure
+        rank = "" if exposure.rank is None else f"{exposure.rank:,.10g}"
+        error = f" ± {exposure.standard_error:.2f}" if exposure.standard_error else ""
+        value = [Text(values[one.id])] if values else []
+        chance = "" if exposure.chance is None else _chance(exposure.chance)
+        table.add_row(Text(one.id), *value, f"{exposure.bits:.2f}{error}", rank, f"{one.space:,}", chance)
+    return table
+
+
+def _rates(figures: Rates) -> list[str]:
+    low = [_measured(one.found) for one in figures.low]
+    return [_measured(figures.cut.accuracy), _measured(figures.auc), *low]
+
+
+def _measured(figure: Measured) -> str:
+    return f"{100 * figure.value:.1f} ({100 * figure.interval.low:.0f}-{100 * figure.interval.high:.0f})"
+
+
+def _share(share: Share) -> str:
+    low, high = share.interval
+    return f"{share.count:,} of {share.of:,} ({low:.1%}-{high:.1%})"
+
+
+def _chance(chance: float) -> str:
+    return f"{chance:.2g}"
+
+
+def _table(title: str, heads: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left", no_wrap=place > 0)
+    return table

@@ -1,0 +1,152 @@
+"""The few numbers of a run that people look at first, each with what it has to be held against."""
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import yaml
+
+from tacit.report.promises import best_guess
+from tacit.report.runs import Finished
+from tacit.report.words import ceiling, number, percent, text
+from tacit.rounding import rounded_up
+
+_LONGEST_SETTINGS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number with its name and what it means."""
+
+    name: str
+    value: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A figure in words."""
+
+    unit: str
+    epsilon: str
+    delta: str
+    guess: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """Exposures in bits: medians over planted values and over those that were held out; and the highest planted."""
+
+    planted: float
+    held_out: float
+    highest: float
+
+
+def tiles(run: Finished) -> list[Tile]:
+    """What stands at the top of a page."""
+    return [_price(run), *_worth(run), *_attacked(run)]
+
+
+def _price(run: Finished) -> Tile:
+    figure = run.headline
+    if figure is None:
+        return Tile("Epsilon", "none", "no guarantee is claimed")
+    return Tile(
+        "Epsilon", rounded_up(figure.epsilon, 4), f"at delta {rounded_up(figure.delta, 3)}, for {figure.neighbours}"
+    )
+
+
+def _worth(run: Finished) -> Iterator[Tile]:
+    utility = run.utility
+    if utility.labels is not None:
+        dull = percent(utility.labels.commonest.share)
+        yield Tile("Test error rate", percent(utility.labels.overall.share), f"always the commonest class: {dull}")
+        return
+    public, private = utility.public, utility.private
+    right = f"{percent(utility.overall.accuracy)} of first guesses right"
+    yield Tile("Perplexity", number(utility.overall.perplexity), right)
+    yield Tile(
+        "On private tokens",
+        number(private.perplexity),
+        f"perplexity; on public tokens {number(public.perplexity)}",
+    )
+
+
+def _attacked(run: Finished) -> Iterator[Tile]:
+    if run.audit is None:
+        yield Tile("Attacks", "none", "not audited")
+        return
+    exposed = exposure(run)
+    if exposed is not None:
+        against = f"bits, median; never planted {number(exposed.held_out)}"
+        yield Tile("Exposure of canaries", number(exposed.planted), against)
+    accuracy = membership_accuracy(run)
+    if accuracy is not None:
+        blind = "" if run.audit.blind is None else f"; without the model {percent(run.audit.blind.rates.cut.accuracy.value)}"
+        yield Tile("Membership told", percent(accuracy), f"best attack; chance is 50 %{blind}")
+    if run.audit.extraction is not None:
+        share = run.audit.extraction.trained.greedy
+        held_out = run.audit.extraction.held_out.greedy
+        detail = f"secrets word for word; held out {held_out.count:,} of {held_out.of:,}"
+        yield Tile("Extracted", f"{share.count:,} of {share.of:,}", detail)
+
+
+def meanings(run: Finished) -> list[Meaning]:
+    """Each figure of the claim, and how often a guess can be right."""
+    return [
+        Meaning(
+            str(figure.neighbours),
+            rounded_up(figure.epsilon, 4),
+            rounded_up(figure.delta, 3),
+            ceiling(best_guess(figure)),
+        )
+        for figure in run.guarantee.figures
+    ]
+
+
+def exposure(run: Finished) -> Exposed | None:
+    """Of the canaries that the policy marks, or of all where it marks none; none where none was planted."""
+    if run.audit is None:
+        return None
+    findings = [one for one in run.audit.canaries if one.known] or list(run.audit.canaries)
+    planted = [one.own.bits for finding in findings for one in finding.exposure.canaries if one.inside]
+    held_out = [one.twin.bits for finding in findings for one in finding.exposure.canaries]
+    if not planted:
+        return None
+    return Exposed(statistics.median(planted), statistics.median(held_out), max(planted))
+
+
+def membership_accuracy(run: Finished) -> float | None:
+    """The accuracy of the best attack; none where none was made."""
+    if run.audit is None:
+        return None
+    return max((one.rates.cut.accuracy.value for one in run.audit.membership), default=None)
+
+
+def settings_yaml(config: dict[str, Any]) -> str:
+    """The settings that were not left alone, as YAML; a path of somebody's machine is cut to its last part."""
+    given = {word: value for word, value in config.items() if value not in (None, {}, [])}
+    written = yaml.safe_dump(_without_paths(given), sort_keys=False, allow_unicode=True, width=100)
+    shortened = written[:_LONGEST_SETTINGS] + ("…" if len(written) > _LONGEST_SETTINGS else "")
+    return "\n".join(text(line) for line in shortened.splitlines())
+
+
+def flat_settings(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Every setting under its dotted name."""
+    found: dict[str, str] = {}
+    for word, value in config.items():
+        if isinstance(value, dict):
+            found |= flat_settings(value, f"{prefix}{word}.")
+        else:
+            found[f"{prefix}{word}"] = text(_without_paths(value))[:80]
+    return found
+
+
+def _without_paths(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, dict):
+        return {word: _without_paths(inner) for word, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(inner) for inner in value]
+    return PurePath(value).name if isinstance(value, str) and value.startswith("/") else value

@@ -1,0 +1,112 @@
+"""A finished run as pages see it: what its release files say, and nothing else. The private part is never opened.
+
+G1. A folder that is no run, or a run that did not end, is refused with the way out; one without an audit is not.
+G2. Only files of `release/` are read (and the mark of the folder).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tacit.audit.results import Audit
+from tacit.audit.verdict import Finding
+from tacit.errors import ConfigError, RunError
+from tacit.guarantee import Figure, Guarantee
+from tacit.ledger import Entries, read_entries
+from tacit.plan import Plan
+from tacit.report.words import name
+from tacit.run import ReleaseFile, Run
+from tacit.utility import Utility
+
+_LARGEST_FILE = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run. `name` tells it from the others of its page; `at` is its place among them, from 1."""
+
+    name: str
+    at: int
+    config: dict[str, Any]
+    plan: Plan
+    ledger: Entries
+    guarantee: Guarantee
+    utility: Utility
+    audit: Audit | None
+
+    @property
+    def key(self) -> str:
+        """Its section's id."""
+        return f"run-{self.at}"
+
+    @property
+    def headline(self) -> Figure | None:
+        """The first figure of the claim; none where nothing is claimed."""
+        return self.guarantee.figures[0] if self.guarantee.figures else None
+
+    @property
+    def verdict_kind(self) -> str:
+        """How its audit ended: a finding, or "not audited"."""
+        return "not audited" if self.audit is None else str(self.audit.verdict.finding)
+
+    @property
+    def verdict_sentence(self) -> str:
+        """Why, in a sentence."""
+        if self.audit is None:
+            return "Nobody has attacked this model yet: run tacit audit on its folder."
+        return self.audit.verdict.sentence
+
+    @property
+    def tone(self) -> str:
+        """good, bad or mute: the colour of the verdict."""
+        tones = {str(Finding.CONSISTENT): "good", str(Finding.CONTRADICTED): "bad"}
+        return tones.get(self.verdict_kind, "mute")
+
+
+def read_run(folder: Path) -> Finished:
+    """The run in `folder`."""
+    run = Run.view(folder)
+    for needed in (ReleaseFile.CONFIG, ReleaseFile.PLAN, ReleaseFile.UTILITY, ReleaseFile.GUARANTEE):
+        if not run.path(needed).is_file():
+            raise RunError(
+                expected=f"a finished run in {folder}",
+                found=f"one without {needed}",
+                way_out=f"finish it: tacit train --resume {folder}",
+            )
+    present = [file for file in ReleaseFile if file is not ReleaseFile.MODEL and run.path(file).is_file()]
+    for file in present:
+        if run.path(file).stat().st_size > _LARGEST_FILE:
+            raise RunError(f"a {file} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
+    audited = run.path(ReleaseFile.AUDIT).is_file()
+    return Finished(
+        name(run.folder.name),
+        1,
+        run.read_json(dict, ReleaseFile.CONFIG),
+        run.read_json(Plan, ReleaseFile.PLAN),
+        read_entries(run.path(ReleaseFile.LEDGER)),
+        run.read_json(Guarantee, ReleaseFile.GUARANTEE),
+        run.read_json(Utility, ReleaseFile.UTILITY),
+        run.read_json(Audit, ReleaseFile.AUDIT) if audited else None,
+    )
+
+
+def read_runs(folders: Sequence[Path]) -> tuple[Finished, ...]:
+    """Several runs, each under a name of its own: as much of its path as tells them apart."""
+    whole = [folder.absolute() for folder in folders]
+    if len(set(whole)) < len(whole):
+        raise ConfigError("different run folders", "one of them twice", "give each run once")
+    names = _names(whole)
+    return tuple(
+        replace(read_run(folder), name=name(called), at=at)
+        for at, (folder, called) in enumerate(zip(whole, names, strict=True), 1)
+    )
+
+
+def _names(folders: list[Path]) -> list[str]:
+    deepest = max(len(folder.parts) for folder in folders)
+    for depth in range(1, deepest + 1):
+        names = ["/".join(folder.parts[-depth:]) for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{folder.name} {at}" for at, folder in enumerate(folders, 1)]

@@ -1,0 +1,99 @@
+"""Axes: from a quantity to a place on a picture, and the round numbers that are written along it.
+
+G1. `place` never decreases with the value, and values outside the axis stand at its ends.
+G2. Ticks lie on the axis, increase, and are at most ten.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tacit.report.words import number
+
+_MOST_TICKS = 10
+_BAND = 0.14
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What is measured, from `low` to `high`; on a logarithmic axis both are above 0.
+
+    zero: a place of its own for 0, before the axis begins. infinite: one for what has no bound, after it ends.
+    """
+
+    label: str
+    low: float
+    high: float
+    logarithmic: bool = False
+    zero: bool = False
+    infinite: bool = False
+
+    def place(self, value: float) -> float:
+        """Where `value` stands, from 0 to 1."""
+        begin, end = (_BAND if self.zero else 0.0), (1 - _BAND if self.infinite else 1.0)
+        if self.zero and value <= 0:
+            return _BAND / 2
+        if self.infinite and math.isinf(value):
+            return 1 - _BAND / 2
+        return begin + (end - begin) * self._share(min(max(value, self.low), self.high))
+
+    def _share(self, value: float) -> float:
+        if self.logarithmic:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    @property
+    def bands(self) -> tuple[tuple[float, float, str], ...]:
+        """The places of their own: from, to (both from 0 to 1) and what stands there."""
+        before = ((0.0, _BAND, "0"),) if self.zero else ()
+        return (*before, (1 - _BAND, 1.0, "none")) if self.infinite else before
+
+    def ticks(self, wanted: int = 5) -> tuple[float, ...]:
+        """Round numbers along the axis, about as many as wanted."""
+        return _powers(self.low, self.high, wanted) if self.logarithmic else _steps(self.low, self.high, wanted)
+
+    def written(self, value: float) -> str:
+        """A tick's number, as short as it is exact."""
+        shown = number(value, 3)
+        return shown.rstrip("0").rstrip(".") if "." in shown and "e" not in shown else shown
+
+
+def axis_for(label: str, values: Iterable[float], logarithmic: bool | None = None, least: float = math.nan) -> Axis:
+    """An axis with room for all finite values; logarithmic, unless said, where they span more than a factor 20.
+
+    `least`: where the axis begins, if it is not to be chosen.
+    """
+    finite = sorted(value for value in values if math.isfinite(value))
+    low, high = (finite[0], finite[-1]) if finite else (0.0, 1.0)
+    if logarithmic is None:
+        logarithmic = low > 0 and high / low > 20
+    if logarithmic:
+        low = low if low > 0 else 1e-3
+        high = max(high, low * 1.0001)
+        room = max((high / low) ** 0.08, 1.25)
+        return Axis(label, low / room if math.isnan(least) else least, high * room, True)
+    room = max((high - low) * 0.12, abs(high) * 0.02, 1e-9)
+    begin = least if not math.isnan(least) else (max(0.0, low - room) if low >= 0 else low - room)
+    return Axis(label, begin, high + room)
+
+
+def _steps(low: float, high: float, wanted: int) -> tuple[float, ...]:
+    rough = (high - low) / max(wanted, 1)
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    count = math.floor(high / step + 1e-9) - first + 1
+    return tuple((first + at) * step for at in range(min(count, _MOST_TICKS)))
+
+
+def _powers(low: float, high: float, wanted: int) -> tuple[float, ...]:
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        if (last - first) * len(digits) <= 2 * wanted or digits == (1,):
+            stride = max(1, math.ceil((last - first) / _MOST_TICKS)) if digits == (1,) else 1
+            powers = range(first, last + 1, stride)
+            found = [digit * 10.0**power for power in powers for digit in digits]
+            inside = tuple(value for value in found if low * 0.9999 <= value <= high * 1.0001)
+            if len(inside) >= 2 and len(inside) <= _MOST_TICKS:
+                return inside
+    return _steps(low, high, wanted)

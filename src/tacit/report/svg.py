@@ -1,0 +1,75 @@
+"""Elements of an SVG picture as safe text: every value is escaped, and every number has at most two decimals."""
+
+from collections.abc import Mapping
+
+from markupsafe import Markup, escape
+
+Attribute = str | int | float | None
+
+
+def element(tag: str, attributes: Mapping[str, Attribute], *children: str | Markup) -> Markup:
+    """One element; an attribute that is None is left out, and children that are no markup are escaped."""
+    written = "".join(
+        Markup(' {}="{}"').format(name, _word(value)) for name, value in attributes.items() if value is not None
+    )
+    inside = Markup("").join(escape(child) for child in children)
+    return Markup("<") + tag + Markup(written) + (Markup(">") + inside + Markup("</{}>").format(tag))
+
+
+def group(attributes: Mapping[str, Attribute], *children: str | Markup) -> Markup:
+    """Several elements as one."""
+    return element("g", attributes, *children)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    """A straight line of a class."""
+    return element("line", {"class": kind, "x1": x1, "y1": y1, "x2": x2, "y2": y2})
+
+
+def words(x: float, y: float, content: str, kind: str, anchor: str = "start") -> Markup:
+    """A line of text of a class; anchor: start, middle or end."""
+    return element("text", {"class": kind, "x": x, "y": y, "text-anchor": anchor}, content)
+
+
+def path(points: list[tuple[float, float]], kind: str, closed: bool = False) -> Markup:
+    """Straight lines through the points."""
+    moves = "M" + "L".join(f"{round_off(x)} {round_off(y)}" for x, y in points) + ("Z" if closed else "")
+    return element("path", {"class": kind, "d": moves})
+
+
+_SHAPES = 8
+
+
+def marker(shape: int, x: float, y: float, size: float, kind: str) -> Markup:
+    """One of eight shapes that differ in black and white, of about equal area."""
+    shape %= _SHAPES
+    if shape == 0:
+        return element("circle", {"class": kind, "cx": x, "cy": y, "r": size})
+    half = size * 0.92
+    outline = {
+        1: [(-half, -half), (half, -half), (half, half), (-half, half)],
+        2: [(0, -1.25 * size), (1.15 * size, 0.85 * size), (-1.15 * size, 0.85 * size)],
+        3: [(0, -1.35 * size), (1.35 * size, 0), (0, 1.35 * size), (-1.35 * size, 0)],
+        4: _plus(size),
+        5: [(0, 1.25 * size), (1.15 * size, -0.85 * size), (-1.15 * size, -0.85 * size)],
+        6: [(0.7071 * (a - b), 0.7071 * (a + b)) for a, b in _plus(size)],
+        7: [(-0.55 * size, -1.15 * size), (0.55 * size, -1.15 * size), (1.15 * size, 0), (0.55 * size, 1.15 * size)]
+        + [(-0.55 * size, 1.15 * size), (-1.15 * size, 0)],
+    }[shape]
+    return path([(x + a, y + b) for a, b in outline], kind, closed=True)
+
+
+def _plus(size: float) -> list[tuple[float, float]]:
+    long, thin = 1.3 * size, 0.45 * size
+    corner = [(thin, -long), (thin, -thin), (long, -thin), (long, thin), (thin, thin), (thin, long)]
+    return corner + [(-a, -b) for a, b in corner]
+
+
+def round_off(value: float) -> str:
+    """At most two decimals, and no zeros at the end."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _word(value: Attribute) -> str:
+    return round_off(value) if isinstance(value, float) else str(value)
