@@ -89,15 +89,16 @@ ALLOWED: dict[str, set[str]] = {
     "attacks": BASE | {"audit", "corpus", "models", "policy", "prepare", "tokenizer"},
     "audit": BASE | {"accounting", "events", "guarantee", "plan"},
     "auditing": BASE
-    | {"attacks", "audit", "guarantee", "loading", "models", "planting", "prepare", "progress", "run", "settings"}
-    | {"tokenizer"},
+    | {"attacks", "audit", "evaluate", "guarantee", "loading", "models", "plan", "planting", "prepare", "progress"}
+    | {"reading", "run", "settings", "tokenizer"},
     # people
     "verbs": BASE | {"corpus", "policy", "scan", "planning", "report", "experiment"},
     "cli": BASE
     | {"vocabulary"}
     | THEORY
     | {"corpus", "policy", "prepare", "tokenizer", "scan", "report", "verbs", "experiment"}
-    | {"classify", "evaluate", "labelling", "loading", "models", "progress", "settings", "train"},
+    | {"attacks", "audit", "auditing", "classify", "evaluate", "labelling", "loading", "models", "planting"}
+    | {"progress", "run", "settings", "train"},
 }
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}

@@ -27,7 +27,13 @@ from tacit.attacks import (
     measure_exposure,
     total_log_probabilities,
 )
-from tacit.attacks.exposure import exact_exposures, extrapolated_exposures, sampled_exposures
+from tacit.attacks.exposure import (
+    exact_exposures,
+    extrapolated_exposures,
+    own_scores,
+    sampled_exposures,
+    twin_margins,
+)
 from tacit.attacks.tail import SkewNormal
 from tacit.audit.excess import excess_over_chance
 from tacit.audit.exposures import Method
@@ -588,3 +594,17 @@ def test_training_on_canaries_exposes_them_and_not_their_twins() -> None:
     assert found[150][0] < 0.001
     assert found[150][1] < 0.01
     assert found[150][2] > 10
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_scores_for_the_bound_are_those_of_whole_texts(apart: bool) -> None:
+    """A canary's own score, and its margin over its twin, by id and whatever the order."""
+    plan = CanaryPlan("My ID is {2 digits}.", 12)
+    canaries = draw_canaries(plan, np.random.default_rng(4))
+    spelling = Spelling(tokenizer("bpe"), (tokenizer("bpe").end,), apart)
+    totals = whole(model("lstm"), plan.slot, spelling)
+    own = {canary.id: totals[int(canary.value)] for canary in canaries}
+    margins = {canary.id: totals[int(canary.value)] - totals[int(canary.twin_value)] for canary in canaries}
+    for order in (canaries, canaries[::-1]):
+        assert own_scores(model("lstm"), plan.slot, order, spelling).by_id == pytest.approx(own, abs=1e-3)
+        assert twin_margins(model("lstm"), plan.slot, order, spelling).by_id == pytest.approx(margins, abs=1e-3)

@@ -13,9 +13,15 @@ from scipy import optimize, special, stats
 
 from tacit.accounting import account
 from tacit.accounting.profile import GaussianLaw
-from tacit.audit.bounds import LowerBound, many_run_bound, one_run_bound, one_run_gaussian_bound
+from tacit.audit.bounds import (
+    LowerBound,
+    many_run_bound,
+    one_run_bound,
+    one_run_gaussian_bound,
+    one_run_pairs_bound,
+)
 from tacit.audit.guesses import Approximate, Curve, GaussianCurve, Guesses, GuessPlan, count, default_plans
-from tacit.audit.scores import Booleans, Floats, Judged
+from tacit.audit.scores import Booleans, Floats, Judged, Scores
 from tacit.errors import AttackError
 from tacit.events import Gaussian, Relation
 
@@ -402,3 +408,35 @@ def test_what_cannot_be_audited_is_refused() -> None:
         many_run_bound(np.zeros(0), np.zeros(5), DELTA)
     with pytest.raises(AttackError, match="two repetitions"):
         many_run_bound(np.array([math.nan, 1.0]), np.zeros(5), DELTA)
+
+
+# Pairs of which a coin chose one
+
+
+def told_pairs(pairs: int, epsilon: float, generator: np.random.Generator) -> Scores:
+    """Randomised response: the planted one of each pair is told with odds e^epsilon."""
+    right = generator.random(pairs) < special.expit(epsilon)
+    sizes = 1 + generator.random(pairs)
+    return Scores({f"pair-{place}": float(one) for place, one in enumerate(np.where(right, sizes, -sizes))})
+
+
+@pytest.mark.statistical
+def test_pairs_stay_below_the_truth_and_come_near_it() -> None:
+    """G1 for pairs: false alarm 1e-4. Control: the mean reaches more than half of the truth."""
+    generator, repetitions = np.random.default_rng(8), 60
+    found = [one_run_pairs_bound(told_pairs(400, 1.0, generator), 0.0).epsilon for _ in range(repetitions)]
+    assert sum(epsilon > 1.0 for epsilon in found) <= false_alarms(repetitions, 0.05, 1e-4)
+    assert np.mean(found) > 0.5
+
+
+def test_the_order_of_pairs_changes_nothing_and_ties_count_against() -> None:
+    """G3 for pairs."""
+    margins = told_pairs(50, 3.0, np.random.default_rng(3))
+    backwards = Scores(dict(list(margins.by_id.items())[::-1]))
+    assert one_run_pairs_bound(margins, DELTA) == one_run_pairs_bound(backwards, DELTA)
+    assert one_run_pairs_bound(margins, DELTA).epsilon > 1
+    equal = Scores({f"pair-{place}": 1.0 if place % 2 else -1.0 for place in range(64)})
+    assert [one.correct for one in one_run_pairs_bound(equal, DELTA).guesses] == [32, 0, 0, 0]
+    assert one_run_pairs_bound(Scores(dict.fromkeys(margins.by_id, 0.0)), DELTA).epsilon == 0
+    with pytest.raises(AttackError, match="at least one pair"):
+        one_run_pairs_bound(Scores({}), DELTA)

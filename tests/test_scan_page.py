@@ -24,7 +24,7 @@ HOSTILE = (
     "'\" onmouseover='x'",
     "&lt;b&gt; &#60;script&#62;",
 )
-VOID = {"meta", "br", "rect"}
+VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):
@@ -157,6 +157,11 @@ def test_colours_have_enough_contrast() -> None:
             ("ground", "soft"),
             ("ground", "accent"),
             ("warn-ground", "warn"),
+            ("warn-ground", "ink"),
+            ("good-ground", "good"),
+            ("good-ground", "ink"),
+            ("sheet", "good"),
+            ("ink", "ground"),
         ]
         for ground, ink in pairs:
             assert contrast(colours[ground], colours[ink]) >= 4.5, (ground, ink)

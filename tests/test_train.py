@@ -268,7 +268,7 @@ def test_a_corpus_that_leaves_nobody_to_measure_with_is_refused_before_anything_
     write_jsonl((replace(record, user="b") for record in simulate("customersim", 5)), corpus)
     with pytest.raises(ConfigError, match="at least one held-out record"):
         train(experiment(corpus, "plain"), tmp_path / "run", quiet)
-    assert not (tmp_path / "run" / "release" / "ledger.jsonl").read_text()
+    assert not read_entries(tmp_path / "run" / "release" / "ledger.jsonl").charges()
 
 
 @pytest.mark.parametrize("mechanism", ["dpsgd", "user", "uedp", "cadp"])

@@ -49,6 +49,7 @@ from tacit.randomness import Mode, Streams
 from tacit.reading import RowReader
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.checkpoints import write_model
+from tacit.run.kept import keep_model
 from tacit.sampling import Pools
 from tacit.settings import Experiment, check_used
 from tacit.tensorboard import watched
@@ -126,7 +127,7 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     streams = Streams.research(experiment.seed or 0) if experiment.mode == Mode.RESEARCH else Streams.release()
     trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(experiment), choice)
     with watched(run, experiment.log, _priced(observe, run, planned)) as watching:
-        trainer.train(streams, watching)
+        trainer.train(streams, _keeping(watching, run, experiment.keep_every, learner))
     utility = _measure(experiment, learner, held_out, test_reader, observe)
     guarantee = planned.mechanism.conclude(_spent(run, planned, choice is not None), planned.guarantee.evidence)
     if experiment.classifies:
@@ -167,6 +168,19 @@ def _priced(observe: Observer, run: Run, planned: Planned) -> Observer:
             done = run.ledger.compositions()[headline]
             known, since = quick_account(done).epsilon(private.delta) if done else 0.0, time.monotonic()
         observe(replace(progress, epsilon=known))
+
+    return told
+
+
+def _keeping(observe: Observer, run: Run, every: int | None, learner: Model) -> Observer:
+    """`observe`, with the model kept every so many steps and after the last."""
+    if every is None:
+        return observe
+
+    def told(progress: Progress) -> None:
+        if progress.done % every == 0 or progress.done == progress.total:
+            keep_model(run, progress.done, dict(learner.module.named_parameters()))
+        observe(progress)
 
     return told
 

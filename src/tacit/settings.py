@@ -74,6 +74,9 @@ class Experiment(BaseModel):
     precision: Literal["float32", "bfloat16"] = Field("float32", description="Of activations; sums are float32 always.")
     checkpoint_steps: int = Field(1000, ge=1, description="Most steps between two checkpoints.")
     checkpoint_minutes: float = Field(2.0, gt=0, description="Most minutes between two checkpoints.")
+    keep_every: int | None = Field(
+        None, ge=1, description="Keep the model every so many steps in private/, for `tacit audit --checkpoints`."
+    )
     choose_every: int | None = Field(None, ge=1, description="Look every so many steps, and keep the best model seen.")
     choose_on: str = Field("redacted", description="What is looked at: redacted, full, or a corpus declared public.")
     patience: int | None = Field(None, ge=1, description="Stop after so many looks without a better one.")
@@ -138,6 +141,8 @@ def check_used(experiment: Experiment) -> None:
 
 
 def _check_task(experiment: Experiment) -> None:
+    kept = experiment.classifies and experiment.keep_every is not None
+    _require(not kept, "keep_every for a language model, which an audit attacks", "leave keep_every out")
     classes = experiment.classes
     if not experiment.classifies:
         _require(classes is None, "classes with task: classification", "set the task, or leave classes out")

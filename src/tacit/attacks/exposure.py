@@ -135,6 +135,13 @@ def twin_margins(speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord
     return Scores.of([canary.id for canary in canaries], totals[::2] - totals[1::2])
 
 
+def own_scores(speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
+    """By id, how probable each canary's text is: all share one template, so nothing else needs to be taken off."""
+    _check(space, canaries)
+    tree = TokenTree.of(spelling.of_values(space, [canary.value for canary in canaries]), spelling.opening)
+    return Scores.of([canary.id for canary in canaries], total_log_probabilities(speaker, tree))
+
+
 def exact_exposures(totals: Floats, own: Floats) -> list[Exposure]:
     """Of values with total log-probabilities `own` among all candidates' `totals`, which hold them too."""
     above, equal = _above_and_equal(totals, own)
@@ -194,7 +201,12 @@ def _best_chance(measured: Sequence[CanaryExposure]) -> float | None:
 def _check(space: Space, canaries: Sequence[CanaryRecord]) -> None:
     if not canaries:
         raise AttackError("at least one canary", "none", "plant canaries before training")
-    check_space(space)
+    if space.size < 2:
+        raise AttackError(
+            expected="at least two candidates",
+            found=f"a space of {space.size}",
+            way_out="a rank among one says nothing: name what else the secret could have been",
+        )
     for canary in canaries:
         for value, text in ((canary.value, canary.text), (canary.twin_value, canary.twin_text)):
             if space.number(value) is None or text != space.before + value + space.after:
@@ -203,13 +215,3 @@ def _check(space: Space, canaries: Sequence[CanaryRecord]) -> None:
                     found=f"{canary.id}, which is not",
                     way_out="use the template and the words that the canaries were drawn with",
                 )
-
-
-def check_space(space: Space) -> None:
-    """Refuse a space that tells nothing."""
-    if space.size < 2:
-        raise AttackError(
-            expected="at least two candidates",
-            found=f"a space of {space.size}",
-            way_out="a rank among one says nothing: name what else the secret could have been",
-        )

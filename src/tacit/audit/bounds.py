@@ -18,8 +18,8 @@ import numpy as np
 from scipy import stats
 
 from tacit.accounting.profile import GaussianLaw
-from tacit.audit.guesses import Approximate, GaussianCurve, Guesses, GuessPlan, count, default_plans
-from tacit.audit.scores import Floats, Judged
+from tacit.audit.guesses import Approximate, GaussianCurve, Guesses, GuessPlan, count, default_plans, halved
+from tacit.audit.scores import Floats, Judged, Scores
 from tacit.errors import AttackError
 
 ONE_RUN = "one run: Steinke et al. 2023, theorem 5.2, or the f-DP bound after Mahloujifar et al. 2024 if it is higher"
@@ -79,6 +79,24 @@ def one_run_gaussian_bound(
     mu, used = _highest(tried, lambda guesses, mu: guesses.refute(GaussianCurve(mu)))
     epsilon = _rounded_down(GaussianLaw(mu).epsilon(delta)) if mu > 0 else 0.0
     return LowerBound(epsilon, delta, confidence, ONE_RUN_GAUSSIAN, tried, used, mu)
+
+
+def one_run_pairs_bound(margins: Scores, delta: float, confidence: float = 0.95) -> LowerBound:
+    """The same for pairs of which a fair coin chose the one to plant: the one that scores higher is guessed.
+
+    margins: by id, how much higher the planted one scores than the other. All pairs are guessed, and the half, the
+    quarter, ... of them whose scores are furthest apart.
+    """
+    _check(delta, confidence)
+    values = np.array(list(margins.by_id.values()), dtype=np.float64)
+    if not len(values):
+        raise AttackError("at least one pair", "none", "plant canaries that are always inside, each with its twin")
+    right = (values > 0)[np.lexsort((values > 0, -np.abs(values)))]  # ties count against the bound
+    sizes = halved(len(values))
+    doubt = (1 - confidence) / len(sizes)
+    tried = tuple(Guesses(len(values), size, int(right[:size].sum()), doubt) for size in sizes)
+    epsilon, used = _highest(tried, lambda guesses, epsilon: _too_lucky(guesses, epsilon, delta))
+    return LowerBound(epsilon, delta, confidence, ONE_RUN, tried, used)
 
 
 def many_run_bound(

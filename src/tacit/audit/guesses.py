@@ -133,9 +133,14 @@ class GuessPlan:
 
 def default_plans(canaries: int) -> tuple[GuessPlan, ...]:
     """All, a half, a quarter, ... of the canaries from both ends; a half, a quarter, ... from the upper end only."""
-    sizes = [canaries >> halvings for halvings in range(6) if canaries >> halvings >= _FEWEST_GUESSES] or [canaries]
+    sizes = halved(canaries)
     both = [GuessPlan(size - size // 2, size // 2) for size in sizes]
     return (*both, *(GuessPlan(size, 0) for size in sizes[1:]))
+
+
+def halved(canaries: int) -> list[int]:
+    """All, a half, a quarter, ... of them, while enough are left."""
+    return [canaries >> times for times in range(6) if canaries >> times >= _FEWEST_GUESSES] or [canaries]
 
 
 def count(judged: Judged, plan: GuessPlan, doubt: float) -> Guesses:

@@ -13,12 +13,16 @@ from tacit.plan import Neighbours
 
 @dataclass(frozen=True, slots=True)
 class CanaryFinding:
-    """Of the canaries of one plan. The template is public; what they say is not here."""
+    """Of the canaries of one plan. The template is public; what they say is not here.
+
+    left_out: planted records that training did not read, as they were duplicates: then they bound no epsilon.
+    """
 
     template: str
     known: bool
     repetitions: int
     exposure: ExposureResult
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

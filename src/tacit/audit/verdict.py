@@ -123,7 +123,8 @@ def overall(verdicts: Sequence[Verdict]) -> Verdict:
             if verdict.finding == finding:
                 return verdict
     return Verdict(
-        Finding.NOT_COMPARABLE, "Not comparable: no canaries were planted by fair coins, so epsilon was not measured."
+        Finding.NOT_COMPARABLE,
+        "Not comparable: no canaries that training read were planted by fair coins, so epsilon was not measured.",
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tacit.attacks.blind import blind
-from tacit.attacks.exposure import twin_margins
+from tacit.attacks.exposure import own_scores, twin_margins
 from tacit.attacks.extraction import Hidden, extract
 from tacit.attacks.membership import (
     Passage,
@@ -25,7 +25,7 @@ from tacit.attacks.membership import (
     zlib_scores,
 )
 from tacit.attacks.rows import CandidateRows
-from tacit.audit.bounds import one_run_bound
+from tacit.audit.bounds import LowerBound, one_run_bound, one_run_pairs_bound
 from tacit.audit.rates import Rates, disjoint_groups, grouped, rates, roc
 from tacit.audit.results import (
     Audit,
@@ -37,19 +37,19 @@ from tacit.audit.results import (
     MembershipFinding,
 )
 from tacit.audit.scores import Judged, Scores, judged
-from tacit.audit.verdict import judge, measured_by, overall
+from tacit.audit.verdict import figure_for, judge, measured_by, overall
 from tacit.auditing.curve import curve_of
 from tacit.auditing.settings import AuditSettings
 from tacit.auditing.target import Candidates, Target
 from tacit.loading import load
 from tacit.models import Learner
 from tacit.planting import Planted
+from tacit.prepare.canaries import CanaryPlan, CanaryRecord
 from tacit.progress import Observer, Progress
 from tacit.run import ReleaseFile, Run
 from tacit.run.kept import kept_models
 
 _CURVE_POINTS = 200
-_FAIR = (0.5, 1.0)  # inside by a fair coin; or always, and then a fair coin chose the value and not its twin
 
 
 def audit(folder: Path, settings: AuditSettings, observe: Observer, reference: Path | None = None) -> Audit:
@@ -81,36 +81,42 @@ def _exposures(target: Target, settings: AuditSettings, observe: Observer) -> tu
             observe(Progress("exposure", before + done, total))
 
         plan, exposure = planted.plan, target.exposure(planted, settings, told)
-        found.append(CanaryFinding(plan.template, plan.known, plan.repetitions, exposure))
+        left_out = target.left_out(planted)
+        found.append(CanaryFinding(plan.template, plan.known, plan.repetitions, exposure, left_out))
     return tuple(found)
 
 
 def _bounds(target: Target, settings: AuditSettings) -> tuple[BoundFinding, ...]:
-    """One a plan whose coins are fair and fell on both sides; they share the doubt, so one contradiction is enough."""
-    tried = [(one, truth) for one in target.planted if (truth := _guessed(target, one)) is not None]
-    delta = max((figure.delta for figure in target.guarantee.figures), default=1e-5)
+    """One a plan whose coins are fair and whose records were all read. Those that could contradict share the doubt."""
+    guarantee = target.guarantee
+    tried = [
+        (planted, measured_by(guarantee, plan.known, plan.inside_probability == 1.0, plan.repetitions))
+        for planted in target.planted
+        if _is_fair(plan := planted.plan, planted.canaries) and not target.left_out(planted)
+    ]
+    comparable = sum(figure_for(guarantee, measured) is not None for _, measured in tried)
+    confidence = 1 - (1 - settings.confidence) / max(1, comparable)
+    delta = max((figure.delta for figure in guarantee.figures), default=1e-5)
     found = []
-    for planted, truth in tried:
-        plan = planted.plan
-        measured = measured_by(target.guarantee, plan.known, plan.inside_probability == 1.0, plan.repetitions)
-        bound = one_run_bound(truth, delta, 1 - (1 - settings.confidence) / len(tried))
-        found.append(BoundFinding(plan.template, measured, bound, judge(target.guarantee, measured, bound)))
+    for planted, measured in tried:
+        bound = _bound(target, planted, delta, confidence)
+        found.append(BoundFinding(planted.plan.template, measured, bound, judge(guarantee, measured, bound)))
     return tuple(found)
 
 
-def _guessed(target: Target, planted: Planted) -> Judged | None:
-    """The adversary is shown each canary beside its twin, and guesses by which of the two the model likes better."""
-    canaries, probability = planted.canaries, planted.plan.inside_probability
-    if probability == 1.0:  # which of the two was planted is the coin: name them in an order of their own
-        coins = {canary.id: canary.value < canary.twin_value for canary in canaries}
-    else:
-        coins = {canary.id: canary.inside for canary in canaries}
-    if probability not in _FAIR or len(set(coins.values())) < 2:
-        return None
-    margins = twin_margins(target.learner, planted.plan.slot, canaries, target.spelling(planted))
-    if probability == 1.0:
-        margins = Scores({one: value if coins[one] else -value for one, value in margins.by_id.items()})
-    return judged(margins, coins)
+def _is_fair(plan: CanaryPlan, canaries: Sequence[CanaryRecord]) -> bool:
+    """Inside by fair coins that fell on both sides; or always: then a fair coin chose the value and not its twin."""
+    both = len({canary.inside for canary in canaries}) == 2
+    return plan.inside_probability == 1.0 or (plan.inside_probability == 0.5 and both)
+
+
+def _bound(target: Target, planted: Planted, delta: float, confidence: float) -> LowerBound:
+    """Inside or not: the more probable, the likelier inside. Which of two: the more probable one."""
+    learner, slot, canaries, spelling = target.learner, planted.plan.slot, planted.canaries, target.spelling(planted)
+    if planted.plan.inside_probability == 1.0:
+        return one_run_pairs_bound(twin_margins(learner, slot, canaries, spelling), delta, confidence)
+    inside = {canary.id: canary.inside for canary in canaries}
+    return one_run_bound(judged(own_scores(learner, slot, canaries, spelling), inside), delta, confidence)
 
 
 def _blind(candidates: Candidates, settings: AuditSettings) -> BlindFinding:

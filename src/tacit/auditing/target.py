@@ -1,7 +1,7 @@
 """A finished run, as its audit sees it: the model, the claim, and the truth about members and canaries.
 
-G1 (as trained). Canaries that count as inside are in the prepared rows, each as often as planned and whole: a canary
-   that training never read would make any claim look consistent.
+G1 (as trained). Canaries that bound an epsilon are in the prepared rows, each as often as planned and whole: one that
+   training never read would make any claim look consistent. Those left out as duplicates are counted.
 """
 
 import random
@@ -57,8 +57,31 @@ class Target:
         )
         guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
         target = cls(learner, tokenizer, guarantee, planted_canaries(run).planted, trained, held_out, longest)
-        _check_planted(target)
+        target.check_planted()
         return target
+
+    def left_out(self, planted: Planted) -> int:
+        """Planted records that training did not read: de-duplication left them out."""
+        rows = self._planted_rows()
+        return sum(rows[one] == 0 for one in _planned(planted))
+
+    def _planted_rows(self) -> Counter[str]:
+        store = self.trained.store
+        ids = (store.record_id(row) for row in range(len(store)))
+        return Counter(one for one in ids if one.startswith(PLANTED))
+
+    def check_planted(self) -> None:
+        """Refuse canaries that training cut."""
+        rows = self._planted_rows()
+        for planted in self.planted:
+            cut = sum(rows[one] > 1 for one in _planned(planted))
+            longest = max(len(self.tokenizer.encode(canary.text)) for canary in planted.canaries)
+            if cut or longest > self.longest:
+                raise AttackError(
+                    expected=f"canaries that training read whole, of at most {self.longest} tokens and in one piece",
+                    found=f"{planted.plan.template!r}, of up to {longest} tokens" + (", cut in pieces" if cut else ""),
+                    way_out="use a shorter template, or a larger longest_full and max_tokens",
+                )
 
     def spelling(self, planted: Planted) -> Spelling:
         """How training spelled these canaries."""
@@ -137,25 +160,6 @@ def _check_finished(run: Run) -> None:
             )
 
 
-def _check_planted(target: Target) -> None:
-    store = target.trained.store
-    ids = (store.record_id(row) for row in range(len(store)))
-    rows = Counter(one for one in ids if one.startswith(PLANTED))
-    for planted in target.planted:
-        plan = planted.plan
-        planned = [f"{c.id}/{copy}" for c in planted.canaries if c.inside for copy in range(c.repetitions)]
-        lost = sum(rows[one] == 0 for one in planned)
-        if lost:
-            raise AttackError(
-                expected=f"{len(planned)} planted records of {plan.template!r} among the rows of training",
-                found=f"{lost} that were left out, as duplicates or set aside",
-                way_out="train with duplicates: keep, and canaries that preparation does not set aside",
-            )
-        cut = sum(rows[one] > 1 for one in planned)
-        longest = max(len(target.tokenizer.encode(canary.text)) for canary in planted.canaries)
-        if cut or longest > target.longest:
-            raise AttackError(
-                expected=f"canaries that training read whole, of at most {target.longest} tokens and in one piece",
-                found=f"{plan.template!r}, of up to {longest} tokens" + (", cut in pieces" if cut else ""),
-                way_out="use a shorter template, or a larger longest_full and max_tokens",
-            )
+def _planned(planted: Planted) -> list[str]:
+    """The ids of the records that were planted."""
+    return [f"{canary.id}/{n}" for canary in planted.canaries if canary.inside for n in range(canary.repetitions)]

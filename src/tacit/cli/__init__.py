@@ -11,6 +11,7 @@ from tacit.cli.audit import audit
 from tacit.cli.generate import generate
 from tacit.cli.label import label
 from tacit.cli.plan import plan_command
+from tacit.cli.report import report
 from tacit.cli.scan import scan
 from tacit.cli.simulate import simulate
 from tacit.cli.train import config, train
@@ -37,6 +38,7 @@ app.command()(scan)
 app.command("plan")(plan_command)
 app.command()(train)
 app.command()(config)
+app.command()(report)
 app.command()(generate)
 app.command()(audit)
 app.add_typer(label, name="label")

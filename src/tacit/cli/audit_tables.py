@@ -28,6 +28,9 @@ No canaries were planted with this run, so neither exposure nor epsilon was meas
   canaries:
     - {template: "My ID is {6 digits}", count: 200, repetitions: 1}
     - {template: "My code is {6 digits}", count: 20, repetitions: 10, known: false}"""
+WHICH_CANARIES = """\
+Canaries measure a claim about secrets with known: true, repetitions: 1 and inside_probability: 1.0 (a coin chose each
+value); one about records or users with inside_probability: 0.5 (a coin chose whether there is one)."""
 FEW_ROWS = "Membership was not attacked: one side of the corpus has fewer than 10 records. Raise held_out."
 NO_SECRETS = "Extraction was not tried: one side of the corpus has no marked secrets."
 
@@ -39,6 +42,8 @@ def print_audit(found: Audit, guarantee: Guarantee, console: Console) -> None:
     parts: list[Table | Text] = []
     parts += [_exposure_table(found.canaries)] if found.canaries else [Text(NO_CANARIES)]
     parts += [_bound_table(found, guarantee)] if found.bounds else []
+    if found.canaries and guarantee.figures and found.verdict.finding is Finding.NOT_COMPARABLE:
+        parts.append(Text(WHICH_CANARIES))
     parts += _membership(found)
     parts += [_extraction_table(found)] if found.extraction else [Text(NO_SECRETS)]
     parts += [_curve_table(found)] if found.curve else []
@@ -65,8 +70,13 @@ def _exposure_table(canaries: Sequence[CanaryFinding]) -> Table:
         best = f"{excess.best_inside:.1f} ({excess.best_held_out:.1f})"
         most = "" if result.draws is not None else f"{math.log2(result.space):.1f}"
         chances = (_chance(excess.p_all), "" if result.best_chance is None else _chance(result.best_chance))
-        table.add_row(*head, f"{excess.inside} x {one.repetitions}", median, best, most, *chances)
+        table.add_row(*head, _planted(one, excess.inside), median, best, most, *chances)
     return table
+
+
+def _planted(canaries: CanaryFinding, inside: int) -> str:
+    left_out = f", {canaries.left_out} left out as duplicates" if canaries.left_out else ""
+    return f"{inside} x {canaries.repetitions}{left_out}"
 
 
 def _bound_table(found: Audit, guarantee: Guarantee) -> Table:

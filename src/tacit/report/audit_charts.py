@@ -1,6 +1,7 @@
 """Pictures of what attacks found: membership beside what the claim allows, exposures, extraction, bounds on epsilon."""
 
 import math
+from dataclasses import replace
 
 from tacit.audit.exposures import CanaryExposure
 from tacit.audit.rates import Rates
@@ -34,11 +35,7 @@ _LOGARITHMIC = tuple(10 ** (-3 + 3 * at / 60) for at in range(61))
 def record_figure(guarantee: Guarantee) -> Figure | None:
     """The figure that bounds an attack on a record's membership; a claim about anything else bounds none."""
     return next(
-        (
-            figure
-            for figure in guarantee.figures
-            if figure.neighbours == Neighbours(Unit.RECORD, Relation.ZERO_OUT, 1)
-        ),
+        (figure for figure in guarantee.figures if figure.neighbours == Neighbours(Unit.RECORD, Relation.ZERO_OUT, 1)),
         None,
     )
 
@@ -71,8 +68,26 @@ def membership_charts(guarantee: Guarantee, audit: Audit) -> list[Chart]:
     charts = [_tradeoff("membership", "Can it be told who was trained on?", figure, tuple(series), table, low=False)]
     if min(finding.rates.others for finding in audit.membership) >= _FEWEST_FOR_LOW_RATES:
         title = "The same, where few false alarms are allowed"
-        charts.append(_tradeoff("membership-low", title, figure, tuple(series), table, low=True))
+        stepped = tuple(_at_few_alarms(one) for one in series)
+        charts.append(_tradeoff("membership-low", title, figure, stepped, table, low=True))
     return charts
+
+
+def _at_few_alarms(series: Series) -> Series:
+    """A whole curve as steps; one that is known at a few points as those points."""
+    if series.markers:
+        return replace(series, points=tuple(point for point in series.points if 0 < point.x < 1), lines=False)
+    return replace(series, points=_steps(series.points))
+
+
+def _steps(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    """What was reached at each false-positive rate: nothing is gained between two thresholds."""
+    found: list[Point] = []
+    for point in points:
+        if found:
+            found.append(Point(point.x, found[-1].y))
+        found.append(point)
+    return tuple(found)
 
 
 def _tradeoff(
@@ -122,7 +137,7 @@ def _blind_series(blind: BlindFinding, look: int) -> Series:
         known.append((1 - rates.cut.accuracy.value, rates.cut.accuracy.value))
     points = tuple(Point(x, y) for x, y in sorted(known))
     said = "without the model (blind)"
-    return Series(said, points, look, "attack-blind", markers=False, tip=_attack_tip(said, rates))
+    return Series(said, points, look, "attack-blind", tip=_attack_tip(said, rates))
 
 
 def _membership_table(audit: Audit) -> Table:
@@ -156,7 +171,9 @@ def exposure_chart(finding: CanaryFinding, at: int) -> Chart:
     inside = [canary for canary in found.canaries if canary.inside]
     most = math.log2(max(found.space, 2))
     held_out = [(f"{name(canary.id)}, twin", canary.twin.bits) for canary in found.canaries]
-    held_out += [(f"{name(canary.id)}, left out by its coin", canary.own.bits) for canary in found.canaries if not canary.inside]
+    held_out += [
+        (f"{name(canary.id)}, left out by its coin", canary.own.bits) for canary in found.canaries if not canary.inside
+    ]
     rows = (
         Row(
             f"Planted {finding.repetitions} times ({len(inside)})",
@@ -190,7 +207,7 @@ def _exposure_words(finding: CanaryFinding) -> str:
     higher = percent(excess.area)
     return (
         f"{known} Planted values stand above held-out ones in {higher} of pairs (chance: 50 %; "
-        f"p = {chance(excess.p_all)}). Median {number(excess.median_inside)} against "
+        f"p {chance(excess.p_all)}). Median {number(excess.median_inside)} against "
         f"{number(excess.median_held_out)} bits, highest {number(excess.best_inside)} against "
         f"{number(excess.best_held_out)}. Method: {finding.exposure.method}, {finding.exposure.space:,} candidates."
     )
@@ -210,11 +227,14 @@ def extraction_chart(finding: ExtractionFinding) -> Chart:
     """How many secrets come out word for word, of the training side and of the held-out side."""
     pairs = list(zip(_shares(finding.trained), _shares(finding.held_out), strict=False))
     rows = tuple(
-        Row(f"{said}: {trained.count:,} of {trained.of:,}, held out {held_out.count:,} of {held_out.of:,}",
+        Row(
+            f"{said}: {trained.count:,} of {trained.of:,}",
             (
-                Whisker(*trained.interval), Dot(_share(trained), 3, f"{said}\ntrained: {percent(_share(trained))}"),
-                Dot(_share(held_out), 0, f"{said}\nheld out: {percent(_share(held_out))}", hollow=True),
-            ))
+                Whisker(*trained.interval),
+                Dot(_share(trained), 3, f"{said}\ntrained: {percent(_share(trained))}", spread=True),
+                Dot(_share(held_out), 0, f"{said}\nheld out: {percent(_share(held_out))}", hollow=True, spread=True),
+            ),
+        )
         for (said, trained), (_, held_out) in pairs
     )
     table = Table(
@@ -228,7 +248,9 @@ def extraction_chart(finding: ExtractionFinding) -> Chart:
     legend = (Entry("training side", "", dot_swatch(3, False)), Entry("held-out side", "", dot_swatch(0, True)))
     axis = axis_for("Share of secrets said word for word", [0.0, min(1.0, widest)], logarithmic=False)
     said = "; ".join(row.name for row in rows) + "."
-    note = "Secrets of the held-out side come out by being easy to guess; only the excess over them is a leak."
+    sure = " and ".join(sorted({percent(one.probability) for one in finding.trained.discoverable}))
+    likely = f" Likely: with a probability of at least {sure}." if sure else ""
+    note = f"Secrets of the held-out side come out by being easy to guess; only the excess is a leak.{likely}"
     return draw_rows(
         RowSketch("extraction", "Secrets that come out word for word", said, axis, rows, table, (), legend, note)
     )
@@ -237,12 +259,13 @@ def extraction_chart(finding: ExtractionFinding) -> Chart:
 def _shares(found: Extraction) -> list[tuple[str, Share]]:
     return [
         ("Most probable continuation", found.greedy),
-        (f"One of {found.tries:,} samples", found.sampled),
-        *(
-            (f"Would come out of {one.tries:,} samples, {percent(one.probability)} sure", one.share)
-            for one in found.discoverable
-        ),
+        (f"In {_samples(found.tries)} that were drawn", found.sampled),
+        *((f"Likely within {_samples(one.tries)}", one.share) for one in found.discoverable),
     ]
+
+
+def _samples(tries: int) -> str:
+    return "one sample" if tries == 1 else f"{tries:,} samples"
 
 
 def _share(share: Share) -> float:
@@ -270,23 +293,33 @@ def bounds_chart(guarantee: Guarantee, bounds: tuple[BoundFinding, ...]) -> Char
             for one, claimed in zip(bounds, claims, strict=True)
         ),
     )
-    highest = max([1.0, *(one.bound.epsilon for one in bounds), *(claimed for claimed in claims if claimed is not None)])
-    legend = (
-        Entry("claimed, at most", "", bar_swatch("claimed")),
-        Entry("proved by the attack, at least", "", dot_swatch(3, False)),
+    highest = max(
+        [1.0, *(one.bound.epsilon for one in bounds), *(claimed for claimed in claims if claimed is not None)]
     )
+    legend: tuple[Entry, ...] = (Entry("shown by the attack, at least", "", dot_swatch(3, False)),)
+    if any(claimed is not None for claimed in claims):
+        legend = (Entry("claimed, at most", "", bar_swatch("claimed")), *legend)
     said = "; ".join(one.verdict.sentence.rstrip(".") for one in bounds) + "."
     axis = axis_for("Epsilon", [0.0, highest], logarithmic=False)
     return draw_rows(
-        RowSketch("bounds", "Epsilon: claimed and measured", said, axis, rows, table, legend=legend,
-                  note="A bound above the claim would refute it; one below it proves nothing.")
+        RowSketch(
+            "bounds",
+            "Epsilon: claimed and measured",
+            said,
+            axis,
+            rows,
+            table,
+            legend=legend,
+            note="A bound above the claim would refute it; one below it proves nothing.",
+        )
     )
 
 
 def _bound_row(one: BoundFinding, claimed: float | None) -> Row:
     tip = f"{name(one.template)}\n{one.verdict.sentence}"
     dot = Dot(one.bound.epsilon, 3, tip)
-    said = f"{name(one.template)}: {one.verdict.finding}"
+    said = f"{name(one.template)}: at least {number(one.bound.epsilon)}"
+    said += " (not comparable)" if claimed is None else f", claimed {rounded_up(claimed, 4)}"
     return Row(said, (dot,) if claimed is None else (Bar(0.0, claimed, "claimed", tip), dot))
 
 

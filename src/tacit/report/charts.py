@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from tacit.report.scales import Axis
-from tacit.report.svg import element, group, line, marker, path, words
+from tacit.report.svg import Attribute, element, group, line, marker, path, words
 
 WIDTH, HEIGHT = 480.0, 330.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 34.0, 46.0
@@ -168,7 +168,13 @@ def tick_line(axis: Axis, left: float, right: float, top: float, bottom: float, 
     drawn = []
     for share_from, share_to, word in axis.bands:
         start, end = left + (right - left) * share_from, left + (right - left) * share_to
-        box = {"class": "band", "x": start, "y": top, "width": end - start, "height": bottom - top}
+        box: dict[str, Attribute] = {
+            "class": "band",
+            "x": start,
+            "y": top,
+            "width": end - start,
+            "height": bottom - top,
+        }
         drawn += [element("rect", box), words((start + end) / 2, bottom + 17, word, "tick", "middle")]
     for tick in axis.ticks(wanted):
         x = left + (right - left) * axis.place(tick)
@@ -199,7 +205,9 @@ def _region(sketch: Sketch, region: Region) -> Markup:
 
 def _rule(sketch: Sketch, rule: Rule) -> Markup:
     start, end = sketch.at(*rule.start), sketch.at(*rule.end)
-    said = words(end[0] - 6, end[1] + (14 if end[1] < start[1] else -6), rule.label, "ruled", "end")
+    said = words(
+        start[0] + 0.72 * (end[0] - start[0]) + 8, start[1] + 0.72 * (end[1] - start[1]) + 14, rule.label, "ruled"
+    )
     return group({}, path([start, end], "rule"), said)
 
 
@@ -212,9 +220,7 @@ def _series(sketch: Sketch, series: Series, labels: "_Labels") -> Markup:
         if series.tip:
             drawn.append(group({"class": "near", "data-tip": series.tip}, path(places, "hit")))
     if series.markers:
-        drawn += [
-            _point(point, place, series.look, labels) for point, place in zip(series.points, places, strict=True)
-        ]
+        drawn += [_point(point, place, series.look, labels) for point, place in zip(series.points, places, strict=True)]
     return group({"data-series": series.key}, *drawn)
 
 

@@ -84,7 +84,11 @@ def _attacked(run: Finished) -> Iterator[Tile]:
         yield Tile("Exposure of canaries", number(exposed.planted), against)
     accuracy = membership_accuracy(run)
     if accuracy is not None:
-        blind = "" if run.audit.blind is None else f"; without the model {percent(run.audit.blind.rates.cut.accuracy.value)}"
+        blind = (
+            ""
+            if run.audit.blind is None
+            else f"; without the model {percent(run.audit.blind.rates.cut.accuracy.value)}"
+        )
         yield Tile("Membership told", percent(accuracy), f"best attack; chance is 50 %{blind}")
     if run.audit.extraction is not None:
         share = run.audit.extraction.trained.greedy

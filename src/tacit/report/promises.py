@@ -49,7 +49,7 @@ def best_guess(figure: Figure) -> float:
     """How often a guess between two equally probable worlds is right, at most: half of 1 + max(TPR - FPR)."""
     rates = np.linspace(0.0, 1.0, 401).tolist()
     most = max(most - rate for most, rate in zip(allowed(figure, rates), rates, strict=True))
-    return min(1.0, 0.5 + most / 2)
+    return float(min(1.0, 0.5 + most / 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,13 @@ class Finished:
         return self.audit.verdict.sentence
 
     @property
+    def verdict_reason(self) -> str:
+        """The sentence without the word that it begins with, for where that word stands above it."""
+        _, colon, rest = self.verdict_sentence.partition(": ")
+        begins = colon and self.verdict_sentence.lower().startswith(f"{self.verdict_kind}:")
+        return rest[:1].upper() + rest[1:] if begins else self.verdict_sentence
+
+    @property
     def tone(self) -> str:
         """good, bad or mute: the colour of the verdict."""
         tones = {str(Finding.CONSISTENT): "good", str(Finding.CONTRADICTED): "bad"}
@@ -80,7 +87,7 @@ def read_run(folder: Path) -> Finished:
             raise RunError(f"a {file} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
     audited = run.path(ReleaseFile.AUDIT).is_file()
     return Finished(
-        name(run.folder.name),
+        name(folder.resolve().name),
         1,
         run.read_json(dict, ReleaseFile.CONFIG),
         run.read_json(Plan, ReleaseFile.PLAN),
@@ -93,7 +100,7 @@ def read_run(folder: Path) -> Finished:
 
 def read_runs(folders: Sequence[Path]) -> tuple[Finished, ...]:
     """Several runs, each under a name of its own: as much of its path as tells them apart."""
-    whole = [folder.absolute() for folder in folders]
+    whole = [folder.resolve() for folder in folders]
     if len(set(whole)) < len(whole):
         raise ConfigError("different run folders", "one of them twice", "give each run once")
     names = _names(whole)

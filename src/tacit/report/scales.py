@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from tacit.report.words import number
 
 _MOST_TICKS = 10
-_BAND = 0.14
+_MOST_POWERS = 7
+_BAND = 0.16
+_ROOM = 0.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,14 @@ class Axis:
     def bands(self) -> tuple[tuple[float, float, str], ...]:
         """The places of their own: from, to (both from 0 to 1) and what stands there."""
         before = ((0.0, _BAND, "0"),) if self.zero else ()
-        return (*before, (1 - _BAND, 1.0, "none")) if self.infinite else before
+        return (*before, (1 - _BAND, 1.0, "no claim")) if self.infinite else before
 
     def ticks(self, wanted: int = 5) -> tuple[float, ...]:
-        """Round numbers along the axis, about as many as wanted."""
-        return _powers(self.low, self.high, wanted) if self.logarithmic else _steps(self.low, self.high, wanted)
+        """Round numbers along the axis, about as many as wanted, and none that would touch a place of its own."""
+        found = _powers(self.low, self.high, wanted) if self.logarithmic else _steps(self.low, self.high, wanted)
+        first = _BAND + _ROOM if self.zero else 0.0
+        last = 1 - _BAND - _ROOM if self.infinite else 1.0
+        return tuple(tick for tick in found if first <= self.place(tick) <= last)
 
     def written(self, value: float) -> str:
         """A tick's number, as short as it is exact."""
@@ -68,7 +73,7 @@ def axis_for(label: str, values: Iterable[float], logarithmic: bool | None = Non
     if logarithmic is None:
         logarithmic = low > 0 and high / low > 20
     if logarithmic:
-        low = low if low > 0 else 1e-3
+        low = max(low, high * 1e-15) if high > 0 else 1e-3
         high = max(high, low * 1.0001)
         room = max((high / low) ** 0.08, 1.25)
         return Axis(label, low / room if math.isnan(least) else least, high * room, True)
@@ -90,10 +95,10 @@ def _powers(low: float, high: float, wanted: int) -> tuple[float, ...]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for digits in ((1, 2, 5), (1, 3), (1,)):
         if (last - first) * len(digits) <= 2 * wanted or digits == (1,):
-            stride = max(1, math.ceil((last - first) / _MOST_TICKS)) if digits == (1,) else 1
+            stride = max(1, math.ceil((last - first) / (_MOST_POWERS - 1))) if digits == (1,) else 1
             powers = range(first, last + 1, stride)
             found = [digit * 10.0**power for power in powers for digit in digits]
             inside = tuple(value for value in found if low * 0.9999 <= value <= high * 1.0001)
-            if len(inside) >= 2 and len(inside) <= _MOST_TICKS:
+            if 2 <= len(inside) <= _MOST_POWERS:
                 return inside
     return _steps(low, high, wanted)

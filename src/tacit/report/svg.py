@@ -1,8 +1,10 @@
-"""Elements of an SVG picture as safe text: every value is escaped, and every number has at most two decimals."""
+"""Elements of an SVG picture as safe text: values are cleaned and escaped, numbers have at most two decimals."""
 
 from collections.abc import Mapping
 
 from markupsafe import Markup, escape
+
+from tacit.scan.excerpt import printable
 
 Attribute = str | int | float | None
 
@@ -12,7 +14,7 @@ def element(tag: str, attributes: Mapping[str, Attribute], *children: str | Mark
     written = "".join(
         Markup(' {}="{}"').format(name, _word(value)) for name, value in attributes.items() if value is not None
     )
-    inside = Markup("").join(escape(child) for child in children)
+    inside = Markup("").join(child if isinstance(child, Markup) else escape(printable(child)) for child in children)
     return Markup("<") + tag + Markup(written) + (Markup(">") + inside + Markup("</{}>").format(tag))
 
 
@@ -53,8 +55,7 @@ def marker(shape: int, x: float, y: float, size: float, kind: str) -> Markup:
         4: _plus(size),
         5: [(0, 1.25 * size), (1.15 * size, -0.85 * size), (-1.15 * size, -0.85 * size)],
         6: [(0.7071 * (a - b), 0.7071 * (a + b)) for a, b in _plus(size)],
-        7: [(-0.55 * size, -1.15 * size), (0.55 * size, -1.15 * size), (1.15 * size, 0), (0.55 * size, 1.15 * size)]
-        + [(-0.55 * size, 1.15 * size), (-1.15 * size, 0)],
+        7: [(0.55 * size * a, 1.15 * size * b) for a, b in ((-1, -1), (1, -1), (2.1, 0), (1, 1), (-1, 1), (-2.1, 0))],
     }[shape]
     return path([(x + a, y + b) for a, b in outline], kind, closed=True)
 
@@ -72,4 +73,4 @@ def round_off(value: float) -> str:
 
 
 def _word(value: Attribute) -> str:
-    return round_off(value) if isinstance(value, float) else str(value)
+    return round_off(value) if isinstance(value, float) else printable(str(value))

@@ -47,10 +47,10 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def chance(value: float | None) -> str:
-    """A p-value."""
+    """A p-value, from its sign of equality on."""
     if value is None:
-        return "–"
-    return "< 0.0001" if value < 1e-4 else number(value, 2)
+        return "unknown"
+    return "< 0.0001" if value < 1e-4 else f"= {number(value, 2)}"
 
 
 def text(value: object) -> str:

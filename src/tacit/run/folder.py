@@ -10,6 +10,7 @@
         steps.jsonl          exact losses, norms and the like of each step
         spans.jsonl, canaries.jsonl
         best.safetensors     the best model seen, when one is chosen
+        kept/                models on the way, on request (`tacit.run.kept`)
         tensorboard/         event files, on request
         checkpoints/         tensors, optimiser, random streams (`tacit.run.checkpoints`)
 

@@ -1,0 +1,144 @@
+"""The papers' pictures, for several runs: privacy against utility, and what attacks found against utility."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from tacit.report.charts import PAGE_LABELS, Chart, Point, Series, Sketch, Table, draw
+from tacit.report.comparing import Family, differing
+from tacit.report.facts import exposure, membership_accuracy
+from tacit.report.runs import Finished
+from tacit.report.scales import Axis, axis_for
+from tacit.report.words import number
+from tacit.rounding import rounded_up
+
+_LONGEST_LABEL = 18
+Measure = Callable[[Finished], float | None]
+
+
+def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> list[Chart]:
+    """Every picture for which at least one run has both numbers."""
+    apart = differing(runs)
+    price = "Epsilon: different units are different scales"
+    wanted: list[tuple[str, str, str, Measure, str, Measure]] = []
+    if any(run.utility.labels is None for run in runs):
+        wanted += [
+            ("utility", "Privacy against utility", price, _epsilon, "Perplexity", _perplexity),
+            ("private", "Privacy against utility on secrets", price, _epsilon, "Perplexity, private tokens", _private),
+            ("exposure", "How much of a canary is known", "Perplexity", _perplexity, "Exposure in bits", _exposure),
+            ("membership", "Telling who was trained on", "Perplexity", _perplexity, "Accuracy", membership_accuracy),
+        ]
+    if any(run.utility.labels is not None for run in runs):
+        wanted.append(("errors", "Privacy against errors", price, _epsilon, "Test error rate", _errors))
+    drawn = [_chart(*words, runs=runs, groups=groups, apart=apart) for words in wanted]
+    return [chart for chart in drawn if chart is not None]
+
+
+_NOTES = {
+    "utility": "Lower is better. Points of one colour and shape protect the same thing; others do not compare.",
+    "private": "Lower on private tokens means that secrets of new people are better guessed: useful, and not a leak.",
+    "exposure": "Median over planted canaries. Chance is about 1 bit.",
+    "membership": "The best attack of each run. Chance is 0.5.",
+    "errors": "Lower is better.",
+}
+
+
+def _chart(
+    key: str,
+    title: str,
+    x_name: str,
+    x_of: Measure,
+    y_name: str,
+    y_of: Measure,
+    *,
+    runs: Sequence[Finished],
+    groups: Sequence[Family],
+    apart: dict[int, list[str]],
+) -> Chart | None:
+    known = {run.at: (x, y) for run in runs if (x := _number(x_of(run))) is not None and _finite(y := y_of(run))}
+    places = {at: (x, float(y)) for at, (x, y) in known.items() if y is not None}
+    if not places:
+        return None
+    across = [x for x, _ in places.values()]
+    x_axis = _epsilon_axis(x_name, across) if x_of is _epsilon else axis_for(x_name, across)
+    y_axis = axis_for(y_name, [y for _, y in places.values()] + ([0.5] if key == "membership" else []))
+    few = len(places) <= PAGE_LABELS
+    series = tuple(
+        Series(family.name, points, family.look, family.key, lines=len(points) > 1)
+        for family in groups
+        if (points := _points(family, places, apart, (x_name, y_name), few))
+    )
+    rows = tuple(
+        (run.name, number(places[run.at][0], 4), number(places[run.at][1], 4)) for run in runs if run.at in places
+    )
+    said = "; ".join(f"{name}: {x}, {y}" for name, x, y in rows[:PAGE_LABELS])
+    described = f"{y_name} over {x_name.partition(':')[0].lower()}. {said}."
+    table = Table(("Run", x_name.partition(":")[0], y_name), rows)
+    sketch = Sketch(f"chart-{key}", title, described, x_axis, y_axis, series, table, note=_NOTES[key], legend=False)
+    return draw(sketch)
+
+
+def _points(
+    family: Family,
+    places: dict[int, tuple[float, float]],
+    apart: dict[int, list[str]],
+    names: tuple[str, str],
+    labelled: bool,
+) -> tuple[Point, ...]:
+    points = [
+        Point(
+            *places[run.at],
+            _tip(run, places[run.at], names, apart[run.at]),
+            f"#{run.key}",
+            run.name[:_LONGEST_LABEL] if labelled else "",
+        )
+        for run in family.runs
+        if run.at in places
+    ]
+    return tuple(sorted(points, key=lambda point: (point.x, point.y, point.tip)))
+
+
+def _tip(run: Finished, place: tuple[float, float], names: tuple[str, str], apart: list[str]) -> str:
+    x_name, y_name = (name.partition(":")[0] for name in names)
+    x = "none" if math.isinf(place[0]) else number(place[0], 4)
+    protects = "claims nothing" if run.headline is None else f"protects {run.headline.neighbours}"
+    return "\n".join(
+        [run.name, f"{run.guarantee.mechanism}, {protects}", f"{x_name} {x}", f"{y_name} {number(place[1], 4)}", *apart]
+    )
+
+
+def _epsilon_axis(label: str, values: Sequence[float]) -> Axis:
+    """Logarithmic, with a place for 0 (unused under conditions) and one for no guarantee at all."""
+    positive = [value for value in values if 0 < value < math.inf]
+    plain = axis_for(label, positive or [1.0], logarithmic=True)
+    return Axis(
+        label, plain.low, plain.high, True, any(value == 0 for value in values), any(math.isinf(one) for one in values)
+    )
+
+
+def _epsilon(run: Finished) -> float:
+    return math.inf if run.headline is None else float(rounded_up(run.headline.epsilon, 4))
+
+
+def _perplexity(run: Finished) -> float | None:
+    return None if run.utility.labels is not None else run.utility.overall.perplexity
+
+
+def _private(run: Finished) -> float | None:
+    return None if run.utility.labels is not None else run.utility.private.perplexity
+
+
+def _exposure(run: Finished) -> float | None:
+    exposed = exposure(run)
+    return None if exposed is None else exposed.planted
+
+
+def _errors(run: Finished) -> float | None:
+    return None if run.utility.labels is None else run.utility.labels.overall.share
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)

@@ -1,0 +1,67 @@
+"""The verb `report`: from run folders to pages, and for one run also its certificate and model card.
+
+G1. Only files of `release/` are read, and only there or at `out` is anything written; each appears whole or not at all.
+G2. Equal folders give equal files.
+G3. A README.md that a person wrote is left alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacit.certificate import to_markdown, to_registry_yaml
+from tacit.errors import ConfigError
+from tacit.report.comparison_page import comparison_page
+from tacit.report.model_card import MARK, model_card
+from tacit.report.run_page import run_page
+from tacit.report.runs import Finished, read_run, read_runs
+from tacit.run import ReleaseFile
+from tacit.run.files import write_bytes
+
+COMPARISON = Path("comparison.html")
+CERTIFICATE, REGISTRY, MODEL_CARD = "certificate.md", "certificate.yaml", "README.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The page, what else was written, and whether a person's own README.md was left as it is."""
+
+    page: Path
+    beside: tuple[Path, ...] = ()
+    kept: Path | None = None
+
+
+def report(folders: Sequence[Path], out: Path | None = None) -> Reported:
+    """The page of one run (by default in its release folder), or of several (by default here)."""
+    if not folders:
+        raise ConfigError("at least one run folder", "none", "tacit report RUN [RUN ...]")
+    if len(folders) > 1:
+        page = out or COMPARISON
+        _write(page, comparison_page(read_runs(folders)))
+        return Reported(page)
+    run = read_run(folders[0])
+    release = folders[0] / "release"
+    page = out or release / ReleaseFile.REPORT
+    _write(page, run_page(run))
+    return _with_papers(run, release, page)
+
+
+def _with_papers(run: Finished, release: Path, page: Path) -> Reported:
+    described = f"A model trained with {run.guarantee.mechanism}"
+    papers = {
+        CERTIFICATE: to_markdown(run.guarantee),
+        REGISTRY: to_registry_yaml(run.guarantee, run.name, described),
+    }
+    card = release / MODEL_CARD
+    own = card.exists() and MARK not in card.read_text(encoding="utf-8", errors="replace")
+    if not own:
+        papers[MODEL_CARD] = model_card(run)
+    for file, content in papers.items():
+        _write(release / file, content)
+    return Reported(page, tuple(release / file for file in papers), card if own else None)
+
+
+def _write(path: Path, content: str) -> None:
+    if not path.parent.is_dir():
+        raise ConfigError(f"a folder {path.parent}", "none", "make it, or choose another place with --out")
+    write_bytes(path, content.encode())

@@ -1,0 +1,160 @@
+"""Run folders for tests of pages: written from dataclasses, without a model and without training."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.audit.bounds import one_run_bound
+from tacit.audit.excess import excess_over_chance
+from tacit.audit.exposures import CanaryExposure, Exposure, ExposureResult, Method
+from tacit.audit.rates import rates, roc
+from tacit.audit.results import (
+    Audit,
+    BlindFinding,
+    BoundFinding,
+    CanaryFinding,
+    Discoverable,
+    Extraction,
+    ExtractionFinding,
+    MembershipFinding,
+    Share,
+)
+from tacit.audit.scores import Judged, Scores, judged
+from tacit.audit.verdict import judge, measured_by, overall
+from tacit.guarantee import Coverage, Evidence, Guarantee
+from tacit.plan import cost
+from tacit.planning import Planned, plan
+from tacit.run import ReleaseFile, Run
+from tacit.utility import ErrorRate, LabelQuality, Quality, Utility
+
+WORDS: dict[str, dict[str, Any]] = {
+    "plain": {"public_epochs": 3, "records": 2000},
+    "redaction": {"public_epochs": 3, "records": 2000},
+    "dpsgd": {"noise_multiplier": 1.0, "steps": 60, "batch": 64, "records": 2000},
+    "selective": {"noise_multiplier": 1.0, "steps": 60, "batch": 64, "records": 2000, "public_epochs": 2},
+    "crt": {"noise_multiplier": 1.0, "steps": 60, "batch": 64, "records": 2000, "flagged": 900, "public_epochs": 2},
+    "uedp": {"noise_multiplier": 4.0, "steps": 40, "batch": 64, "records": 2000, "user_cap": 2, "entity_cap": 2},
+    "selective-published": {"noise_multiplier": 1.0, "steps": 20, "batch": 8, "records": 2000, "events_per_batch": 2.5},
+}
+EVIDENCE = Evidence(policy_id="pii", policy_hash="0" * 64, coverage=Coverage(300, 2))
+CLASSES = Utility(Quality(), Quality(), 0, LabelQuality(ErrorRate(9, 60), ErrorRate(11, 140), ErrorRate(120, 200)))
+
+
+def text_utility(perplexity: float, private: float) -> Utility:
+    """With such perplexities on public and private tokens."""
+    return Utility(
+        Quality(5000, 5000 * float(np.log(perplexity)), 2400), Quality(800, 800 * float(np.log(private)), 90), 6000
+    )
+
+
+def write_run(
+    folder: Path,
+    mechanism: str = "selective",
+    *,
+    utility: Utility | None = None,
+    leak: float | None = 0.0,
+    config: dict[str, Any] | None = None,
+    template: str = "My ID is {6 digits}",
+    **words: Any,  # noqa: ANN401
+) -> Path:
+    """A finished run; `leak`: how far planted values stand above others, None for a run without an audit."""
+    chosen = {"mechanism": mechanism, **WORDS[mechanism], **words}
+    planned = _planned(tuple(chosen.items()))
+    with Run.create(folder) as run:
+        for step, times in planned.plan.executions().items():
+            notions = planned.mechanism.notions()
+            run.ledger.declare(step.name, {str(neighbours): cost(step, neighbours) for neighbours in notions})
+            if times:
+                run.ledger.charge(step.name, times)
+        run.write_json(ReleaseFile.PLAN, planned.plan)
+        run.write_json(ReleaseFile.CONFIG, {"task": "language", "mode": "research", "plan": chosen, **(config or {})})
+        run.write_json(ReleaseFile.UTILITY, utility or text_utility(5.2, 80.0))
+        run.write_json(ReleaseFile.GUARANTEE, planned.guarantee)
+        if leak is not None:
+            run.write_json(ReleaseFile.AUDIT, make_audit(planned.guarantee, leak, template))
+    return folder
+
+
+@cache
+def _planned(words: tuple[tuple[str, Any], ...]) -> Planned:
+    return plan(dict(words), EVIDENCE)
+
+
+def rewrite(folder: Path, file: ReleaseFile, **changes: Any) -> None:  # noqa: ANN401
+    """Put other values into the guarantee or the audit of a run."""
+    kind = {ReleaseFile.GUARANTEE: Guarantee, ReleaseFile.AUDIT: Audit}[file]
+    with Run.open(folder) as run:
+        run.write_json(file, replace(run.read_json(kind, file), **changes))
+
+
+@cache
+def make_audit(guarantee: Guarantee, leak: float, template: str = "My ID is {6 digits}", sides: int = 250) -> Audit:
+    """Of a model in which planted values stand `leak` bits and members `leak` / 8 deviations above others."""
+    rng = np.random.default_rng(7)
+    canaries = _canaries(leak, rng)
+    inside = [one.own.bits for one in canaries if one.inside]
+    held_out = [one.twin.bits for one in canaries] + [one.own.bits for one in canaries if not one.inside]
+    result = ExposureResult(
+        Method.EXACT, 10**6, None, None, canaries, excess_over_chance(inside, held_out), best_chance=0.5
+    )
+    truth = judged(
+        Scores({one.id: one.own.bits - one.twin.bits for one in canaries}), {one.id: one.inside for one in canaries}
+    )
+    measured = measured_by(guarantee, known=True, replaced=False, copies=1)
+    delta = max([figure.delta for figure in guarantee.figures if figure.delta > 0], default=1e-5)
+    bound = one_run_bound(truth, delta)
+    bounds = (BoundFinding(template, measured, bound, judge(guarantee, measured, bound)),)
+    attacks = tuple(
+        MembershipFinding(attack, rates(scores), _curve(scores), 20, None)
+        for attack in ("loss", "zlib", "min-k")
+        if (scores := _scores(leak / 8, sides, rng))
+    )
+    return Audit(
+        (CanaryFinding(template, True, 5, result),),
+        BlindFinding(rates(_scores(0.0, sides, rng)), 0.4, False),
+        attacks,
+        _extraction(leak),
+        bounds,
+        overall([one.verdict for one in bounds]),
+    )
+
+
+def _canaries(leak: float, rng: np.random.Generator) -> tuple[CanaryExposure, ...]:
+    def exposure(bits: float) -> Exposure:
+        return Exposure(min(bits, 19.9), 0.0, None, 0, None)
+
+    return tuple(
+        CanaryExposure(
+            f"canary-{number}",
+            number % 2 == 0,
+            exposure(float(rng.exponential(1.44)) + leak * (number % 2 == 0)),
+            exposure(float(rng.exponential(1.44))),
+        )
+        for number in range(40)
+    )
+
+
+def _scores(shift: float, sides: int, rng: np.random.Generator) -> Judged:
+    values = {f"candidate-{at}": float(rng.normal(shift * (at % 2))) for at in range(2 * sides)}
+    return judged(Scores(values), {name: int(name.split("-")[1]) % 2 == 1 for name in values})
+
+
+def _curve(scores: Judged) -> tuple[tuple[float, float], ...]:
+    whole = roc(scores)
+    places = np.unique(np.linspace(0, len(whole.false_rates) - 1, 60).round().astype(int))
+    return tuple((float(whole.false_rates[at]), float(whole.true_rates[at])) for at in places)
+
+
+def _extraction(leak: float) -> ExtractionFinding:
+    found = int(min(60, 4 * leak))
+    trained = Extraction(
+        Share.among(found, 200),
+        10,
+        Share.among(min(200, 2 * found), 200),
+        (Discoverable(100, 0.5, Share.among(found, 200)),),
+    )
+    held_out = Extraction(Share.among(1, 200), 10, Share.among(1, 200), (Discoverable(100, 0.5, Share.among(2, 200)),))
+    return ExtractionFinding(trained, held_out)

@@ -1,0 +1,338 @@
+"""The audit of a run, end to end: what leaks is found, what does not is not, and a false claim is contradicted."""
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+from audited import ALWAYS, FAST, HIDDEN, KNOWN, MANY, NOISY, OVERFIT, SECRET, secret_records, train_run
+from runs import quiet
+from tacit.attacks.exposure import ExposureSettings
+from tacit.attacks.extraction import ExtractionSettings
+from tacit.attacks.membership import loss_scores
+from tacit.audit.rates import rates
+from tacit.audit.results import Audit
+from tacit.audit.scores import judged
+from tacit.audit.verdict import Finding
+from tacit.auditing import AuditSettings, audit
+from tacit.auditing.target import Candidates, Target
+from tacit.cli import app
+from tacit.errors import AttackError, RunError
+from tacit.events import Relation
+from tacit.gradients import NoiseStream
+from tacit.loading import load
+from tacit.planting import Planted, planted_canaries
+from tacit.progress import Progress
+from tacit.run import PrivateFile, ReleaseFile, Run
+from tacit.run.kept import keep_model
+
+SETTINGS = AuditSettings(
+    candidates=30,
+    secrets=30,
+    group_size=5,
+    exposure=ExposureSettings(draws=2000),
+    extraction=ExtractionSettings(tries=5),
+)
+LITTLE = {"mechanism": "plain", "public_epochs": 1}
+
+
+@pytest.fixture(scope="module")
+def leaky(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that overfits: canaries known to the policy, hidden from it, and always inside."""
+    return train_run(tmp_path_factory.mktemp("leaky"), OVERFIT, [KNOWN, HIDDEN, ALWAYS])
+
+
+@pytest.fixture(scope="module")
+def found(leaky: Path) -> Audit:
+    return audit(leaky, SETTINGS, quiet)
+
+
+@pytest.fixture
+def little(tmp_path: Path) -> Path:
+    """A run that is quick to make."""
+    return train_run(tmp_path, LITTLE, [KNOWN])
+
+
+def test_planted_canaries_stand_above_their_twins(found: Audit) -> None:
+    """Under no leak each p-value is below 1e-4 with probability at most 1e-4."""
+    for canaries in found.canaries:
+        excess = canaries.exposure.excess
+        assert excess is not None
+        assert excess.p_all < 1e-4
+        assert excess.median_inside > excess.best_held_out
+    assert [one.known for one in found.canaries] == [True, False, True]
+
+
+def test_members_are_told_from_others_and_not_by_their_texts(found: Audit) -> None:
+    assert found.blind is not None
+    assert not found.blind.flagged
+    blind = found.blind.rates.cut.accuracy
+    assert [one.attack for one in found.membership] == ["loss", "zlib", "min-k", "neighbourhood"]
+    loss = found.membership[0]
+    assert loss.rates.cut.accuracy.interval.low > blind.interval.high
+    assert loss.rates.members == loss.rates.others
+    assert loss.groups is not None
+    assert loss.groups.auc.value > 0.9
+
+
+def test_secrets_of_training_come_out_and_others_do_not(found: Audit) -> None:
+    assert found.extraction is not None
+    trained, held_out = (one.discoverable[-1].share for one in (found.extraction.trained, found.extraction.held_out))
+    assert trained.interval.low > held_out.interval.high
+
+
+def test_epsilon_is_bounded_by_either_kind_of_coin(found: Audit) -> None:
+    """Inside or not, and which of two values: an overfitted model tells nearly every coin."""
+    assert all(one.bound.epsilon > 0 for one in found.bounds)
+    assert found.bounds[2].bound.epsilon > 1
+    assert found.bounds[2].bound.guesses[0].correct == 16
+    assert [one.measured.relation for one in found.bounds] == [Relation.ZERO_OUT] * 2 + [Relation.REPLACE]
+
+
+def test_a_run_without_a_claim_is_not_comparable(found: Audit) -> None:
+    assert found.verdict.finding is Finding.NOT_COMPARABLE
+    assert "plain claims no figure" in found.verdict.sentence
+
+
+def test_the_result_is_written_and_reads_back(leaky: Path, found: Audit) -> None:
+    assert Run.view(leaky).read_json(Audit, ReleaseFile.AUDIT) == found
+
+
+def test_nothing_in_release_says_a_secret(leaky: Path, found: Audit) -> None:
+    """The words of the corpus and the keys are looked for in every byte, four digits in every text and whole number."""
+    planted = planted_canaries(Run.view(leaky)).planted
+    values = {value for one in planted for canary in one.canaries for value in (canary.value, canary.twin_value)}
+    texts = {text for one in planted for canary in one.canaries for text in (canary.text, canary.twin_text)}
+    words = {record.text[SECRET] for record in secret_records(60)}
+    files = [path for path in (leaky / "release").rglob("*") if path.is_file()]
+    assert {"audit.json", "model.safetensors", "guarantee.json", "config.json"} <= {path.name for path in files}
+    for path in files:
+        content = path.read_bytes()
+        spelled = words | texts | {value for value in values if value.isalpha()}
+        assert not [one for one in spelled if one.encode() in content], path.name
+    leaves = list(_leaves(json.loads((leaky / "release" / "audit.json").read_text())))
+    assert len(leaves) > 100
+    assert not values & set(map(str, leaves))
+
+
+def _leaves(content: Any) -> Iterator[str | int]:  # noqa: ANN401
+    if isinstance(content, dict):
+        yield from content
+        content = list(content.values())
+    if isinstance(content, list):
+        for one in content:
+            yield from _leaves(one)
+    elif isinstance(content, str | int):
+        yield content
+
+
+def test_scores_are_joined_by_id(leaky: Path) -> None:
+    """Candidates and canaries in another order have the same scores, rates and exposures."""
+    with Run.open(leaky) as run:
+        target = Target.of(run)
+    candidates = Candidates.of(target, SETTINGS)
+    assert candidates is not None
+    shuffled = list(candidates.passages)
+    random.Random(3).shuffle(shuffled)
+    one, two = (loss_scores(target.learner, passages) for passages in (candidates.passages, shuffled))
+    assert one.by_id == pytest.approx(two.by_id, rel=1e-5)
+    assert rates(judged(one, candidates.inside)) == rates(judged(two, candidates.inside))
+    planted = target.planted[0]
+    backwards = Planted(planted.plan, planted.canaries[::-1])
+    there, back = (target.exposure(each, SETTINGS) for each in (planted, backwards))
+    assert {each.id: each for each in there.canaries} == {each.id: each for each in back.canaries}
+    assert there.excess == back.excess
+
+
+def test_the_same_seed_gives_the_same_audit(little: Path) -> None:
+    assert audit(little, SETTINGS, quiet) == audit(little, SETTINGS, quiet)
+
+
+def test_progress_of_every_attack_ends_at_its_total(little: Path) -> None:
+    heard: list[Progress] = []
+    audit(little, SETTINGS, heard.append)
+    for stage in ("exposure", "membership", "extraction"):
+        done = [(one.done, one.total) for one in heard if one.stage == stage]
+        assert done[-1][0] == done[-1][1]
+        assert [one for one, _ in done] == sorted(one for one, _ in done)
+        assert len({total for _, total in done}) == 1
+
+
+def test_a_reference_is_one_more_attack(little: Path) -> None:
+    attacks = audit(little, SETTINGS, quiet, reference=little).membership
+    assert attacks[-1].attack == "reference"
+    assert attacks[-1].rates.auc.value == 0.5  # a model tells nothing beside itself
+
+
+# Claims
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """DP-SGD that claims noise and adds none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NoiseStream, "add_", lambda *_: None)
+        return train_run(tmp_path_factory.mktemp("broken"), NOISY, [MANY], private=FAST)
+
+
+def test_noise_that_was_never_added_is_contradicted(broken: Path) -> None:
+    found = audit(broken, SETTINGS, quiet)
+    assert found.verdict.finding is Finding.CONTRADICTED
+    assert found.bounds[0].bound.epsilon > 1
+    result = CliRunner().invoke(app, ["audit", str(broken), "--candidates", "20"])
+    assert result.exit_code == 3
+    assert "Contradicted: with 95 % confidence" in result.stdout
+
+
+def test_a_contradiction_needs_the_confidence_that_was_asked_for(broken: Path) -> None:
+    """G1: the doubt of one bound is no larger than what was asked for."""
+    bounds = [
+        audit(broken, AuditSettings(candidates=20, secrets=1, confidence=c), quiet).bounds[0] for c in (0.9, 0.999)
+    ]
+    assert [round(one.bound.confidence, 6) for one in bounds] == [0.9, 0.999]
+    assert bounds[0].bound.epsilon > bounds[1].bound.epsilon
+
+
+@pytest.mark.statistical
+def test_an_honest_claim_is_consistent(tmp_path: Path) -> None:
+    """The same settings with their noise. False alarm: 5 % for the verdict, .1 % for exposure; the seed is fixed."""
+    found = audit(train_run(tmp_path, NOISY, [MANY], private=FAST), SETTINGS, quiet)
+    assert found.verdict.finding is Finding.CONSISTENT
+    assert found.canaries[0].exposure.excess is not None
+    assert found.canaries[0].exposure.excess.p_all > 1e-3
+    assert found.verdict.exit_code == 0
+
+
+@pytest.mark.statistical
+def test_selective_training_with_much_noise_says_nothing_of_secrets(tmp_path: Path) -> None:
+    """False alarm: .1 % for known canaries. Control: those hidden from the policy are learned as public text."""
+    plan = {"mechanism": "selective", "noise_multiplier": 10.0, "steps": 30, "batch": 20, "public_epochs": 60}
+    replaced = {**KNOWN, "count": 20, "repetitions": 1, "inside_probability": 1.0}
+    found = audit(train_run(tmp_path, plan, [replaced, {**HIDDEN, "repetitions": 8}]), SETTINGS, quiet)
+    known, hidden = (one.exposure.excess for one in found.canaries)
+    assert known is not None
+    assert hidden is not None
+    assert known.p_all > 1e-3
+    assert hidden.p_all < 1e-4
+    assert [one.verdict.finding for one in found.bounds] == [Finding.CONSISTENT, Finding.NOT_COMPARABLE]
+    assert "a record's secrets" in str(found.bounds[0].measured)
+    assert found.verdict.finding is Finding.CONSISTENT
+
+
+def test_plans_that_can_contradict_share_the_doubt(tmp_path: Path) -> None:
+    """G1; a plan whose coins are unfair or fell one way gives no bound, one that is not comparable takes no doubt."""
+    plans = [{**MANY, "count": 10}, {**MANY, "template": "Or {4 digits}", "count": 10}]
+    others = [
+        {**MANY, "template": "So {4 digits}", "count": 10, "inside_probability": 1.0},
+        {**MANY, "template": "By {4 digits}", "count": 5, "inside_probability": 0.9},
+        {**MANY, "template": "To {4 digits}", "count": 1},
+    ]
+    found = audit(train_run(tmp_path, {**NOISY, "steps": 2, "batch": 20}, [*plans, *others]), SETTINGS, quiet)
+    comparable = [(one.template[:2], one.verdict.finding is not Finding.NOT_COMPARABLE) for one in found.bounds]
+    assert comparable == [("ID", True), ("Or", True), ("So", False)]
+    assert all(one.bound.confidence == pytest.approx(0.975) for one in found.bounds)
+
+
+# What cannot be audited
+
+
+def test_without_canaries_the_rest_is_audited(tmp_path: Path) -> None:
+    found = audit(train_run(tmp_path, LITTLE, []), SETTINGS, quiet)
+    assert (found.canaries, found.bounds) == ((), ())
+    assert found.verdict.finding is Finding.NOT_COMPARABLE
+    assert found.membership
+    assert found.extraction is not None
+
+
+def test_a_canary_that_training_cut_is_refused(tmp_path: Path) -> None:
+    """G1 of targets."""
+    long = {**KNOWN, "template": "x" * 30 + " {4 digits}"}
+    with pytest.raises(AttackError, match="read whole, of at most 32 tokens"):
+        audit(train_run(tmp_path, LITTLE, [long]), SETTINGS, quiet)
+
+
+def test_canaries_that_were_left_out_as_duplicates_bound_nothing(tmp_path: Path) -> None:
+    """G1 of targets: known canaries have one redacted text, of which `exact` keeps one."""
+    found = audit(train_run(tmp_path, LITTLE, [KNOWN], duplicates="exact"), SETTINGS, quiet)
+    (canaries,) = found.canaries
+    inside = sum(one.inside for one in canaries.exposure.canaries)
+    assert canaries.left_out == canaries.repetitions * inside - 1
+    assert found.bounds == ()
+    assert found.verdict.finding == Finding.NOT_COMPARABLE
+
+
+def test_a_model_with_nan_is_refused(little: Path) -> None:
+    path = little / "release" / ReleaseFile.MODEL
+    tensors = load_file(path)
+    next(iter(tensors.values())).view(-1)[0] = float("nan")
+    save_file(tensors, path)
+    with pytest.raises(AttackError, match="training diverged"):
+        audit(little, SETTINGS, quiet)
+
+
+@pytest.mark.parametrize("missing", [ReleaseFile.MODEL, ReleaseFile.GUARANTEE])
+def test_an_unfinished_run_is_refused(little: Path, missing: ReleaseFile) -> None:
+    (little / "release" / missing).unlink()
+    with pytest.raises(RunError, match=r"training is finished.*tacit train --resume"):
+        audit(little, SETTINGS, quiet)
+
+
+@pytest.mark.parametrize("missing", [PrivateFile.PREPARED, PrivateFile.HELD_OUT])
+def test_a_run_without_its_private_part_is_refused(little: Path, missing: PrivateFile) -> None:
+    shutil.rmtree(little / "private" / missing)
+    with pytest.raises(RunError, match=f"private/{missing}"):
+        audit(little, SETTINGS, quiet)
+
+
+def test_a_classifier_is_refused(little: Path) -> None:
+    path = little / "release" / ReleaseFile.ARCHITECTURE
+    path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "lstm classifier"}))
+    with pytest.raises(RunError, match="a text classifier, which says no text"):
+        audit(little, SETTINGS, quiet)
+
+
+def test_a_run_that_is_being_written_is_refused_at_once(little: Path) -> None:
+    with Run.open(little), pytest.raises(RunError, match="another process"):
+        audit(little, SETTINGS, quiet)
+
+
+@pytest.mark.parametrize("words", [{"candidates": 9}, {"confidence": 1.0}, {"seed": -1}])
+def test_settings_that_mean_nothing_are_refused(words: dict[str, Any]) -> None:
+    with pytest.raises(AttackError):
+        AuditSettings(**words)
+
+
+# Models on the way
+
+
+def test_a_curve_has_a_point_for_each_model_that_was_kept(leaky: Path, found: Audit) -> None:
+    learner, _ = load(leaky)
+    last = {name: value.detach().clone() for name, value in learner.module.named_parameters()}
+    torch.manual_seed(5)
+    first = {name: torch.randn_like(value) / 10 for name, value in last.items()}
+    with Run.open(leaky) as run:
+        keep_model(run, 1200, last)
+        keep_model(run, 7, first)
+    again = audit(leaky, replace(SETTINGS, checkpoints=True), quiet)
+    assert [point.step for point in again.curve] == [7, 1200]
+    before, after = again.curve
+    assert after.perplexity < before.perplexity
+    for one, whole in zip(after.exposures, found.canaries, strict=True):
+        assert one.excess == whole.exposure.excess
+    assert after.membership == found.membership[0].rates
+    assert before.membership is not None
+    assert before.membership.cut.accuracy.value < after.membership.cut.accuracy.value
+    assert (again.canaries, again.membership) == (found.canaries, found.membership)
+
+
+def test_without_kept_models_there_is_no_curve(little: Path) -> None:
+    with pytest.raises(RunError, match="keep_every"):
+        audit(little, replace(SETTINGS, checkpoints=True), quiet)
