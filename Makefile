@@ -16,7 +16,9 @@ demo: $(READY)  ## the main job on simulated dialogs; prints where the report is
 	$(BIN)/tacit plan --mechanism selective --epsilon 8 --records 2000
 	rm -rf demo/run
 	$(BIN)/tacit train demo/corpus.jsonl --policy pii --mechanism selective --epsilon 8 --epochs 2 --tokenizer bpe --out demo/run
-	@echo "The page: demo/scan.html   The run: demo/run"
+	$(BIN)/tacit audit demo/run
+	$(BIN)/tacit report demo/run
+	@echo "The pages: demo/scan.html and demo/run/release/report.html"
 
 test: $(READY)  ## the tests, under ten minutes on two cores
 	$(BIN)/python -m pytest -n 2 -m "not slow"
