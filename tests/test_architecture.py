@@ -95,19 +95,20 @@ ALLOWED: dict[str, set[str]] = {
     | {"attacks", "audit", "evaluate", "guarantee", "loading", "models", "plan", "planting", "prepare", "progress"}
     | {"reading", "run", "settings", "tokenizer"},
     # people
+    "quickstart": BASE | {"audit", "auditing", "corpus", "experiment", "progress", "report", "settings"},
     "verbs": BASE | {"corpus", "policy", "scan", "planning", "report", "experiment"},
     "cli": BASE
     | {"vocabulary"}
     | THEORY
     | {"corpus", "policy", "prepare", "tokenizer", "scan", "report", "verbs", "experiment"}
     | {"attacks", "audit", "auditing", "classify", "evaluate", "labelling", "loading", "models", "planting"}
-    | {"progress", "run", "settings", "train", "utility"},
+    | {"progress", "quickstart", "run", "settings", "train", "utility"},
 }
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
 TORCH_BEGINS = {"models", "gradients", "native", "run", "optimisers", "reading", "evaluate", "local", "printed"} | {
     *("annotating", "classify", "choosing", "updates", "settings", "train", "tensorboard", "parts", "experiment"),
-    *("attacks", "auditing", "loading", "planting"),
+    *("attacks", "auditing", "loading", "planting", "quickstart"),
 }
 
 

@@ -11,6 +11,7 @@ from tacit.cli.audit import audit
 from tacit.cli.generate import generate
 from tacit.cli.label import label
 from tacit.cli.plan import plan_command
+from tacit.cli.quickstart import quickstart
 from tacit.cli.report import report
 from tacit.cli.scan import scan
 from tacit.cli.simulate import simulate
@@ -33,6 +34,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
+app.command()(quickstart)
 app.command()(simulate)
 app.command()(scan)
 app.command("plan")(plan_command)

@@ -1,26 +1,14 @@
 """`tacit audit`: attack the model of a run, or one from elsewhere, and say what came out; never a secret unasked."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from tacit.cli.watching import watching
 from tacit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rich.progress import TaskID
-
-    from tacit.progress import Observer
-    from tacit.progress import Progress as Done
-
-_SECONDS_BETWEEN_LINES = 10.0
-_STAGES = {"measuring": "checkpoints"}
 
 
 def audit(
@@ -87,7 +75,7 @@ def _audit_run(
         seed=seed,
         checkpoints=checkpoints,
     )
-    with _progress() as observe:
+    with watching() as observe:
         found = attack(folder, settings, observe, reference)
     console, view = Console(highlight=False), Run.view(folder)
     print_audit(found, view.read_json(Guarantee, ReleaseFile.GUARANTEE), console)
@@ -110,7 +98,7 @@ def _audit_model(folder: Path, candidates: str | None, seed: int, out: Path | No
             "--candidates FILE with --model", "none", "name the secrets to look for, one JSON object a line"
         )
     secrets = read_named(Path(candidates))
-    with _progress() as observe:
+    with watching() as observe:
         found = audit_model(folder, secrets, ExposureSettings(), seed, observe)
     console = Console(highlight=False)
     console.print(named_table(found, {one.id: one.value for one in secrets} if show_secrets else None))
@@ -132,45 +120,3 @@ def _rows(candidates: str | None) -> int | None:
 def _refuse(wrong: bool, expected: str, way_out: str) -> None:
     if wrong:
         raise ConfigError(expected, "options that do not go together", way_out)
-
-
-@contextmanager
-def _progress() -> "Iterator[Observer]":
-    """A bar for each attack on a terminal, a line now and then elsewhere; always on standard error."""
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield _Lines(console).told
-        return
-    columns = (
-        TextColumn("{task.description:<12}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def move(done: "Done") -> None:
-            if done.stage not in tasks:
-                tasks[done.stage] = bar.add_task(_named(done.stage), total=done.total)
-            bar.update(tasks[done.stage], completed=done.done, total=done.total)
-
-        yield move
-
-
-class _Lines:
-    """A line when a stage ends, and every few seconds."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._said = time.monotonic()
-
-    def told(self, done: "Done") -> None:
-        if done.done == done.total or time.monotonic() - self._said > _SECONDS_BETWEEN_LINES:
-            self._said = time.monotonic()
-            self._console.print(f"{_named(done.stage)} {done.done:,} of {done.total or 0:,}", markup=False)
-
-
-def _named(stage: str) -> str:
-    return _STAGES.get(stage, stage)

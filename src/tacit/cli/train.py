@@ -1,18 +1,16 @@
 """`tacit train` and `tacit config`: a model from a corpus, with progress, its utility and its guarantee."""
 
 import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from tacit.cli.watching import watching
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from tacit.settings import Experiment
     from tacit.utility import LabelQuality, Utility
 
-_SECONDS_BETWEEN_LINES = 10.0
 _WORDS_OF_PLAN = ("mechanism", "epsilon", "epochs", "batch")
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
@@ -151,7 +148,7 @@ def _watched(folder: Path, work: "Callable[[Observer], Trained]") -> "Trained":
 
     before = signal.signal(signal.SIGINT, ask)
     try:
-        with _progress() as show:
+        with watching() as show:
 
             def observe(done: "Done") -> None:
                 show(done)
@@ -164,64 +161,6 @@ def _watched(folder: Path, work: "Callable[[Observer], Trained]") -> "Trained":
         raise
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _progress() -> "Iterator[Observer]":
-    """A bar on a terminal, a line now and then elsewhere; always on standard error."""
-    console = Console(stderr=True, highlight=False)
-    meter = _Meter()
-    if not console.is_terminal:
-        yield lambda done: meter.line(done, console)
-        return
-    columns = (
-        TextColumn("{task.fields[stage]}"),
-        BarColumn(),
-        TextColumn("{task.completed:,}/{task.fields[of]} {task.description}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("", total=None, stage="preparing", of="?")
-
-        def move(done: "Done") -> None:
-            of = "?" if done.total is None else f"{done.total:,}"
-            words = meter.words(done)
-            bar.update(task, completed=done.done, total=done.total, description=words, stage=done.stage, of=of)
-
-        yield move
-
-
-class _Meter:
-    """Speed, smoothed public loss, and what was spent."""
-
-    def __init__(self) -> None:
-        self._began: float | None = None
-        self._said = 0.0
-        self._tokens = 0
-        self._loss: float | None = None
-
-    def words(self, done: "Done") -> str:
-        if done.stage != "training":
-            return ""
-        now = time.monotonic()
-        if self._began is None:
-            self._began = now  # after the first step, whose tokens do not count
-        else:
-            self._tokens += done.tokens
-        if done.public_loss is not None:
-            self._loss = done.public_loss if self._loss is None else 0.95 * self._loss + 0.05 * done.public_loss
-        loss = "" if self._loss is None else f", public loss {self._loss:.3f}"
-        spent = "" if done.epsilon is None else f", epsilon {done.epsilon:.3g} spent"
-        passed = now - self._began
-        speed = f"{self._tokens / passed:,.0f} tokens/s" if passed > 0 else "begun"
-        return f"{speed}{loss}{spent}"
-
-    def line(self, done: "Done", console: Console) -> None:
-        words = self.words(done)
-        if time.monotonic() - self._said > _SECONDS_BETWEEN_LINES or done.done == done.total:
-            self._said = time.monotonic()
-            of = "" if done.total is None else f" of {done.total:,}"
-            console.print(f"{done.stage} {done.done:,}{of} {words}".rstrip(), markup=False)
 
 
 def _print(result: "Trained") -> None:

@@ -1,0 +1,108 @@
+"""The verb `quickstart`: one corpus, five ways to train on it, an audit of each, and one page that compares them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.audit.results import Audit
+from tacit.auditing import AuditSettings, audit
+from tacit.codec import from_words
+from tacit.corpus.simulate import simulate
+from tacit.corpus.write import write_jsonl
+from tacit.errors import TacitError
+from tacit.experiment import Trained, train
+from tacit.progress import Observer
+from tacit.report.writing import report
+from tacit.rounding import rounded_up
+from tacit.settings import Experiment
+
+DIALOGS, PUBLIC_DIALOGS, PUBLIC_SEED = 300, 500, 1_000_003
+SHARED: dict[str, Any] = {
+    "policy": "pii",
+    "pieces": "turn",
+    "tokenizer": "bpe",
+    "vocabulary_size": 500,
+    "max_tokens": 64,
+    "longest_full": 96,
+    "held_out": 0.2,
+    "shape": {"embedding_size": 64, "hidden_size": 128, "dropout": 0.0},
+    "public": {"learning_rate": 1e-2, "longest_gradient": 1.0},
+    "canaries": [{"template": "USR: My ID is {4 digits}.\n", "count": 20, "repetitions": 20}],
+}
+EXACT: dict[str, Any] = {"public_epochs": 6, "public_batch": 32}
+NOISY: dict[str, Any] = {"epsilon": 2, "epochs": 4, "batch": 200}
+SLOWLY = {"rule": "sgd", "learning_rate": 1.0, "decay": "none"}  # keeps what exact steps learned
+WAYS: dict[str, dict[str, Any]] = {  # equal redacted turns are left out for crt: as many steps need more epochs
+    "plain": {"plan": EXACT},
+    "redaction": {"plan": EXACT},
+    "dpsgd": {"plan": NOISY, "private": {"learning_rate": 1e-2}},
+    "selective": {"plan": {**EXACT, **NOISY}, "private": SLOWLY},
+    "crt": {"plan": {**EXACT, **NOISY, "public_epochs": 20}, "private": SLOWLY, "conservative": "digits"},
+}
+
+Watch = Callable[[str], AbstractContextManager[Observer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to train, and how it went; `refused` where the corpus does not allow it."""
+
+    mechanism: str
+    trained: Trained | None = None
+    audit: Audit | None = None
+    refused: TacitError | None = None
+
+    def line(self) -> str:
+        """The way in a line: how good the model is, what it says of canaries, and what is claimed."""
+        if self.trained is None or self.audit is None:
+            return f"{self.mechanism:10} not for this corpus: {self.refused}"
+        utility = self.trained.utility
+        return (
+            f"{self.mechanism:10} perplexity {utility.overall.perplexity:8.2f} "
+            f"(secrets {utility.private.perplexity:9.3g})   {_said(self.audit)}   {_claimed(self.trained)}"
+        )
+
+
+def _said(found: Audit) -> str:
+    excess = found.canaries[0].exposure.excess
+    if excess is None:
+        return "no canary planted"
+    verdict = "SAYS ITS CANARIES" if excess.p_all < 1e-3 else "canaries unknown to it"
+    return f"{verdict} (exposure {excess.median_inside:.1f}, of others {excess.median_held_out:.1f} bits)"
+
+
+def _claimed(trained: Trained) -> str:
+    if not trained.guarantee.figures:
+        return "no guarantee"
+    headline = trained.guarantee.figures[0]
+    return f"epsilon {rounded_up(headline.epsilon, 3)} for {headline.neighbours.unit}"
+
+
+def quickstart(folder: Path, corpus: Path | None, watch: Watch) -> Iterator[Way]:
+    """Every way in turn; afterwards `folder` holds the runs. Without a corpus, dialogs are simulated."""
+    folder.mkdir(parents=True, exist_ok=True)
+    public = folder / "public.jsonl"
+    write_jsonl(simulate("customersim", PUBLIC_DIALOGS, seed=PUBLIC_SEED), public)
+    if corpus is None:
+        corpus = folder / "corpus.jsonl"
+        write_jsonl(simulate("customersim", DIALOGS), corpus)
+    for mechanism, way in WAYS.items():
+        words = {"corpus": str(corpus), "vocabulary_corpus": str(public), **SHARED, **way}
+        words["plan"] = {"mechanism": mechanism, **way["plan"]}
+        try:
+            with watch(mechanism) as observe:
+                trained = train(from_words(Experiment, words), folder / mechanism, observe)
+                found = audit(folder / mechanism, AuditSettings(), observe)
+        except TacitError as error:
+            yield Way(mechanism, refused=error)
+            continue
+        report([folder / mechanism])
+        yield Way(mechanism, trained, found)
+
+
+def compare(folder: Path, ways: list[Way]) -> Path:
+    """The page over all that were trained."""
+    runs = [folder / way.mechanism for way in ways if way.trained is not None]
+    return report(runs, folder / "comparison.html").page
