@@ -106,8 +106,8 @@ def resume(folder: Path, observe: Observer) -> Trained:
 def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> Trained:
     prepare_stores(experiment, policy, tokenizer, run, observe)
     store, held_out = (Prepared(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
-    _check_held_out(held_out)
     reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
+    _check_held_out(held_out)
     marks = Marks.load(run.path(PrivateFile.MARKS))
     caps = Caps(experiment.plan.get("user_cap"), experiment.plan.get("entity_cap"))
     annotation, dropped = annotate(store, marks, caps)

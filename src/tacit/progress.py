@@ -12,7 +12,7 @@ class Progress:
     `tokens` counts the targets of private draws too: it is for the screen, not for the release.
     """
 
-    stage: Literal["preparing", "training", "measuring", "exposure", "membership", "extraction"]
+    stage: Literal["preparing", "training", "measuring", "exposure", "membership", "extraction", "checkpoints"]
     done: int
     total: int | None
     tokens: int = 0

@@ -29,7 +29,7 @@ def curve_of(
     for number, model in enumerate(models, 1):
         target.learner.module.load_state_dict(model.tensors(), strict=False)  # a tied weight has one name
         found.append(_finding(target, model.step, candidates, settings))
-        observe(Progress("measuring", number, len(models)))
+        observe(Progress("checkpoints", number, len(models)))
     if models:
         target.learner.module.load_state_dict(weights)
     return tuple(found)
