@@ -281,6 +281,7 @@ def test_one_record_never_decides_about_another(mechanism: str, corpus: Path, tm
 def test_a_record_may_be_a_turn_and_the_guarantee_says_so(corpus: Path, tmp_path: Path) -> None:
     result = train(experiment(corpus, "dpsgd", pieces="turn"), tmp_path / "run", quiet)
     assert "A record is one turn of a dialog." in result.guarantee.sentence()
+    assert "Users:" not in result.guarantee.sentence()
     rows = Prepared(tmp_path / "run" / "private" / "prepared")
     assert all(rows.record_id(row).count("/") == 1 for row in range(len(rows)))
 
@@ -295,3 +296,15 @@ def test_canaries_are_planted_by_their_coins_and_their_values_stay_private(corpu
     assert 0 < sum(canary.inside for canary in planted.canaries) < 8
     released = b"".join(path.read_bytes() for path in (tmp_path / "run" / "release").iterdir())
     assert not any(canary.value.encode() in released for canary in planted.canaries)
+
+
+def test_a_text_that_was_cut_is_the_user_of_its_pieces_and_the_guarantee_says_so(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    write_jsonl((replace(record, user=None) for record in simulate("customersim", 20)), corpus)
+    result = train(experiment(corpus, "user", pieces="turn", users="given"), tmp_path / "run", quiet)
+    assert "Users: as the corpus names them; where it names none, the text that the" in result.guarantee.sentence()
+    rows = Prepared(tmp_path / "run" / "private" / "prepared")
+    texts = {rows.record_id(row).split("/")[0]: int(rows.users[row]) for row in range(len(rows))}
+    assert len(set(texts.values())) == len(texts) < len(rows)
+    with pytest.raises(ConfigError, match="documents that are not cut"):
+        train(experiment(corpus, "user", pieces="turn", users="documents"), tmp_path / "other", quiet)

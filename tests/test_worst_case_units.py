@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.accounting import account
 from tacit.annotating import Caps, Marks, annotate
+from tacit.events import Relation, SampledGaussian
 from tacit.gradients import NoiseStream
 from tacit.guarantee import Evidence, Published
 from tacit.local import LocalSettings
@@ -324,6 +326,14 @@ def test_uedp_as_printed_breaks_its_formula(in_company: dict[float, float]) -> N
     """The bound at the printed delta is above the printed epsilon."""
     published = _published(_printed(SELDOM))
     assert in_company[published.delta] > published.epsilon
+
+
+@pytest.mark.statistical
+def test_company_breaks_the_rate_of_one_entity(in_company: dict[float, float]) -> None:
+    """The control: priced as if a sentence were taken only when its user or the audited entity is drawn."""
+    rate = 1 - (1 - ROUNDS.rate) * (1 - SELDOM)
+    alone = account(((SampledGaussian(ROUNDS.noise / 2, rate, 1, Relation.ZERO_OUT), ROUNDS.steps),))
+    assert refutes(in_company, {delta: alone.epsilon(delta) for delta in in_company})
 
 
 @pytest.mark.statistical

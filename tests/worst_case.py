@@ -22,6 +22,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from tacit.accounting import account
+from tacit.audit.bounds import many_run_bound
 from tacit.guarantee import Evidence
 from tacit.local import LocalSettings
 from tacit.mechanisms.base import Mechanism, PrivateSteps, planned
@@ -287,26 +288,8 @@ def lower_bound(scores: Scores, rehearsal: Scores, delta: float) -> float:
 
     Thresholds are chosen on `rehearsal`, which must not depend on `scores`; both directions share the doubt.
     """
-    return max(_one_direction(scores, rehearsal, delta), _one_direction(scores.mirrored(), rehearsal.mirrored(), delta))
-
-
-def _one_direction(scores: Scores, rehearsal: Scores, delta: float) -> float:
-    every = np.concatenate((rehearsal.present, rehearsal.absent))
-    thresholds = np.unique(np.quantile(every, np.linspace(0.0, 1.0, 2001)))
-    best = thresholds[np.argmax(_bounds_at(thresholds, rehearsal, delta))]
-    return float(_bounds_at(np.array([best]), scores, delta)[0])
-
-
-def _bounds_at(thresholds: Floats, found: Scores, delta: float) -> Floats:
-    doubt = ALARM / 4  # two directions, two rates
-    present, absent = found.present, found.absent
-    caught, alarms = (
-        len(scores) - np.searchsorted(np.sort(scores), thresholds, "right") for scores in (present, absent)
-    )
-    least = np.where(caught > 0, stats.beta.ppf(doubt, np.maximum(caught, 1), len(present) - caught + 1), 0.0)
-    left = len(absent) - alarms
-    most = np.where(left > 0, stats.beta.ppf(1 - doubt, alarms + 1, np.maximum(left, 1)), 1.0)
-    return np.log(np.maximum((least - delta) / most, 1.0))
+    repeated = (rehearsal.present, rehearsal.absent)
+    return many_run_bound(scores.present, scores.absent, delta, 1 - ALARM, repeated).epsilon
 
 
 def claims_of(mechanism: Mechanism) -> dict[str, dict[float, float]]:

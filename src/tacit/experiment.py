@@ -62,6 +62,7 @@ USER_ORIGINS = {
     "documents": "each record is taken as one user's",
     "dealt": "invented: records were dealt at random, about 15 to each",
 }
+WHERE_NONE_IS_NAMED = "as the corpus names them; where it names none, the text that the record was cut from"
 RECORD_IS = {"record": None, "turn": "one turn of a dialog", "sentence": "one sentence"}
 _SECONDS_BETWEEN_PRICES = 5.0
 
@@ -238,9 +239,14 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
         marks.stable_share,
         dropped,
         marks.entity_list_hash if experiment.protects_entities else None,  # elsewhere a hash of secrets would leave
-        user_origin=USER_ORIGINS[experiment.users],
+        user_origin=_user_origin(experiment),
         record_is=RECORD_IS[experiment.pieces],
     )
+
+
+def _user_origin(experiment: Experiment) -> str | None:
+    cut = experiment.users == "given" and experiment.pieces != "record"
+    return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[experiment.users]
 
 
 def _declare(run: Run, planned: Planned) -> None:

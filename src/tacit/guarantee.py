@@ -136,10 +136,12 @@ class Guarantee:
         """The claim for people, with what its words mean here and the coverage lines that belong to it."""
         evidence = self.evidence
         meant = [f"A record is {evidence.record_is}."] if evidence.record_is else []
-        meant += [f"Users: {evidence.user_origin}."] if evidence.user_origin else []
+        about_users = any(figure.neighbours.unit in _WITH_USERS for figure in self.figures)
+        meant += [f"Users: {evidence.user_origin}."] if evidence.user_origin and about_users else []
         return " ".join((self.claim, *meant, *self.coverage))
 
 
+_WITH_USERS = {Unit.USER, Unit.USER_AND_ENTITY}
 _BY_POLICY = {Unit.SECRETS, Unit.FLAGGED_RECORD, Unit.ENTITY, Unit.USER_AND_ENTITY}
 
 

@@ -134,6 +134,8 @@ def check_used(experiment: Experiment) -> None:
     routed = experiment.conservative is None or mechanism == "crt"
     _require(routed, "a conservative policy for crt", "leave conservative out")
     owned = experiment.users == "given" or mechanism == "user" or experiment.protects_entities
+    whole = experiment.users != "documents" or experiment.pieces == "record"
+    _require(whole, "documents that are not cut", "leave users out: a text without a user is the user of its pieces")
     _require(owned, "users for user, uedp and uedp-published", "leave users out")
     _require(experiment.local.epochs == 1, "local passes in the plan", "set plan.local_epochs instead of local.epochs")
     seeded = experiment.seed is not None
