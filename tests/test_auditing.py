@@ -83,6 +83,12 @@ def test_members_are_told_from_others_and_not_by_their_texts(found: Audit) -> No
     assert loss.groups.auc.value > 0.9
 
 
+def test_two_stages_are_shown_beside_what_they_say_of_noise(found: Audit) -> None:
+    assert found.two_stage is not None
+    assert found.two_stage.of_noise == found.two_stage.accuracy == 1
+    assert found.two_stage.candidates < found.membership[0].rates.members + found.membership[0].rates.others
+
+
 def test_secrets_of_training_come_out_and_others_do_not(found: Audit) -> None:
     assert found.extraction is not None
     trained, held_out = (one.discoverable[-1].share for one in (found.extraction.trained, found.extraction.held_out))

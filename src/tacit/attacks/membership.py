@@ -14,7 +14,6 @@ length are best. `tacit.attacks.blind` is the baseline that belongs beside each 
 """
 
 import math
-import random
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +25,9 @@ from torch import Tensor
 
 from tacit.audit.rates import Cut, half_cut
 from tacit.audit.scores import Floats, Scores, judged
-from tacit.corpus.record import Record, resolve_overlaps
 from tacit.errors import AttackError
 from tacit.models.base import Speaker
 from tacit.models.batch import Batch
-from tacit.policy.surrogate import surrogate
 
 MIN_K_SHARE = 0.2
 _POSITIONS = 1 << 14  # padded positions in a pass
@@ -109,7 +106,7 @@ def neighbourhood_scores(
     """Loss minus the mean loss of each candidate's neighbours, which differ from it in their secrets alone."""
     without = [passage.id for passage in passages if not neighbours.get(passage.id)]
     if without:
-        raise AttackError("a neighbour for every candidate", f"none for {without[0]}", "see `surrogate_texts`")
+        raise AttackError("a neighbour for every candidate", f"none for {without[0]}", "see policy/surrogate.py")
     own = loss_scores(speaker, passages)
     around = [
         Passage(f"{passage.id}/{number}", neighbour.tokens, neighbour.counted_from)
@@ -124,32 +121,17 @@ def neighbourhood_scores(
     return _difference(own, Scores(means))
 
 
-def surrogate_texts(record: Record, count: int, rng: random.Random) -> list[str]:
-    """`count` texts that differ from the record's in its marked secrets: stand-ins of the same kind and shape."""
-    if not record.spans:
-        raise AttackError("a candidate with marked secrets", f"none in {record.id}", "annotate it with a policy")
-    spans = resolve_overlaps(record.spans)
-    made = []
-    for _ in range(count):
-        parts, end = [], 0
-        for span in spans:
-            parts += [record.text[end : span.start], surrogate(span.kind, record.text[span.start : span.end], rng)]
-            end = span.end
-        made.append("".join((*parts, record.text[end:])))
-    return made
-
-
-def two_stage(first: Scores, second: Scores, inside: Mapping[str, bool], keep: int = 300) -> Cut:
-    """S-DP, appendix A.5: attack all, keep the best-predicted candidates, attack those again. Not a measurement.
+def two_stage(first: Scores, second: Scores, inside: Mapping[str, bool], keep: float = 0.3) -> Cut:
+    """S-DP, appendix A.5: attack all, keep those it was most right about, attack those again. Measures nothing.
 
     Who was predicted well is known from the truth alone, so an attacker cannot take the first stage. Scores that know
     nothing are right about every candidate they are kept for: with `first` = `second` the result is 100 % on pure
     noise. It is here so that the papers' figures can be reproduced; its `chance` means nothing.
     """
     everyone = judged(first, inside)
-    side = keep // 2
-    if side < 1 or min(len(everyone.members), len(everyone.others)) < side:
-        raise AttackError(f"{side} members and {side} others to keep, or more", f"{len(everyone)}", "keep fewer")
+    side = round(keep * min(len(everyone.members), len(everyone.others)))
+    if side < 1:
+        raise AttackError("a member and another to keep, or more", f"{side} of {len(everyone)}", "keep more")
     order = [everyone.ids[place] for place in np.argsort(-everyone.values, kind="stable")]
     kept = [one for one in order if inside[one]][:side] + [one for one in order if not inside[one]][-side:]
     return half_cut(judged(second.only(kept), {one: inside[one] for one in kept}))

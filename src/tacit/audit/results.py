@@ -37,6 +37,19 @@ class MembershipFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class TwoStageFinding:
+    """S-DP's two-stage attack (appendix A.5), which is no measurement: the truth chooses whom the second stage attacks.
+
+    of_noise: the accuracy of the same recipe on scores drawn at random.
+    """
+
+    attack: str
+    candidates: int
+    accuracy: float
+    of_noise: float
+
+
+@dataclass(frozen=True, slots=True)
 class BlindFinding:
     """What the texts give away without a model. When `flagged`, no membership figure means anything."""
 
@@ -129,3 +142,4 @@ class Audit:
     bounds: tuple[BoundFinding, ...]
     verdict: Verdict
     curve: tuple[CheckpointFinding, ...] = ()
+    two_stage: TwoStageFinding | None = None

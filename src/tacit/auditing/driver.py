@@ -22,6 +22,7 @@ from tacit.attacks.membership import (
     min_k_scores,
     neighbourhood_scores,
     reference_scores,
+    two_stage,
     zlib_scores,
 )
 from tacit.attacks.rows import CandidateRows
@@ -35,6 +36,7 @@ from tacit.audit.results import (
     Extraction,
     ExtractionFinding,
     MembershipFinding,
+    TwoStageFinding,
 )
 from tacit.audit.scores import Judged, Scores, judged
 from tacit.audit.verdict import figure_for, judge, measured_by, overall
@@ -61,12 +63,14 @@ def audit(folder: Path, settings: AuditSettings, observe: Observer, reference: P
         canaries = _exposures(target, settings, observe)
         candidates = Candidates.of(target, settings)
         told = None if candidates is None else _blind(candidates, settings)
-        membership = () if candidates is None else _membership(target, candidates, settings, observe, other)
+        scores = {} if candidates is None else _membership_scores(target, candidates, observe, other)
+        membership = () if candidates is None else _membership(scores, candidates, settings)
+        staged = None if candidates is None else _two_stage(scores, candidates, settings)
         extraction = _extraction(target, settings, observe)
         bounds = _bounds(target, settings)
         verdict = overall([one.verdict for one in bounds])
         curve = curve_of(target, models, candidates, settings, observe)
-        found = Audit(canaries, told, membership, extraction, bounds, verdict, curve)
+        found = Audit(canaries, told, membership, extraction, bounds, verdict, curve, staged)
         run.write_json(ReleaseFile.AUDIT, found)
     return found
 
@@ -125,9 +129,9 @@ def _blind(candidates: Candidates, settings: AuditSettings) -> BlindFinding:
     return BlindFinding(figures, told.chance, told.flagged)
 
 
-def _membership(
-    target: Target, candidates: Candidates, settings: AuditSettings, observe: Observer, reference: Learner | None
-) -> tuple[MembershipFinding, ...]:
+def _membership_scores(
+    target: Target, candidates: Candidates, observe: Observer, reference: Learner | None
+) -> dict[str, Scores]:
     learner, passages = target.learner, candidates.passages
     with_neighbours = [one for one in passages if candidates.neighbours[one.id]]
     attacks: dict[str, Callable[[], Scores]] = {
@@ -139,11 +143,26 @@ def _membership(
         attacks["neighbourhood"] = lambda: neighbourhood_scores(learner, with_neighbours, candidates.neighbours)
     if reference is not None:
         attacks["reference"] = lambda: reference_scores(learner, reference, passages)
-    found = []
+    found = {}
     for number, (name, attack) in enumerate(attacks.items(), 1):
-        found.append(_judged_attack(name, attack(), candidates.inside, settings))
+        found[name] = attack()
         observe(Progress("membership", number, len(attacks)))
-    return tuple(found)
+    return found
+
+
+def _membership(
+    scores: dict[str, Scores], candidates: Candidates, settings: AuditSettings
+) -> tuple[MembershipFinding, ...]:
+    return tuple(_judged_attack(name, one, candidates.inside, settings) for name, one in scores.items())
+
+
+def _two_stage(scores: dict[str, Scores], candidates: Candidates, settings: AuditSettings) -> TwoStageFinding:
+    inside = candidates.inside
+    drawn = np.random.default_rng(settings.seed).random(len(inside)).tolist()
+    noise = Scores(dict(zip(inside, drawn, strict=True)))
+    name, attacked = "loss", scores["loss"]
+    cut, of_noise = two_stage(attacked, attacked, inside), two_stage(noise, noise, inside)
+    return TwoStageFinding(name, cut.candidates, cut.accuracy.value, of_noise.accuracy.value)
 
 
 def _both_sides(passages: Sequence[Passage], inside: dict[str, bool]) -> bool:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.audit.rates import Measured, Rates
-from tacit.audit.results import Audit, CanaryFinding, Share
+from tacit.audit.results import Audit, CanaryFinding, Share, TwoStageFinding
 from tacit.audit.verdict import Finding, Verdict, figure_for
 from tacit.guarantee import Guarantee
 from tacit.rounding import rounded_up
@@ -123,7 +123,17 @@ def _membership(found: Audit) -> list[Table | Text]:
             count = figures.members + figures.others
             table.add_row(attack, f"{count:,}", _measured(figures.cut.accuracy), _measured(figures.auc))
         parts.append(table)
+    if found.two_stage is not None:
+        parts.append(Text(two_stage_sentence(found.two_stage), style="dim"))
     return parts
+
+
+def two_stage_sentence(found: TwoStageFinding) -> str:
+    """The figure of S-DP's appendix A.5 with what it is worth."""
+    return (
+        f"The two-stage attack of S-DP is right about {found.accuracy:.1%} of {found.candidates:,}, and with random "
+        f"scores about {found.of_noise:.1%}: the truth chose whom it keeps, so it measures nothing."
+    )
 
 
 def _extraction_table(found: Audit) -> Table:
