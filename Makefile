@@ -10,15 +10,9 @@ $(READY): requirements.lock pyproject.toml src/tacit/native/kernels.cpp
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY)
 
-demo: $(READY)  ## the main job on simulated dialogs; prints where the report is
-	$(BIN)/tacit simulate customersim --dialogs 2000 --out demo/corpus.jsonl
-	$(BIN)/tacit scan demo/corpus.jsonl --policy pii --out demo
-	$(BIN)/tacit plan --mechanism selective --epsilon 8 --records 2000
-	rm -rf demo/run
-	$(BIN)/tacit train demo/corpus.jsonl --policy pii --mechanism selective --epsilon 8 --epochs 2 --tokenizer bpe --out demo/run
-	$(BIN)/tacit audit demo/run
-	$(BIN)/tacit report demo/run
-	@echo "The pages: demo/scan.html and demo/run/release/report.html"
+demo: $(READY)  ## train in five ways on simulated dialogs, attack each, compare them on a page
+	rm -rf demo
+	$(BIN)/tacit quickstart --out demo
 
 test: $(READY)  ## the tests, under ten minutes on two cores
 	$(BIN)/python -m pytest -n 2 -m "not slow"

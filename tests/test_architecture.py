@@ -95,7 +95,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"attacks", "audit", "evaluate", "guarantee", "loading", "models", "plan", "planting", "prepare", "progress"}
     | {"reading", "run", "settings", "tokenizer"},
     # people
-    "quickstart": BASE | {"audit", "auditing", "corpus", "experiment", "progress", "report", "settings"},
+    "quickstart": BASE
+    | {"audit", "auditing", "corpus", "experiment", "policy", "progress", "report", "scan", "settings"},
     "verbs": BASE | {"corpus", "policy", "scan", "planning", "report", "experiment"},
     "cli": BASE
     | {"vocabulary"}

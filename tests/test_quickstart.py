@@ -38,6 +38,7 @@ def test_every_way_ends_on_the_page(tmp_path: Path) -> None:
     lines = {way.mechanism: way.line() for way in ways}
     assert "no guarantee" in lines["plain"]
     assert "epsilon 2 for a record's secrets" in lines["selective"]
+    assert "pii" in (tmp_path / "quick" / "scan.html").read_text(encoding="utf-8")
     page = quick.compare(tmp_path / "quick", ways).read_text(encoding="utf-8")
     assert all(way.mechanism in page for way in ways)
 

@@ -13,9 +13,12 @@ from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
 from tacit.errors import TacitError
 from tacit.experiment import Trained, train
+from tacit.policy.registry import parse_policy
 from tacit.progress import Observer
+from tacit.report.scan_page import scan_page
 from tacit.report.writing import report
 from tacit.rounding import rounded_up
+from tacit.scan.scanning import scan
 from tacit.settings import Experiment
 
 DIALOGS, PUBLIC_DIALOGS, PUBLIC_SEED = 300, 500, 1_000_003
@@ -29,7 +32,11 @@ SHARED: dict[str, Any] = {
     "held_out": 0.2,
     "shape": {"embedding_size": 64, "hidden_size": 128, "dropout": 0.0},
     "public": {"learning_rate": 1e-2, "longest_gradient": 1.0},
-    "canaries": [{"template": "USR: My ID is {4 digits}.\n", "count": 20, "repetitions": 20}],
+    "canaries": [
+        {"template": "USR: My ID is {4 digits}.\n", "count": 20, "repetitions": 20},  # what a model says
+        {"template": "USR: My PIN is {4 digits}.\n", "count": 60, "inside_probability": 1.0},  # claims about secrets
+        {"template": "USR: My pass is {4 digits}.\n", "count": 60},  # and about records
+    ],
 }
 EXACT: dict[str, Any] = {"public_epochs": 6, "public_batch": 32}
 NOISY: dict[str, Any] = {"epsilon": 2, "epochs": 4, "batch": 200}
@@ -60,8 +67,9 @@ class Way:
             return f"{self.mechanism:10} not for this corpus: {self.refused}"
         utility = self.trained.utility
         return (
-            f"{self.mechanism:10} perplexity {utility.overall.perplexity:8.2f} "
-            f"(secrets {utility.private.perplexity:9.3g})   {_said(self.audit)}   {_claimed(self.trained)}"
+            f"{self.mechanism:10} perplexity {utility.overall.perplexity:7.2f} (public text "
+            f"{utility.public.perplexity:6.2f}, secrets {utility.private.perplexity:8.3g})   {_said(self.audit)}   "
+            f"{_claimed(self.trained)}"
         )
 
 
@@ -81,13 +89,15 @@ def _claimed(trained: Trained) -> str:
 
 
 def quickstart(folder: Path, corpus: Path | None, watch: Watch) -> Iterator[Way]:
-    """Every way in turn; afterwards `folder` holds the runs. Without a corpus, dialogs are simulated."""
+    """Every way in turn; afterwards `folder` holds scan and runs. Without a corpus, dialogs are simulated."""
     folder.mkdir(parents=True, exist_ok=True)
     public = folder / "public.jsonl"
     write_jsonl(simulate("customersim", PUBLIC_DIALOGS, seed=PUBLIC_SEED), public)
     if corpus is None:
         corpus = folder / "corpus.jsonl"
         write_jsonl(simulate("customersim", DIALOGS), corpus)
+    scanned = scan(corpus, parse_policy(SHARED["policy"]))
+    (folder / "scan.html").write_text(scan_page(scanned), encoding="utf-8", newline="\n")
     for mechanism, way in WAYS.items():
         words = {"corpus": str(corpus), "vocabulary_corpus": str(public), **SHARED, **way}
         words["plan"] = {"mechanism": mechanism, **way["plan"]}
