@@ -1,4 +1,8 @@
-"""Rows of a prepared store as candidates for attacks, spelled as training spelled them."""
+"""Rows of a prepared store as candidates for attacks, spelled as training spelled them.
+
+G1 (apart). No two candidates of a side are of one user: a coin decided about users, so that what one user's records
+   have in common would count several times, and would tell the blind baseline one record from another.
+"""
 
 import random
 from collections.abc import Sequence
@@ -25,16 +29,21 @@ class CandidateRows:
     longest: int
 
     def chosen(self, count: int, rng: random.Random, *, with_secrets: bool = False) -> list[int]:
-        """At most `count` random rows that were not planted, one of each record."""
+        """At most `count` random rows that were not planted, one of each user (or of each record)."""
         rows = np.flatnonzero(self.store.pieces == 0).tolist()
-        spans = self.store.span_counts()
+        spans, users = self.store.span_counts(), self.store.users
         rng.shuffle(rows)
         found: list[int] = []
+        seen: set[int] = set()
         for row in rows:
+            user = int(users[row])
             if len(found) == count:
                 break
-            if (spans[row] or not with_secrets) and not self.store.record_id(row).startswith(PLANTED):
+            if user in seen or self.store.record_id(row).startswith(PLANTED):
+                continue
+            if spans[row] or not with_secrets:
                 found.append(row)
+                seen |= {user} - {0}
         return found
 
     def passage(self, name: str, row: int) -> Passage:
