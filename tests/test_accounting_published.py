@@ -101,3 +101,9 @@ def test_improved_conversion_agrees_with_dp_accounting() -> None:
     oracle.compose(dp_event.PoissonSampledDpEvent(0.0256, dp_event.GaussianDpEvent(1.846)), 390)
     ours = published_epsilon(0.0256, 1.846, 390, 8e-5, SDP_ORDERS, conversion="improved")
     assert np.isclose(ours, oracle.get_epsilon(8e-5), rtol=1e-6)
+
+
+def test_a_draw_of_everybody_is_the_plain_gaussian() -> None:
+    """Divergence order / (2 noise^2) a step, by hand."""
+    expected = min(7 * order / (2 * 2.0**2) + math.log(1e5) / (order - 1) for order in UEDP_ORDERS)
+    assert published_epsilon(1.0, 2.0, 7, 1e-5, UEDP_ORDERS) == pytest.approx(expected, rel=1e-9)

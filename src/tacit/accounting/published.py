@@ -11,8 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from tacit.accounting.pairs import Mixture, Pair
+from tacit.accounting.pairs import directions
 from tacit.accounting.renyi import log_moments
+from tacit.events import Relation, SampledGaussian
 
 SDP_ORDERS: tuple[float, ...] = (*(1 + k / 10 for k in range(1, 100)), *(float(k) for k in range(12, 64)))
 UEDP_ORDERS: tuple[float, ...] = tuple(float(k) for k in range(2, 65))
@@ -28,7 +29,7 @@ def published_epsilon(
 ) -> float:
     """The epsilon a paper would print; `improved` is the conversion of Canonne, Kamath, Steinke 2020."""
     grid = np.asarray(orders, dtype=np.float64)
-    removal = Pair(Mixture((1 - sampling_rate, sampling_rate), (0.0, 1 / noise_multiplier)), Mixture((1.0,), (0.0,)))
+    removal, *_ = directions(SampledGaussian(noise_multiplier, sampling_rate, 1, Relation.ZERO_OUT))
     divergences = steps * log_moments(removal, grid) / (grid - 1)
     if conversion == "old":
         return float(np.min(divergences + math.log(1 / delta) / (grid - 1)))
