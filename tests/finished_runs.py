@@ -27,7 +27,9 @@ from tacit.audit.verdict import judge, measured_by, overall
 from tacit.guarantee import Coverage, Evidence, Guarantee
 from tacit.plan import cost
 from tacit.planning import Planned, plan
+from tacit.policy.measured import MeasuredKind, MeasuredPolicy
 from tacit.run import ReleaseFile, Run
+from tacit.run.made import Made, MadeWith
 from tacit.utility import ErrorRate, LabelQuality, Quality, Utility
 
 WORDS: dict[str, dict[str, Any]] = {
@@ -41,6 +43,11 @@ WORDS: dict[str, dict[str, Any]] = {
 }
 EVIDENCE = Evidence(policy_id="pii", policy_hash="0" * 64, coverage=Coverage(300, 2))
 CLASSES = Utility(Quality(), Quality(), 0, LabelQuality(ErrorRate(9, 60), ErrorRate(11, 140), ErrorRate(120, 200)))
+
+MEASURED = MeasuredPolicy(
+    "pii", "0" * 64, 120, 4, (MeasuredKind("NAME", 50, 46, 1, 52, 48), MeasuredKind("PHONE", 30, 30, 0, 31, 30))
+)
+MADE = MadeWith((Made("0" * 64, "3.11.7", "Linux x86_64", (("tacit", "0.1.0"), ("torch", "2.9.0"))),))
 
 
 def text_utility(perplexity: float, private: float) -> Utility:
@@ -73,6 +80,8 @@ def write_run(
         run.write_json(ReleaseFile.CONFIG, {"task": "language", "mode": "research", "plan": chosen, **(config or {})})
         run.write_json(ReleaseFile.UTILITY, utility or text_utility(5.2, 80.0))
         run.write_json(ReleaseFile.GUARANTEE, planned.guarantee)
+        run.write_json(ReleaseFile.POLICY, MEASURED)
+        run.write_json(ReleaseFile.MADE, MADE)
         if leak is not None:
             run.write_json(ReleaseFile.AUDIT, make_audit(planned.guarantee, leak, template))
     return folder

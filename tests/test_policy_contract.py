@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from readers import PIPELINE, has_presidio
 from tacit.corpus.record import Record, Span, spans_fault
 from tacit.policy.algebra import Forgetful, Widened
 from tacit.policy.base import Policy
 from tacit.policy.dictionary import Dictionary, RareWords
+from tacit.policy.entities.presidio import Presidio
+from tacit.policy.entities.spacy_pipeline import SpacyEntities
+from tacit.policy.grammar import Grammar
 from tacit.policy.patterns import Capitals, Digits, Everything, Gold, Regex
 from tacit.policy.pii.policy import Pii
 from tacit.policy.registry import conservative
@@ -39,6 +43,13 @@ POLICIES: dict[str, Policy] = {
     "forgetful": Forgetful(Digits(), 0.5, 7),
 }
 
+READERS: dict[str, Policy] = {}
+"""Policies that read with a pipeline, where one is installed."""
+if PIPELINE:
+    READERS |= {"spacy": SpacyEntities(PIPELINE), "grammar": Grammar(PIPELINE)}
+if PIPELINE and has_presidio():
+    READERS |= {"presidio": Presidio(PIPELINE)}
+
 SAMPLE = (
     "SYS: Hello, may I have your name?\nUSR: Sure, Ann Lee. 😀\nSYS: Thanks, Ann. And your order number and phone?\n"
     "USR: It's 843-58572-7002, and 980.322.8737. I live at 322 Khan Mews Allisonville, ME 20072.\n"
@@ -52,7 +63,8 @@ def record_of(text: str) -> Record:
     return Record("r", text, spans=(Span(0, len(text), "GOLD"),) if text else ())
 
 
-every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+EVERY = POLICIES | READERS
+every_policy = pytest.mark.parametrize("policy", EVERY.values(), ids=EVERY.keys())
 
 
 @every_policy
@@ -97,14 +109,16 @@ def test_empty_text_holds_no_secret(policy: Policy) -> None:
 @every_policy
 def test_a_long_record_is_read_to_its_end(policy: Policy) -> None:
     text = SAMPLE * (1_000_000 // len(SAMPLE))
+    if policy in READERS.values():  # few words in many characters: they take a minute for a million of SAMPLE's
+        text = (" " * 50_000 + SAMPLE) * 20
     spans = policy.find(record_of(text))
     assert spans_fault(spans, len(text)) is None
     assert spans[-1].end > len(text) - len(SAMPLE)
 
 
 def test_every_policy_says_who_it_is() -> None:
-    assert len({policy.id for policy in POLICIES.values()}) == len(POLICIES)
-    assert len({policy.hash for policy in POLICIES.values()}) == len(POLICIES)
+    assert len({policy.id for policy in EVERY.values()}) == len(EVERY)
+    assert len({policy.hash for policy in EVERY.values()}) == len(EVERY)
 
 
 PRINT_ALL = """

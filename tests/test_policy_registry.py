@@ -120,7 +120,7 @@ def test_parse_policy_refuses_other_files(tmp_path: Path, content: str | None) -
 
 
 def test_each_name_is_offered_once() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean pii\?"):
+    with pytest.raises(ConfigError, match=r"did you mean pii or presidio\?"):
         parse_policy("piii")
 
 

@@ -27,7 +27,7 @@ from tacit.report.writing import CERTIFICATE, MODEL_CARD, REGISTRY, report
 from tacit.run import ReleaseFile, Run
 from test_scan_page import HOSTILE, Page
 
-SECTIONS = ("protected", "utility", "ledger", "attacks", "again", "certificate")
+SECTIONS = ("protected", "secret", "utility", "ledger", "attacks", "again", "certificate")
 
 
 def page_of(folder: Path) -> Page:
@@ -245,7 +245,8 @@ def test_folders_that_are_no_finished_runs_are_refused_with_the_way_out(tmp_path
     with pytest.raises(RunError, match="tacit train --resume"):
         report([begun])
     cut = write_run(tmp_path / "cut")
-    for file in (ReleaseFile.AUDIT, ReleaseFile.GUARANTEE, ReleaseFile.UTILITY, ReleaseFile.PLAN):
+    files = (ReleaseFile.AUDIT, ReleaseFile.GUARANTEE, ReleaseFile.UTILITY, ReleaseFile.PLAN)
+    for file in (*files, ReleaseFile.POLICY, ReleaseFile.MADE):
         path = cut / "release" / file
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 2])

@@ -7,9 +7,12 @@ import pytest
 
 from browser import CHROMIUM, Browser, browser
 from finished_runs import text_utility, write_run
+from tacit.corpus.record import Record
+from tacit.policy.patterns import Digits
 from tacit.report.comparison_page import comparison_page
 from tacit.report.run_page import run_page
 from tacit.report.runs import read_run, read_runs
+from tacit.scan.sample import Inside, Sampler
 
 pytestmark = [
     pytest.mark.browser,
@@ -26,7 +29,7 @@ WIDER = "document.documentElement.scrollWidth - document.documentElement.clientW
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     folder = tmp_path_factory.mktemp("pages")
     runs = [
         write_run(folder / "plain", "plain", utility=text_utility(4.4, 40), leak=12.0),
@@ -35,7 +38,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     ]
     (folder / "one.html").write_text(run_page(read_run(runs[1])))
     (folder / "all.html").write_text(comparison_page(read_runs(runs)))
-    return folder / "one.html", folder / "all.html"
+    sampler = Sampler(Digits())
+    list(sampler.watching(Record(f"r{at}", f"USR: Call 555{at:04}, please. " * 9) for at in range(4)))
+    inside = Inside(sampler.excerpts(), (("DIGITS", 36),))
+    (folder / "inside.html").write_text(run_page(read_run(runs[2]), inside, 3))
+    return folder / "one.html", folder / "all.html", folder / "inside.html"
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +51,10 @@ def tab() -> Iterator[Browser]:
         yield opened
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize(("width", "dark"), [(1100, False), (1100, True), (360, False)])
 def test_no_fault_nothing_loaded_nothing_too_wide(
-    pages: tuple[Path, Path], tab: Browser, which: int, width: int, dark: bool
+    pages: tuple[Path, Path, Path], tab: Browser, which: int, width: int, dark: bool
 ) -> None:
     tab.open(pages[which], width, dark=dark)
     assert tab.faults == []
@@ -62,7 +69,7 @@ def test_no_fault_nothing_loaded_nothing_too_wide(
     assert min(heights) > 60
 
 
-def test_hover_shows_a_run_and_its_settings(pages: tuple[Path, Path], tab: Browser) -> None:
+def test_hover_shows_a_run_and_its_settings(pages: tuple[Path, Path, Path], tab: Browser) -> None:
     tab.open(pages[1])
     assert tab.run(SHOWN) == ""
     tab.hover("a.point[href='#run-2']")
@@ -73,7 +80,7 @@ def test_hover_shows_a_run_and_its_settings(pages: tuple[Path, Path], tab: Brows
     assert tab.run(SHOWN) == ""
 
 
-def test_a_series_can_be_switched_off_and_on(pages: tuple[Path, Path], tab: Browser) -> None:
+def test_a_series_can_be_switched_off_and_on(pages: tuple[Path, Path, Path], tab: Browser) -> None:
     tab.open(pages[1])
     count = "document.querySelectorAll('.picture .off').length"
     tab.run("document.querySelector('button[data-switch=family-0]').click()")
@@ -84,7 +91,7 @@ def test_a_series_can_be_switched_off_and_on(pages: tuple[Path, Path], tab: Brow
     assert tab.run(count) == 0
 
 
-def test_the_keyboard_reaches_points_and_follows_them(pages: tuple[Path, Path], tab: Browser) -> None:
+def test_the_keyboard_reaches_points_and_follows_them(pages: tuple[Path, Path, Path], tab: Browser) -> None:
     tab.open(pages[1])
     for _ in range(30):
         tab.press("Tab")
@@ -99,7 +106,7 @@ def test_the_keyboard_reaches_points_and_follows_them(pages: tuple[Path, Path], 
     assert -5 <= top <= 900
 
 
-def test_a_tip_never_leaves_a_phone(pages: tuple[Path, Path], tab: Browser) -> None:
+def test_a_tip_never_leaves_a_phone(pages: tuple[Path, Path, Path], tab: Browser) -> None:
     tab.open(pages[1], 360)
     for number in (1, 2, 3):
         tab.hover(f"a.point[href='#run-{number}']")
@@ -110,7 +117,7 @@ def test_a_tip_never_leaves_a_phone(pages: tuple[Path, Path], tab: Browser) -> N
         assert box[1] <= 360
 
 
-def test_the_certificate_prints_alone(pages: tuple[Path, Path], tab: Browser) -> None:
+def test_the_certificate_prints_alone(pages: tuple[Path, Path, Path], tab: Browser) -> None:
     tab.open(pages[0])
     tab.run("window.print = () => { window.printed = document.documentElement.className }")
     tab.run("document.querySelector('button[data-print]').click()")

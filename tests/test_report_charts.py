@@ -9,13 +9,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tacit.accounting import account
+from tacit.codec import to_json
 from tacit.events import Relation, SampledGaussian
 from tacit.guarantee import Figure, figure
 from tacit.ledger import Entries
 from tacit.plan import Neighbours, Unit, cost
 from tacit.planning import plan
 from tacit.report.charts import Point, Series, Sketch, Table, draw
-from tacit.report.promises import allowed, best_guess, implied, spending
+from tacit.report.promises import allowed, best_guess, frontier, implied, spending
 from tacit.report.scales import Axis, axis_for
 from tacit.report.svg import element, marker, round_off
 from tacit.report.words import number
@@ -82,6 +83,46 @@ def test_g1_the_allowed_rates_are_those_of_the_exact_profile_or_more(noise: floa
         assert oracle - 1e-9 <= most <= 1
     spent = law.law.deltas(np.array([epsilon for epsilon, _ in pairs]))
     assert all(real <= delta * 1.0001 + 1e-9 for real, (_, delta) in zip(spent.tolist(), pairs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("noise", "steps", "rate"), [(0.7, 50, 0.02), (1.0, 300, 0.02), (3.25, 1, 0.02), (0.6, 60, 0.2)]
+)
+def test_g1_the_drawn_curve_never_understates_an_attacker_and_is_smooth(noise: float, steps: int, rate: float) -> None:
+    """Oracle: the envelope over 2,000 epsilons of the exact law, and over those that the figure holds."""
+    one = claimed(noise, steps, rate)
+    law = account(((SampledGaussian(noise, rate, 1, Relation.ZERO_OUT), steps),)).law
+    grid = np.union1d(np.linspace(0.0, one.profile[-1][0], 2000), [epsilon for epsilon, _ in implied(one)])
+    deltas = law.deltas(grid)
+    drawn = np.array(frontier(one))
+
+    def exact(places: list[float]) -> np.ndarray:
+        return np.array([min(1, *(deltas + np.exp(grid) * x), *(1 - np.exp(-grid) * (1 - deltas - x))) for x in places])
+
+    places = np.linspace(0.0, 1.0, 101)
+    over = np.interp(places, drawn[:, 0], drawn[:, 1]) - exact(places.tolist())
+    assert over.min() >= -1e-9
+    assert over.max() < 4e-3
+    turns = np.diff(np.diff(drawn[:, 1]) / np.diff(drawn[:, 0]))
+    assert turns.max() <= 1e-6  # it bends one way only
+    assert np.all(np.diff(drawn[:, 0]) > 0)
+    few = np.array(frontier(one, 1e-3))  # drawn on logarithmic axes: straight lines there lie above the claim's lines
+    small = np.geomspace(1e-3, 1.0, 60)
+    on_screen = np.exp(np.interp(np.log(small), np.log(few[:, 0]), np.log(few[:, 1])))
+    assert (on_screen - exact(small.tolist())).min() >= -1e-9
+    coarse = np.linspace(0.0, 1.0, 6)  # the negative control: lines between other places cut corners
+    cut = np.interp(places, coarse, allowed(one, coarse.tolist())) - exact(places.tolist())
+    assert cut.min() < -1e-4
+
+
+def test_a_figure_with_its_curve_is_small_and_all_of_it_is_true() -> None:
+    one = claimed(1.0, 300)
+    law = account(((SampledGaussian(1.0, 0.02, 1, Relation.ZERO_OUT), 300),)).law
+    epsilons, deltas = (np.array(column) for column in zip(*one.curve, strict=True))
+    assert np.all(law.deltas(epsilons) <= deltas)
+    assert np.all(law.deltas(epsilons) >= deltas * (1 - 1e-4))
+    assert len(one.curve) <= 48
+    assert len(to_json(one)) < 6000
 
 
 def test_what_a_claim_means_for_a_guess() -> None:

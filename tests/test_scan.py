@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.errors import ConfigError, CorpusError, PolicyError, WorkerLost
 from tacit.policy.base import Policy
-from tacit.policy.card import PolicyCard
+from tacit.policy.card import PolicyCard, knows_labels
 from tacit.policy.patterns import Digits, Everything, Gold, Regex
 from tacit.scan import look
 from tacit.scan.excerpt import VISIBLE, Excerpt, State, excerpt, printable
-from tacit.scan.look import count_tokens, knows_labels
+from tacit.scan.look import count_tokens
 from tacit.scan.scanning import WORDS, Scan, scan
 from tacit.scan.workers import IN_FLIGHT, Workers
 from tacit.tokenizer import byte_tokenizer

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from runs import experiment, quiet, write_corpus
+from tacit.codec import merged
 from tacit.corpus.record import Record, Span
 from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
@@ -30,7 +31,7 @@ from tacit.randomness import Streams
 from tacit.reading import RowReader
 from tacit.run import Run
 from tacit.sampling import Annotation, Pools
-from tacit.settings import merged, read_experiment
+from tacit.settings import read_experiment
 from tacit.tokenizer import byte_tokenizer
 from tacit.train import Trainer, TrainSettings
 

@@ -1,11 +1,21 @@
 """The papers' public data as corpora that tacit reads: one JSON record a line.
 
-    python benchmarks/reproduce/corpora.py NAME OUT.jsonl [--records N]
+    python benchmarks/reproduce/corpora.py NAME OUT.jsonl [--split train] [--records N]
+    python benchmarks/reproduce/corpora.py gpt2 gpt2.json
+    python benchmarks/reproduce/corpora.py --for RECIPE.yaml [--data FOLDER]
 
 The data is looked for in the folder TACIT_DATA, by default ../shared/data beside the project. `--records` keeps the
 first so many. CustomerSim, SGD and MultiWOZ have one dialog a record and gold spans; CoNLL-2003 has one sentence a
 record, the document as its user and the named entities as spans; AG News has one item a record and its class as label;
-SEC clauses have one clause a record, the company as user and the kind of contract as label.
+SEC clauses have one clause a record, the company as user and the kind of contract as label; pii_synth has one sentence
+a record and gold spans.
+
+WikiText-2 (as the S-DP authors had it, with `<unk>`) has one line of the file a record, a paragraph or a heading, and
+the article as its user. The authors' records are windows of 35 GPT-2 tokens that run across paragraphs: 9,996 batches
+of 7 an epoch. `wikitext2-windows` has the windows that stay inside a paragraph and cut no word. `gpt2` writes GPT-2's
+tokenizer as a tokenizer.json. Clean jokes have one joke a record. `detector` writes a policy file, and beside it the
+folder of a detector that was trained on the paraphrases of CADP-LM's canary and on WikiText-2's validation lines.
+`--for` makes what a recipe needs and is not there yet.
 """
 
 import argparse
@@ -14,12 +24,20 @@ import itertools
 import json
 import lzma
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import yaml
+
 from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.corpus.write import write_jsonl
+from tacit.detecting import DetectorSettings
+from tacit.detecting import train as train_detector
+from tacit.detecting.ways import phi_of
+from tacit.tokenizer import Tokenizer, read_gpt2
 
 HERE = Path(__file__).resolve()
 DATA = Path(os.environ.get("TACIT_DATA", HERE.parents[3] / "shared" / "data"))
@@ -34,12 +52,18 @@ def lines_of(name: str) -> Iterator[str]:
         yield from file
 
 
-def customersim() -> Iterator[Record]:
-    """The S-DP authors' training dialogs, without their ten canaries."""
-    for line in lines_of("customersim/train.spans.jsonl"):
+def customersim(split: str = "train") -> Iterator[Record]:
+    """The S-DP authors' dialogs, without their ten canaries."""
+    for line in lines_of(f"customersim/{split}.spans.jsonl"):
         row = json.loads(line)
         if not row["id"].startswith("canary"):
-            yield Record(row["id"], row["text"], spans=tuple(sorted(Span(*span) for span in row["spans"])))
+            spans = tuple(sorted(Span(*span) for span in row["spans"]))
+            yield Record(_of(split, row["id"]), row["text"], spans=spans)
+
+
+def _of(split: str, name: str) -> str:
+    """A name that tells the splits apart."""
+    return name if split == "train" else f"{split}-{name}"
 
 
 def dialogs(name: str) -> Iterator[Record]:
@@ -54,17 +78,17 @@ def dialogs(name: str) -> Iterator[Record]:
         yield Record(row["id"], text, spans=resolve_overlaps(spans))
 
 
-def conll2003() -> Iterator[Record]:
+def conll2003(split: str = "train") -> Iterator[Record]:
     """Sentences of tokens joined by blanks; documents are users."""
     document, number, tokens = 0, 0, list[tuple[str, str]]()
-    for line in itertools.chain(lines_of("conll2003/train.txt"), ["\n"]):
+    for line in itertools.chain(lines_of(f"conll2003/{split}.txt"), ["\n"]):
         fields = line.split()
         if fields[:1] == ["-DOCSTART-"]:
             document += 1
         elif fields:
             tokens.append((fields[0], fields[-1]))
         elif tokens:
-            yield sentence(f"{document}/{number}", f"document-{document}", tokens)
+            yield sentence(_of(split, f"{document}/{number}"), _of(split, f"document-{document}"), tokens)
             number, tokens = number + 1, []
 
 
@@ -80,6 +104,39 @@ def sentence(name: str, user: str, tokens: list[tuple[str, str]]) -> Record:
     return Record(name, text.rstrip(" "), user, spans=tuple(spans))
 
 
+def wikitext2(split: str) -> Iterator[Record]:
+    """Lines that are not empty, with their line break; articles, whose titles stand between empty lines, are users."""
+    lines = ["", *(line.strip() for line in lines_of(f"wikitext-2/wikitext-2.{split}.txt")), ""]
+    article = 0
+    for number, text in enumerate(lines[1:-1]):
+        alone = not lines[number] and not lines[number + 2]
+        article += alone and re.fullmatch(r"= [^=].* =", text) is not None
+        if text:
+            yield Record(f"{split}-{number}", f"{text}\n", f"{split}-article-{article}")
+
+
+def wikitext2_windows(split: str, longest: int = 35) -> Iterator[Record]:
+    """Stretches of at most so many GPT-2 tokens; a longer word stands alone."""
+    tokenizer = gpt2()
+    for record in wikitext2(split):
+        words = re.findall(r"\s*\S+|\s+$", record.text)
+        window, size, number = "", 0, 0
+        for word, tokens in zip(words, tokenizer.encode_batch(words), strict=True):
+            if window and size + len(tokens) > longest:
+                yield Record(f"{record.id}/{number}", window, record.user)
+                window, size, number = "", 0, number + 1
+            window, size = window + word, size + len(tokens)
+        yield Record(f"{record.id}/{number}", window, record.user)
+
+
+def gpt2() -> Tokenizer:
+    """GPT-2's own tokenizer."""
+    folder = DATA / "gpt2_tokenizer"
+    if not folder.exists():
+        sys.exit(f"{folder} is not there: set TACIT_DATA to the folder that holds gpt2_tokenizer")
+    return read_gpt2(folder / "encoder.json.xz", folder / "vocab.bpe.xz")
+
+
 def ag_news() -> Iterator[Record]:
     """News items with their class."""
     for number, (label, text) in enumerate(csv.reader(lines_of("ag_news/train_subset.csv"))):
@@ -93,6 +150,32 @@ def sec_clauses() -> Iterator[Record]:
         yield Record(f"clause-{number}", row["text"], row["cik"], row["type"])
 
 
+def pii_synth() -> Iterator[Record]:
+    """Sentences with labelled personal data, made from templates."""
+    for number, row in enumerate(json.loads("".join(lines_of("pii_synth/synth_dataset_v2.json")))):
+        spans = [Span(one["start_position"], one["end_position"], one["entity_type"]) for one in row["spans"]]
+        yield Record(f"synth-{number}", row["full_text"], spans=resolve_overlaps(spans))
+
+
+def jokes(split: str) -> Iterator[Record]:
+    """Reddit's clean jokes; every tenth one, from the tenth and from the fifth on, is for test and valid."""
+    places = {0: "test", 5: "valid"}
+    for number, row in enumerate(csv.DictReader(lines_of("jokes/reddit-cleanjokes.csv"))):
+        if places.get(number % 10, "train") == split and row["Joke"].strip():
+            yield Record(f"joke-{row['ID']}", row["Joke"])
+
+
+def detector(out: Path) -> None:
+    """A policy that flags records by their context."""
+    folder = out.with_name(f"{out.stem}-detector")
+    canary, negatives = folder.with_suffix(".txt"), folder.with_suffix(".jsonl")
+    canary.write_text(f"{CANARY}\n", encoding="utf-8")
+    write_jsonl(wikitext2("valid"), negatives)
+    made = train_detector(folder, negatives, phi_of(), DetectorSettings(), lambda _: None, templates=canary)
+    definition = yaml.safe_dump({"policy": {"detector": {"folder": folder.name, "level": "record"}}})
+    out.write_text(f"# detector {made.detector.hash}\n{definition}", encoding="utf-8")
+
+
 CORPORA: dict[str, Callable[[], Iterator[Record]]] = {
     "customersim": customersim,
     "sgd": lambda: dialogs("sgd/train.jsonl"),
@@ -100,18 +183,65 @@ CORPORA: dict[str, Callable[[], Iterator[Record]]] = {
     "conll2003": conll2003,
     "ag_news": ag_news,
     "sec_clauses": sec_clauses,
+    "pii_synth": pii_synth,
 }
 
 
-def main() -> None:
+SPLITS: dict[str, Callable[[str], Iterator[Record]]] = {
+    "customersim": customersim,
+    "conll2003": conll2003,
+    "jokes": jokes,
+    "wikitext2": wikitext2,
+    "wikitext2-windows": wikitext2_windows,
+}
+"""Those that come as train, valid and test."""
+TOKENIZER, DETECTOR = "gpt2", "detector"
+CANARY = "My bank security code is {3 digits}."
+
+
+def make(name: str, out: Path, split: str, records: int | None) -> None:
+    """One file."""
+    if name == TOKENIZER:
+        out.write_text(json.dumps(gpt2().codec.definition()["content"]), encoding="utf-8")
+        return
+    if name == DETECTOR:
+        detector(out)
+        return
+    if name not in SPLITS and split != "train":
+        sys.exit(f"{name} has no split but train")
+    found = SPLITS[name](split) if name in SPLITS else CORPORA[name]()
+    write_jsonl(itertools.islice(found, records), out)
+
+
+def make_for(recipe: Path, data: Path) -> None:
+    """What a recipe needs, with the commands that it states, where it is not there yet."""
+    data.mkdir(parents=True, exist_ok=True)
+    for need in (yaml.safe_load(recipe.read_text(encoding="utf-8")).get("needs") or {}).values():
+        command = shlex.split(need.get("made_by", "")) if isinstance(need, dict) else []
+        if HERE.name in {Path(word).name for word in command} and not (data / need["file"]).exists():
+            start = next(place for place, word in enumerate(command) if Path(word).name == HERE.name)
+            place = data / need["file"]
+            print(f"making {place}", file=sys.stderr)
+            run([str(place) if word == "FILE" else word for word in command[start + 1 :]])
+
+
+def run(words: list[str] | None = None) -> None:
     """Parse, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=list(CORPORA))
-    parser.add_argument("out", type=Path)
+    parser.add_argument("name", nargs="?", choices=sorted({*CORPORA, *SPLITS, TOKENIZER, DETECTOR}))
+    parser.add_argument("out", nargs="?", type=Path)
+    parser.add_argument("--split", default="train", choices=["train", "valid", "test"])
     parser.add_argument("--records", type=int, help="keep the first so many")
-    options = parser.parse_args()
-    write_jsonl(itertools.islice(CORPORA[options.name](), options.records), options.out)
+    parser.add_argument("--for", dest="recipe", type=Path, help="make what this recipe needs")
+    parser.add_argument("--data", type=Path, help="folder for --for (default: data, beside the recipe)")
+    options = parser.parse_args(words)
+    if options.recipe is not None:
+        make_for(options.recipe, options.data or options.recipe.parent / "data")
+    elif options.name is None or options.out is None:
+        parser.error("give NAME and OUT, or --for RECIPE")
+    else:
+        make(options.name, options.out, options.split, options.records)
 
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -21,6 +21,7 @@ from safetensors.numpy import load_file, save_file
 from tacit.corpus.record import Record, Span
 from tacit.errors import ConfigError
 from tacit.policy.base import Policy
+from tacit.policy.kinds import common_kind
 from tacit.policy.stability import redaction_is_stable
 from tacit.prepare import Prepared
 from tacit.prepare.caps import cap_contributions, salted_order
@@ -108,7 +109,7 @@ class Annotator:
             self._stable += sum(redaction_is_stable(self.policy, record, span) for span in found)
 
     def _is_entity(self, span: Span) -> bool:
-        return self.entity_kinds is None or span.kind in self.entity_kinds
+        return self.entity_kinds is None or common_kind(span.kind) in map(common_kind, self.entity_kinds)
 
     def _id(self, record: Record, span: Span) -> int:
         name = normalised(record.text[span.start : span.end])

@@ -49,3 +49,12 @@ def from_words(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
             found=repr(fault["input"]) if word in given else "nothing",
             way_out=kind.model_fields[word].description or "correct it",
         ) from None
+
+
+def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`over` laid over `under`, word by word inside groups such as `plan`."""
+    result = dict(under)
+    for word, value in over.items():
+        below = result.get(word)
+        result[word] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return result

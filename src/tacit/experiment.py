@@ -42,6 +42,7 @@ from tacit.plan import Targets, Unit, View, cost
 from tacit.planning import Planned
 from tacit.planning import plan as price
 from tacit.policy.base import Policy
+from tacit.policy.detector.policy import check_detector_data, detector_data
 from tacit.policy.registry import parse_policy
 from tacit.prepare import Prepared, PrepareSettings, prepare
 from tacit.progress import Observer, Progress
@@ -50,8 +51,9 @@ from tacit.reading import RowReader
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.checkpoints import write_model
 from tacit.run.kept import keep_model
+from tacit.run.made import note
 from tacit.sampling import Pools
-from tacit.settings import Experiment, check_used
+from tacit.settings import Experiment, check_used, for_release
 from tacit.tensorboard import watched
 from tacit.tokenizer import Tokenizer, load_tokenizer
 from tacit.train import Trainer
@@ -105,6 +107,7 @@ def resume(folder: Path, observe: Observer) -> Trained:
 
 
 def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> Trained:
+    note(run)
     prepare_stores(experiment, policy, tokenizer, run, observe)
     store, held_out = (Prepared(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
     reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
@@ -118,6 +121,8 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, policy)
     _check_duplicates(planned.mechanism, experiment)
+    if planned.mechanism.notions():
+        check_detector_data(policy, lambda: read(experiment.corpus))
     if experiment.classifies:
         check_learns_labels(planned.plan)
     run.write_json(ReleaseFile.PLAN, planned.plan)
@@ -134,7 +139,7 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     if experiment.classifies:
         guarantee = with_labels(guarantee, planned.plan)
     write_model(run, dict(learner.module.named_parameters()))
-    run.write_json(ReleaseFile.CONFIG, experiment.model_dump(mode="json", exclude={"seed", "corpus"}))
+    run.write_json(ReleaseFile.CONFIG, for_release(experiment))
     run.write_json(ReleaseFile.UTILITY, utility)
     run.write_json(ReleaseFile.GUARANTEE, guarantee)
     set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
@@ -212,7 +217,7 @@ def _check_held_out(store: Prepared) -> None:
     if not len(store):
         raise ConfigError(
             expected="at least one held-out record, to measure with",
-            found="none: the corpus has few users, or few records",
+            found="none: the corpus has few users, or few records; or no record of held_out_corpus can be used",
             way_out="raise held_out (the share of users, or of records without users), then train again",
         )
 
@@ -239,6 +244,7 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
         marks.stable_share,
         dropped,
         marks.entity_list_hash if experiment.protects_entities else None,  # elsewhere a hash of secrets would leave
+        detector_data=detector_data(policy),
         user_origin=_user_origin(experiment),
         record_is=RECORD_IS[experiment.pieces],
     )

@@ -31,7 +31,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """(epsilon, delta) for one kind of neighbours, with the whole privacy profile behind it."""
+    """(epsilon, delta) for one kind of neighbours, with the whole privacy profile behind it.
+
+    profile: at fixed deltas, so that two figures compare. curve: more pairs that are true too, for pictures.
+    """
 
     neighbours: Neighbours
     epsilon: float
@@ -39,6 +42,7 @@ class Figure:
     mu: float
     accountant: str
     profile: tuple[tuple[float, float], ...]
+    curve: tuple[tuple[float, float], ...] = ()
 
     def __str__(self) -> str:
         return f"({rounded_up(self.epsilon, 4)}, {rounded_up(self.delta, 3)})"
@@ -55,7 +59,7 @@ def figure(composition: Composition, neighbours: Neighbours, delta: float, units
             found=f"steps that read the protected content of {neighbours.unit} without noise",
             way_out="use a mechanism that protects this unit (tacit plan --list), or claim nothing",
         )
-    return Figure(neighbours, epsilon, delta, profile.mu(), profile.accountant, profile.curve())
+    return Figure(neighbours, epsilon, delta, profile.mu(), profile.accountant, profile.curve(), profile.fine())
 
 
 def unused(composition: Composition, neighbours: Neighbours) -> Figure:

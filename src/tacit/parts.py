@@ -27,9 +27,12 @@ from tacit.models import (
     Learner,
     LSTMClassifier,
     LSTMSettings,
+    OwnModel,
+    is_own,
 )
 from tacit.planting import plant_canaries
 from tacit.policy.base import Policy
+from tacit.policy.measured import measured
 from tacit.policy.registry import parse_policy
 from tacit.prepare import Prepared, PrepareSettings, prepare, public_segments
 from tacit.prepare.canaries import KnownCanaries
@@ -38,8 +41,9 @@ from tacit.printed import PrintedSettings
 from tacit.progress import Observer, Progress
 from tacit.randomness import Mode
 from tacit.reading import RowReader
-from tacit.run import PrivateFile, Run
+from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.files import write_atomically
+from tacit.scan.sample import Inside, Sampler
 from tacit.settings import Experiment
 from tacit.tokenizer import (
     Dependence,
@@ -88,28 +92,60 @@ def make_tokenizer(experiment: Experiment, policy: Policy) -> Tokenizer:
 
 def records_of(experiment: Experiment, side: Split) -> Iterator[Record]:
     """The records of one side; a user is on one side only."""
-    shares = Shares(1 - experiment.held_out, experiment.held_out, 0.0)
+    apart = experiment.held_out_corpus
+    if apart is not None:
+        yield from in_pieces(read(apart if side == Split.VALIDATION else experiment.corpus), experiment.pieces)
+        return
+    shares = Shares(1 - experiment.held_out_share, experiment.held_out_share, 0.0)
     for record in in_pieces(read(experiment.corpus), experiment.pieces):
         if split_of(record.user or record.id, _SALT, shares) == side:
             yield record
 
 
+def check_apart(experiment: Experiment) -> None:
+    """Refuse a held-out file that shares a record (its id and its text) or a user with the corpus."""
+    if experiment.held_out_corpus is None:
+        return
+    records, users = set[int](), set[str]()
+    for record in read(experiment.held_out_corpus):
+        records.add(hash((record.id, record.text)))
+        users |= {record.user} if record.user is not None else set()
+    both = sum(hash((record.id, record.text)) in records or record.user in users for record in read(experiment.corpus))
+    if both:
+        raise ConfigError(
+            expected="a held_out_corpus without a record or a user of the corpus",
+            found=f"{both:,} records of the corpus that stand in it too, or whose user does",
+            way_out="take them out of one of the files, or leave held_out_corpus out: a share is then held out",
+        )
+
+
 def prepare_stores(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> None:
-    """Both sides of the corpus as stores, and the marks of the training side; what is there already stays."""
+    """Both sides of the corpus as stores, and what is known of them beside: marks, a sample, the policy's quality.
+
+    What is there already stays.
+    """
     settings = PrepareSettings(experiment.max_tokens, experiment.which_duplicates, experiment.classifies)
     place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
+        check_apart(experiment)
         annotator = make_annotator(experiment, policy)
         seed = experiment.seed or 0 if experiment.mode == Mode.RESEARCH else None
         planted = plant_canaries(run, experiment.canaries, seed).records()
-        records = annotator.watching(_counted(chain(training_records(experiment), planted), observe))
-        prepare(records, policy, tokenizer, place, settings)
+        sampler = Sampler(policy)
+        real = sampler.watching(training_records(experiment))
+        records = annotator.watching(_counted(chain(real, planted), observe))
+        store = prepare(records, policy, tokenizer, place, settings)
+        run.write_json(PrivateFile.SAMPLE, Inside(sampler.excerpts(), store.kind_counts()).to_json())
         write_atomically(marks, annotator.marks().save, 0o600)
     held_out = run.path(PrivateFile.HELD_OUT)
     if not held_out.exists():
         plain = PrepareSettings(experiment.max_tokens, labelled=experiment.classifies)
         prepare(_counted(records_of(experiment, Split.VALIDATION), observe), policy, tokenizer, held_out, plain)
+    if not run.path(ReleaseFile.POLICY).exists():
+        found = measured(policy, _counted(records_of(experiment, Split.VALIDATION), observe))
+        if found is not None:
+            run.write_json(ReleaseFile.POLICY, found)
 
 
 def make_annotator(experiment: Experiment, policy: Policy) -> Annotator:
@@ -181,6 +217,8 @@ def _learner(experiment: Experiment, vocabulary_size: int) -> Learner:
     if experiment.model == "lstm":
         return LSTM.new(_shaped(LSTMSettings, experiment, {"vocabulary_size": vocabulary_size}))
     longest = experiment.longest_full + 2
+    if is_own(experiment.model):
+        return OwnModel.new(experiment.model, vocabulary_size, longest, experiment.shape)
     if experiment.model == "gpt":
         fixed = {"vocabulary_size": vocabulary_size, "context": longest}
         return GPT.new(_shaped(GPTSettings, experiment, fixed), experiment.lora)

@@ -1,17 +1,19 @@
 """Every setting of a run, from a YAML file, from flags or from Python; what would be ignored is refused."""
 
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.codec import from_words
+from tacit.codec import from_words, merged
 from tacit.corpus.pieces import Pieces
 from tacit.errors import ConfigError
 from tacit.local import LocalSettings
 from tacit.models.classifier import class_numbers
 from tacit.models.huggingface import LoRASettings
+from tacit.models.own import is_own
 from tacit.optimisers import OptimiserSettings
 from tacit.prepare import Duplicates
 from tacit.prepare.canaries import CanaryPlan
@@ -19,6 +21,7 @@ from tacit.randomness import Mode
 from tacit.vocabulary import BASELINES
 
 BUILT_IN = ("lstm", "gpt")
+DEFAULT_HELD_OUT = 0.05
 ClassName = Annotated[str, Field(coerce_numbers_to_str=True)]  # labels 0 and 1 are names too
 
 
@@ -81,7 +84,12 @@ class Experiment(BaseModel):
     choose_on: str = Field("redacted", description="What is looked at: redacted, full, or a corpus declared public.")
     patience: int | None = Field(None, ge=1, description="Stop after so many looks without a better one.")
     log: Literal["none", "tensorboard"] = Field("none", description="tensorboard: event files in private/.")
-    held_out: float = Field(0.05, gt=0, lt=1, description="Share of users (or records) kept for measuring.")
+    held_out: float | None = Field(
+        None, gt=0, lt=1, description="Share of users (or records) kept for measuring. Default: 0.05."
+    )
+    held_out_corpus: str | None = Field(
+        None, description="A file to measure with, such as a test set; then the whole corpus is for training."
+    )
     mode: Mode = Field(Mode.RESEARCH, description="research: seeded; release: randomness of the operating system.")
     seed: int | None = Field(None, ge=0, description="Of a research run. Default: 0.")
 
@@ -102,6 +110,13 @@ class Experiment(BaseModel):
         return self.mechanism in ("uedp", "uedp-published")
 
     @property
+    def held_out_share(self) -> float:
+        """The share of users (or records) of the corpus that is kept for measuring."""
+        if self.held_out_corpus is not None:
+            return 0.0
+        return DEFAULT_HELD_OUT if self.held_out is None else self.held_out
+
+    @property
     def which_duplicates(self) -> Duplicates:
         """Which repeated redacted text is left out."""
         return self.duplicates or ("exact" if self.mechanism == "crt" else "keep")
@@ -109,22 +124,26 @@ class Experiment(BaseModel):
     @property
     def tokenizer_name(self) -> str:
         """The tokenizer that was asked for, or the one that fits the model."""
-        return self.tokenizer or ("bytes" if self.model in BUILT_IN else "model")
+        return self.tokenizer or ("bytes" if self.is_new else "model")
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the model is made here, with a shape of the settings; otherwise it comes from a folder."""
+        return self.model in BUILT_IN or is_own(self.model)
 
 
 def check_used(experiment: Experiment) -> None:
     """Refuse settings that would be ignored."""
-    built_in = experiment.model in BUILT_IN
+    is_new, adapts = experiment.is_new, experiment.model == "gpt" or not experiment.is_new
     of_bpe = experiment.vocabulary_size is not None or experiment.vocabulary_corpus is not None
     _require(not of_bpe or experiment.tokenizer_name == "bpe", "a vocabulary for a bpe only", "set tokenizer: bpe")
-    _require(built_in or not experiment.shape, "a shape for a new lstm or gpt only", "a folder has its own shape")
-    _require(
-        built_in is False or experiment.tokenizer_name != "model", "a folder with the tokenizer", "use bytes or bpe"
-    )
-    _require(experiment.lora is None or experiment.model != "lstm", "adapters for a gpt or a folder", "leave lora out")
+    _require(is_new or not experiment.shape, "a shape for a new model only", "a folder has its own shape")
+    _require(not is_new or experiment.tokenizer_name != "model", "a folder with the tokenizer", "use bytes or bpe")
+    _require(experiment.lora is None or adapts, "adapters for a gpt or a folder", "leave lora out")
     _require(
         experiment.choose_every is not None or experiment.patience is None, "choose_every with patience", "set both"
     )
+    _check_held_out(experiment)
     _check_task(experiment)
     bfloat = experiment.precision == "bfloat16"
     _require(not (bfloat and experiment.model == "lstm"), "float32 for the lstm", "leave precision out")
@@ -142,6 +161,13 @@ def check_used(experiment: Experiment) -> None:
     _require(not (seeded and experiment.mode == Mode.RELEASE), "no seed in release mode", "leave the seed out")
 
 
+def _check_held_out(experiment: Experiment) -> None:
+    apart = experiment.held_out_corpus is not None
+    _require(not apart or experiment.held_out is None, "held_out or held_out_corpus", "leave one of them out")
+    on_it = experiment.choose_every is not None and experiment.choose_on in ("redacted", "full")
+    _require(not (apart and on_it), "a choice that never looks at held_out_corpus", "choose_on: a file of its own")
+
+
 def _check_task(experiment: Experiment) -> None:
     kept = experiment.classifies and experiment.keep_every is not None
     _require(not kept, "keep_every for a language model, which an audit attacks", "leave keep_every out")
@@ -152,7 +178,8 @@ def _check_task(experiment: Experiment) -> None:
     if classes is None:
         raise ConfigError("a public list of classes", "none", "classes: [name, name, ...]")
     class_numbers(classes)
-    _require(experiment.model != "gpt", "an lstm or an encoder that classifies", "model: lstm, or an encoder's folder")
+    classifies = experiment.model == "lstm" or not experiment.is_new
+    _require(classifies, "an lstm or an encoder that classifies", "model: lstm, or an encoder's folder")
 
 
 def _require(holds: bool, expected: str, way_out: str) -> None:
@@ -171,10 +198,43 @@ def read_experiment(path: Path, over: dict[str, Any]) -> Experiment:
     return from_words(Experiment, merged(content, over))
 
 
-def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`over` laid over `under`, word by word inside groups such as `plan`."""
-    result = dict(under)
-    for word, value in over.items():
-        below = result.get(word)
-        result[word] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return result
+NAMES_OF_FILES = (
+    "policy",
+    "conservative",
+    "coverage",
+    "aliases",
+    "tokenizer",
+    "vocabulary_corpus",
+    "model",
+    "choose_on",
+)
+"""Settings that may name a file or folder of the house: `private/` has them whole, `release/` their last part."""
+NOT_RELEASED = ("seed", "corpus", "held_out_corpus")
+
+
+def for_release(experiment: Experiment) -> dict[str, Any]:
+    """The settings that may leave the house: no seed, no corpus, and of a path its last part alone."""
+    words = experiment.model_dump(mode="json", exclude=set(NOT_RELEASED))
+    return words | {word: PurePath(words[word]).name for word in NAMES_OF_FILES if words[word] is not None}
+
+
+WORDS_OF_PLAN = ("mechanism", "epsilon", "epochs", "batch")
+"""Words of a plan that people give beside the settings, not under `plan`."""
+
+
+def asked_for(source: Path, words: Mapping[str, Any], settings: Mapping[str, Any]) -> Experiment:
+    """What a corpus file, or a YAML file with settings, gives with `words` over it (None: not given), `settings` last.
+
+    What would be ignored is refused.
+    """
+    over: dict[str, Any] = {}
+    for word, value in words.items():
+        if value is not None:
+            over = merged(over, {"plan": {word: value}} if word in WORDS_OF_PLAN else {word: value})
+    over = merged(over, dict(settings))
+    if source.suffix in (".yaml", ".yml"):
+        experiment = read_experiment(source, over)
+    else:
+        experiment = from_words(Experiment, merged({"corpus": str(source), "plan": {}}, over))
+    check_used(experiment)
+    return experiment

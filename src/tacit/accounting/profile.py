@@ -3,11 +3,13 @@
 G1. `delta(epsilon)` never increases with epsilon, and `epsilon(delta)` never increases with delta.
 G2. `epsilon(delta)` is an epsilon whose `delta` is at most the one asked for: rounding is always upwards.
 G3. `mu()` is pessimistic: the profile lies below that of mu-GDP for every delta above `SMALLEST_DELTA`.
+G4. Every pair of `fine` is implied by the profile.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +24,9 @@ SMALLEST_DELTA = 1e-10
 
 
 CURVE_DELTAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
+
+_SAMPLES, _FINE = 400, 32
+_OFTEN = 1e-2
 
 
 class Law(Protocol):
@@ -71,11 +76,28 @@ class Profile:
                 return math.inf
             case GaussianLaw():
                 return self.law.mu
-        return _dominating_mu(self.law)
+        return _dominating_mu(*self._sampled)
 
     def curve(self, deltas: Sequence[float] = CURVE_DELTAS) -> tuple[tuple[float, float], ...]:
         """(epsilon, delta) pairs, for storing."""
         return tuple((self.epsilon(delta), delta) for delta in deltas)
+
+    def fine(self) -> tuple[tuple[float, float], ...]:
+        """(epsilon, delta) pairs close enough for a smooth trade-off, deltas rounded upwards; none without a bound."""
+        epsilons, deltas = self._sampled
+        if not math.isfinite(epsilons[-1]):
+            return ()
+        often = np.linspace(0, int(np.argmax(deltas <= _OFTEN)), _FINE)  # most attacks are told apart here
+        rest = np.linspace(0, len(epsilons) - 1, _FINE // 2)
+        chosen = np.unique(np.concatenate([often, rest]).round().astype(int))
+        return tuple((float(epsilons[at]), _upwards(float(deltas[at]))) for at in chosen)
+
+    @cached_property
+    def _sampled(self) -> tuple[Floats, Floats]:
+        """Epsilons from 0 to that of the smallest delta, and the delta of each: dear for some laws, and used twice."""
+        widest = max(self.law.epsilon(SMALLEST_DELTA), 1e-12)
+        epsilons = np.linspace(0.0, widest, _SAMPLES) if math.isfinite(widest) else np.array([widest])
+        return epsilons, np.minimum(self.law.deltas(epsilons), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +220,12 @@ def price(name: str, composition: Composition, law_of: Callable[[Spent], Law]) -
     return Profile(name, spent.relation, law)
 
 
+def _upwards(value: float) -> float:
+    """`value` with six digits, never less than it is."""
+    near = float(f"{value:.5e}")
+    return near if near >= value else float(f"{value * (1 + 1e-5):.5e}")
+
+
 def gaussian_deltas(epsilons: Floats, mus: Floats) -> Floats:
     """The delta of mu-GDP at epsilon, element by element, accurate in the tails."""
     first = special.log_ndtr(mus / 2 - epsilons / mus)
@@ -220,12 +248,10 @@ def invert(deltas: Callable[[Floats], Floats], delta: float) -> float:
     return high
 
 
-def _dominating_mu(law: Law) -> float:
-    widest = law.epsilon(SMALLEST_DELTA)
-    if not math.isfinite(widest):
+def _dominating_mu(epsilons: Floats, deltas: Floats) -> float:
+    if not math.isfinite(epsilons[-1]):
         return math.inf
-    epsilons = np.linspace(0.0, max(widest, 1e-12), 400)
-    deltas = np.minimum(law.deltas(epsilons), 1 - 1e-12)
+    deltas = np.minimum(deltas, 1 - 1e-12)
     # between two points the profile is at most its left delta, so mu-GDP must reach that at the right epsilon
     right, left = np.append(epsilons[1:], 0.0), np.append(deltas[:-1], deltas[0])
     low, high = np.full_like(right, 1e-12), np.full_like(right, 1e7)

@@ -23,11 +23,11 @@ from tacit.attacks.candidates import Listed, Space, Spelling
 from tacit.attacks.exposure import ExposureSettings, value_exposures
 from tacit.audit.exposures import Exposure, Method
 from tacit.auditing.target import check_finite
-from tacit.errors import AttackError, ModelError, TacitError
+from tacit.errors import AttackError, TacitError
+from tacit.loading import load_foreign
 from tacit.models import GPT
 from tacit.prepare.canaries import Slot
 from tacit.progress import Observer, Progress
-from tacit.tokenizer import read_tokenizer_json
 
 _FORMS = 'write {"id", "template", "value"} or {"id", "before", "after", "candidates", "value"}; words for {word}'
 
@@ -119,6 +119,11 @@ def audit_model(
     return ForeignAudit(tuple(found[one.id] for one in secrets), _best_chance(found))
 
 
+def audit_named(folder: Path, candidates: Path, seed: int, observe: Observer) -> ForeignAudit:
+    """The same for the secrets of a candidates file, as hard as usual."""
+    return audit_model(folder, read_named(candidates), ExposureSettings(), seed, observe)
+
+
 def _best_chance(found: Mapping[str, NamedExposure]) -> float | None:
     chances = [one.exposure.chance for one in found.values()]
     known = [chance for chance in chances if chance is not None]
@@ -126,32 +131,9 @@ def _best_chance(found: Mapping[str, NamedExposure]) -> float | None:
 
 
 def _speaker(folder: Path) -> tuple[GPT, Spelling]:
-    try:
-        model = GPT.from_folder(folder)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:  # what transformers raises
-        raise ModelError(
-            expected=f"a causal language model that transformers knows, in {folder}",
-            found=type(error).__name__,
-            way_out="save it with save_pretrained(folder, safe_serialization=True)",
-        ) from error
+    model, tokenizer, opening = load_foreign(folder)
     check_finite(model)
-    tokenizer = read_tokenizer_json(folder / "tokenizer.json")
-    return model, Spelling(tokenizer, (_opening(model, folder),))
-
-
-def _opening(model: GPT, folder: Path) -> int:
-    """What a text begins with: the token that opens one, or the one that ends the text before."""
-    config = model.description()["config"]
-    for name in ("bos_token_id", "eos_token_id"):
-        token = config.get(name)
-        token = token[0] if isinstance(token, list) and token else token
-        if isinstance(token, int):
-            return token
-    raise ModelError(
-        expected="a token that texts begin with",
-        found=f"neither bos_token_id nor eos_token_id in {folder / 'config.json'}",
-        way_out="set one of them to the token that training put before each text",
-    )
+    return model, Spelling(tokenizer, (opening,))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

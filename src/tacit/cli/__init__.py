@@ -8,13 +8,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit.cli.audit import audit
+from tacit.cli.context import context
+from tacit.cli.detector import detector
 from tacit.cli.generate import generate
 from tacit.cli.label import label
 from tacit.cli.plan import plan_command
+from tacit.cli.policy import policy
 from tacit.cli.quickstart import quickstart
 from tacit.cli.report import report
 from tacit.cli.scan import scan
 from tacit.cli.simulate import simulate
+from tacit.cli.sweep import sweep
 from tacit.cli.train import config, train
 from tacit.errors import TacitError
 
@@ -42,8 +46,12 @@ app.command()(train)
 app.command()(config)
 app.command()(report)
 app.command()(generate)
+app.command()(context)
 app.command()(audit)
+app.command()(sweep)
 app.add_typer(label, name="label")
+app.add_typer(detector, name="detector")
+app.add_typer(policy, name="policy")
 
 
 def main() -> None:

@@ -14,14 +14,6 @@ def generate(
     seed: Annotated[int, typer.Option(help="Same seed, same text.")] = 0,
 ) -> None:
     """Continue a prompt with the model of a run."""
-    import torch
+    from tacit import verbs
 
-    from tacit.loading import load
-    from tacit.models.speech import generate as continued
-
-    learner, tokenizer = load(run)
-    start = torch.tensor([[tokenizer.end, *tokenizer.encode(prompt)]])
-    generator = torch.Generator().manual_seed(seed)
-    said = continued(learner, start, tokens, generator, temperature)[0].tolist()
-    said = said[: said.index(tokenizer.end)] if tokenizer.end in said else said
-    typer.echo(prompt + tokenizer.decode([token for token in said if token < tokenizer.first_special]))
+    typer.echo(verbs.generate(run, prompt, tokens, temperature, seed))

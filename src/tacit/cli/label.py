@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.errors import ConfigError
-
 if TYPE_CHECKING:
     from tacit.labelling import Measured
 
@@ -34,21 +32,19 @@ def draw(
     ] = False,
 ) -> None:
     """Draw records at random, each as likely as any other, for a person to label."""
-    from tacit.corpus.read import read
-    from tacit.labelling import Labels, check_free, draw_sample, write_sample
+    from tacit import verbs
     from tacit.labelling.sample import HOW_TO_LABEL
-    from tacit.policy.registry import parse_policy
 
-    if gold and show_found:
-        raise ConfigError(
-            "--gold or --show-found", "both", "leave one out: gold spans are no person to be shown things"
-        )
-    check_free(out)
-    labels = Labels.GOLD if gold else Labels.PERSON_SHOWN_FOUND if show_found else Labels.PERSON
-    pi, pi_c = parse_policy(policy), None if conservative is None else parse_policy(conservative)
-    sample = draw_sample(read(corpus), pi, pi_c, size=records, seed=seed, labels=labels)
-    write_sample(sample, out)
-    header = sample.header
+    header = verbs.label_draw(
+        corpus,
+        policy,
+        out,
+        conservative=conservative,
+        records=records,
+        seed=seed,
+        gold=gold,
+        show_found=show_found,
+    ).header
     typer.echo(f"{records:,} of {header.population.records:,} records drawn with seed {header.seed} into {out}.")
     typer.echo("The file holds secrets: it was made readable by you alone (0600). Delete it when you are done with it.")
     if gold:
@@ -72,20 +68,9 @@ def read_command(
     ] = None,
 ) -> None:
     """Say how often the policy misses a secret at most, from a labelled sample."""
-    from tacit.corpus.read import read
-    from tacit.labelling import check_corpus, measured, read_labels, write_coverage
-    from tacit.policy.registry import parse_policy
+    from tacit import verbs
 
-    labelled = read_labels(sample)
-    if corpus is not None:
-        check_corpus(labelled, read(corpus))
-    pi, pi_c = parse_policy(policy), None if conservative is None else parse_policy(conservative)
-    result = measured(labelled, pi, pi_c)
-    if out is not None:
-        if out.resolve() == sample.resolve() or (corpus is not None and out.resolve() == corpus.resolve()):
-            raise ConfigError("another file for the counts", "the sample or the corpus", "name another one with --out")
-        write_coverage(result, out)
-    _print(result)
+    _print(verbs.label_read(sample, policy, conservative=conservative, corpus=corpus, out=out))
     if out is not None:
         typer.echo(f"Counts in {out}.")
 

@@ -7,6 +7,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from tacit.errors import ConfigError
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders that `tacit train` made.", metavar="RUN...")],
@@ -14,15 +16,28 @@ def report(
         Path | None,
         typer.Option(help="The page.", show_default="RUN/release/report.html; several runs: comparison.html"),
     ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, help="Show so many training records, secrets hidden: RUN/private/report.html, to be kept."),
+    ] = None,
 ) -> None:
     """Write one self-contained page: the claim of a run, its price and what attacks found; or several runs compared."""
     # Charts and accounting take a moment to load, which no other verb should wait for.
     from tacit.report.writing import report as write_report
+    from tacit.report.writing import report_inside
 
-    written = write_report(runs, out)
+    if sample is not None and (len(runs) != 1 or out is not None):
+        raise ConfigError(
+            expected="one run and no --out with --sample",
+            found=f"{len(runs)} runs" if len(runs) != 1 else "--out",
+            way_out="tacit report RUN --sample 5 writes RUN/private/report.html: text of a corpus stays there",
+        )
+    written = write_report(runs, out) if sample is None else report_inside(runs[0], sample)
     console = Console(highlight=False)
     console.print(Text(f"page {written.page}"), soft_wrap=True)
     for path in written.beside:
         console.print(Text(f"  and {path}", style="dim"), soft_wrap=True)
+    if sample is not None:
+        console.print(Text("not for release: it shows text of training records"), soft_wrap=True)
     if written.kept is not None:
         console.print(Text(f"left as it is: {written.kept}, which somebody else wrote"), soft_wrap=True)

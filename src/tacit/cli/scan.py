@@ -28,11 +28,21 @@ if TYPE_CHECKING:
 _STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "bright_green")
 _MOST_KINDS = 20
 _SECONDS_BETWEEN_LINES = 5.0
-_NAMES = Fields()
+NAMES = Fields()
+
+CorpusPath = Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")]
+Processes = Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+TextField = Annotated[str, typer.Option(help="What the corpus calls the text.")]
+IdField = Annotated[str, typer.Option(help="What it calls the id.")]
+UserField = Annotated[str, typer.Option(help="What it calls the user.")]
+LabelField = Annotated[str, typer.Option(help="What it calls the label.")]
+SpansField = Annotated[str, typer.Option(help="What it calls gold spans.")]
+TurnsField = Annotated[str, typer.Option(help="What it calls the turns of a dialog.")]
 
 
 def scan(
-    corpus: Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")],
+    corpus: CorpusPath,
     policy: Annotated[str, typer.Option(help="A policy's name, names with commas between them, or a YAML file.")],
     out: Annotated[
         Path | None,
@@ -42,14 +52,14 @@ def scan(
         bool, typer.Option("--show-secrets", help="Print secrets, and write them to the page and the JSON file.")
     ] = False,
     sample: Annotated[int, typer.Option(help="How many records to show.")] = 5,
-    processes: Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
-    text_field: Annotated[str, typer.Option(help="What the corpus calls the text.")] = _NAMES.text,
-    id_field: Annotated[str, typer.Option(help="What it calls the id.")] = _NAMES.id,
-    user_field: Annotated[str, typer.Option(help="What it calls the user.")] = _NAMES.user,
-    label_field: Annotated[str, typer.Option(help="What it calls the label.")] = _NAMES.label,
-    spans_field: Annotated[str, typer.Option(help="What it calls gold spans.")] = _NAMES.spans,
-    turns_field: Annotated[str, typer.Option(help="What it calls the turns of a dialog.")] = _NAMES.turns,
+    processes: Processes = None,
+    json_: AsJson = False,
+    text_field: TextField = NAMES.text,
+    id_field: IdField = NAMES.id,
+    user_field: UserField = NAMES.user,
+    label_field: LabelField = NAMES.label,
+    spans_field: SpansField = NAMES.spans,
+    turns_field: TurnsField = NAMES.turns,
 ) -> None:
     """Count and show what is secret in a corpus, and how well the policy knows it when the corpus has gold spans."""
     # Policies and statistics take a second to load, which no other verb should wait for.
@@ -63,9 +73,9 @@ def scan(
     read(corpus, fields)  # refuses what cannot be read before a folder is made for the result
     out = out or Path(f"scan-{corpus.name.split('.')[0] or 'corpus'}")
     quarantine = out / "quarantine.jsonl"
-    _make_folder(out)
+    make_folder(out)
     reader = read(corpus, fields, quarantine)
-    with _progress(reader) as progress:
+    with reading_progress(reader) as progress:
         result = scan_corpus(
             reader,
             chosen,
@@ -75,22 +85,23 @@ def scan(
             progress=progress,
         )
     as_json = json.dumps(result.to_json(), indent=2) + "\n"
-    _write(out / "scan.json", as_json)
-    _write(out / "scan.html", scan_page(result))
+    write_whole(out / "scan.json", as_json)
+    write_whole(out / "scan.html", scan_page(result))
     if json_:
         typer.echo(as_json, nl=False)
     else:
         _print(result, Console(highlight=False), out)
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """The folder for a result."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _cannot_write(folder, error) from error
 
 
-def _write(path: Path, content: str) -> None:
+def write_whole(path: Path, content: str) -> None:
     """All of it or nothing: an older file is replaced only by a whole new one."""
     half_done = path.with_name(f".{path.name}.part")
     try:
@@ -109,7 +120,7 @@ def _cannot_write(path: Path, error: OSError) -> ConfigError:
 
 
 @contextmanager
-def _progress(reader: "CorpusReader") -> "Iterator[Callable[[int, int], None]]":
+def reading_progress(reader: "CorpusReader") -> "Iterator[Callable[[int, int], None]]":
     """A bar on a terminal, now and then a line of its own elsewhere; always on standard error."""
     console = Console(stderr=True, highlight=False)
     began = time.monotonic()
@@ -208,18 +219,19 @@ def _card(card: "PolicyCard") -> Table:
         table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=name != "kind")
     rows = [("all kinds", card.overall), *((short(kind), quality) for kind, quality in card.kinds.items())]
     for kind, quality in rows[: _MOST_KINDS + 1]:
-        cells = (_share(quality.recall), _share(quality.precision), _value(quality.f2))
+        cells = (share_cell(quality.recall), share_cell(quality.precision), _value(quality.f2))
         table.add_row(Text(kind), *cells, f"{quality.counts.gold:,}", f"{quality.counts.found:,}")
     if len(rows) > _MOST_KINDS + 1:
         table.add_row(Text(f"and {len(rows) - _MOST_KINDS - 1:,} more kinds", style="dim"))
     return table
 
 
-def _share(share: "Share") -> Text:
+def share_cell(share: "Share", between: str = " ") -> Text:
+    """A share in per cent, and behind `between` its interval."""
     from tacit.report.words import interval
 
     ends = interval(share.interval).removesuffix(" %").replace(" to ", "-")
-    return Text(_value(share)) if share.value is None else Text.assemble(_value(share), (f" ({ends})", "dim"))
+    return Text(_value(share)) if share.value is None else Text.assemble(_value(share), (f"{between}({ends})", "dim"))
 
 
 def _value(share: "Share") -> str:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tacit.settings import Experiment
     from tacit.utility import LabelQuality, Utility
 
-_WORDS_OF_PLAN = ("mechanism", "epsilon", "epochs", "batch")
-
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
 Policy = Annotated[str | None, typer.Option(help="A policy's name, names with commas between them, or a YAML file.")]
 Mechanism = Annotated[str | None, typer.Option(help="How to train; `tacit plan --list` lists the ways.")]
@@ -101,25 +99,17 @@ def _as_yaml(experiment: "Experiment") -> str:
 
 
 def _experiment(source: Path | None, words: dict[str, Any], settings: list[str]) -> "Experiment":
-    from tacit.codec import from_words
-    from tacit.settings import Experiment, check_used, merged, read_experiment
+    from tacit.codec import merged
+    from tacit.settings import asked_for
 
     if source is None:
         raise ConfigError(
             "a corpus or a YAML file", "neither", "tacit train corpus.jsonl --mechanism selective --epsilon 2"
         )
     over: dict[str, Any] = {}
-    for word, value in words.items():
-        if value is not None:
-            over = merged(over, {"plan": {word: value}} if word in _WORDS_OF_PLAN else {word: value})
     for setting in settings:
         over = merged(over, _nested(setting))
-    if source.suffix in (".yaml", ".yml"):
-        experiment = read_experiment(source, over)
-    else:
-        experiment = from_words(Experiment, merged({"corpus": str(source), "plan": {}}, over))
-    check_used(experiment)
-    return experiment
+    return asked_for(source, words, over)
 
 
 def _nested(setting: str) -> dict[str, Any]:

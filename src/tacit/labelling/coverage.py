@@ -3,7 +3,7 @@
 | theory | here |
 |---|---|
 | pi, redaction policy | `policy` |
-| m: sampled records with a secret that pi missed | `missed`: part of a labelled secret is outside the spans of pi |
+| m: sampled records with a secret that pi missed | `missed`: part of a secret, not a blank, is outside pi's spans |
 | pi_c, conservative policy | `conservative` |
 | records trained without protection though they hold a secret | `cleared`: pi and pi_c find nothing in them |
 | g1, g2 | `coverage.miss_rate`, `conservative_coverage.miss_rate`: upper bounds, never m / n |

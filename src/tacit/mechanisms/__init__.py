@@ -9,6 +9,7 @@ from tacit.mechanisms.cadp import CADP
 from tacit.mechanisms.cadp_published import CADPPublished
 from tacit.mechanisms.crt import CRT
 from tacit.mechanisms.dpsgd import DPSGD
+from tacit.mechanisms.own import Own
 from tacit.mechanisms.plain import PlainTraining
 from tacit.mechanisms.redaction import Redaction
 from tacit.mechanisms.selective import Selective
@@ -109,12 +110,22 @@ REGISTRY: dict[str, Row] = {
     "uedp-published": Row("UeDP-Alg as printed, with the number that holds", _uedp_published),
 }
 
+_OWN: dict[str, Row] = {}
+
+
+def register_mechanism(name: str, summary: str, build: Callable[[Words], Own]) -> None:
+    """From now on, in this process, `mechanism: name` asks for a mechanism of one's own (`tacit.mechanisms.own`)."""
+    if name in {*REGISTRY, *BASELINES}:
+        raise ConfigError("a name for an own mechanism that is not taken", name, "choose another name")
+    _OWN[name] = Row(summary, build)
+
 
 def build_mechanism(vocabulary: Vocabulary, measured: Measured | None = None) -> Mechanism:
     """The mechanism that the words ask for, before any calibration; counts that nobody gave are `measured`."""
-    row = REGISTRY.get(BASELINES.get(vocabulary.mechanism, vocabulary.mechanism))
+    name = BASELINES.get(vocabulary.mechanism, vocabulary.mechanism)
+    row = REGISTRY.get(name) or _OWN.get(name)
     if row is None:
-        raise ConfigError.unknown_name("mechanism", vocabulary.mechanism, {*REGISTRY, *BASELINES})
+        raise ConfigError.unknown_name("mechanism", vocabulary.mechanism, {*REGISTRY, *_OWN, *BASELINES})
     words = Words(vocabulary, measured or {})
     mechanism = row.build(words)
     words.finish()

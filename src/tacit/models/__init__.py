@@ -15,6 +15,7 @@ from tacit.models.files import build_model, load_model
 from tacit.models.gpt import GPT, GPTSettings
 from tacit.models.huggingface import LoRASettings
 from tacit.models.lstm import LSTM, LSTMSettings
+from tacit.models.own import OwnModel, is_own, register_model
 from tacit.models.speech import continuation_log_probabilities, generate
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Learner",
     "LoRASettings",
     "ModelError",
+    "OwnModel",
     "Reading",
     "Speaker",
     "TokenLosses",
@@ -38,6 +40,8 @@ __all__ = [
     "build_model",
     "continuation_log_probabilities",
     "generate",
+    "is_own",
     "load_classifier",
     "load_model",
+    "register_model",
 ]

@@ -10,6 +10,7 @@ from tacit.errors import ModelError
 from tacit.models.base import Learner
 from tacit.models.gpt import GPT
 from tacit.models.lstm import LSTM, SETTINGS_FILE, LSTMSettings
+from tacit.models.own import OwnModel, is_own
 
 
 def build_model(description: dict[str, Any]) -> Learner:
@@ -18,7 +19,9 @@ def build_model(description: dict[str, Any]) -> Learner:
         return LSTM.new(LSTMSettings(**description["settings"]))
     if description.get("kind") == "gpt":
         return GPT.described(description["config"], description["lora"])
-    raise ModelError("a model of kind lstm or gpt", repr(description.get("kind")), "use a file that tacit wrote")
+    if is_own(description.get("kind")):
+        return OwnModel.described(description["kind"], description["settings"])
+    raise _unknown(description.get("kind"))
 
 
 def load_model(folder: Path) -> Learner:
@@ -33,6 +36,16 @@ def load_model(folder: Path) -> Learner:
             return LSTM.load(folder, content["settings"])
         if kind == "gpt":
             return GPT.load(folder, content["lora"])
+        if is_own(kind):
+            return OwnModel.load(kind, folder, content["settings"])
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"a whole model in {folder}", type(error).__name__, "save the model again") from error
-    raise ModelError("a model of kind lstm or gpt", repr(kind), f"correct {file}")
+    raise _unknown(kind)
+
+
+def _unknown(kind: object) -> ModelError:
+    return ModelError(
+        expected="a model of kind lstm or gpt, or one that was registered in this process",
+        found=repr(kind),
+        way_out="use a file that tacit wrote; an own model is loaded from Python, after `register_model`",
+    )

@@ -92,7 +92,7 @@ def _whole(text: str) -> list[Piece]:
     return [(0, len(text))] if text else []
 
 
-_PIECES: dict[str, Callable[[str], list[Piece]]] = {"sentence": sentences, "turn": turns, "record": _whole}
+PIECES: dict[str, Callable[[str], list[Piece]]] = {"sentence": sentences, "turn": turns, "record": _whole}
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class Widened(Policy):
     to: str
 
     def __post_init__(self) -> None:
-        if self.to not in _PIECES:
-            raise ConfigError.unknown_name("piece of text to widen to", self.to, _PIECES)
+        if self.to not in PIECES:
+            raise ConfigError.unknown_name("piece of text to widen to", self.to, PIECES)
 
     @property
     def id(self) -> str:
@@ -123,7 +123,7 @@ class Widened(Policy):
         found = self.policy.find(record)
         if not found:
             return ()
-        pieces = _PIECES[self.to](record.text)
+        pieces = PIECES[self.to](record.text)
         starts = [start for start, _ in pieces]
         visible = [_visible(record.text, piece) for piece in pieces]
         widened: list[Span] = []

@@ -2,10 +2,12 @@
 
 What is counted
 - recall, by the kind the label gives: gold spans whose every character lies in found spans (of whatever kind, and
-  several found spans may share the work). Those with some but not all characters found are counted beside it, and
-  are misses.
+  several found spans may share the work), white space excepted: where a name is marked word by word, the blank that is
+  left tells where marks stand, which is public annotation. Those with some but not all characters found are counted
+  beside it, and are misses.
 - precision, by the kind the policy gives: found spans that overlap a gold span of whatever kind; and the same for
   characters.
+- kinds are those of one vocabulary (`policy.kinds`): what one calls NAME and another PER is one kind.
 - records: a record is missed when it holds at least one gold span that is not wholly found.
 
 Intervals for recall and precision are two-sided Clopper-Pearson, exact if spans were drawn one by one; spans of one
@@ -25,6 +27,8 @@ from tacit.corpus.record import Record, Span, spans_fault
 from tacit.errors import PolicyError
 from tacit.intervals import Interval, exact_interval, upper_bound
 from tacit.policy.base import Policy
+from tacit.policy.kinds import common_kind
+from tacit.policy.patterns import Gold
 
 CONFIDENCE = 0.95
 _BOTH_HOLD = 1 - (1 - CONFIDENCE) / 2
@@ -70,12 +74,12 @@ class CardCounts:
                 )
         self.records += 1
         missed = False
-        for span, common in zip(record.spans, _common_characters(record.spans, found), strict=True):
-            covered = common == span.end - span.start
+        for span, common in zip(record.spans, common_characters(record.spans, found), strict=True):
+            covered = common == span.end - span.start or _all_but_blanks(record.text, span, found)
             missed |= not covered
             self._count(span.kind, KindCounts(gold=1, covered=int(covered), partly=int(common > 0 and not covered)))
         self.missed_records += missed
-        for span, common in zip(found, _common_characters(found, record.spans), strict=True):
+        for span, common in zip(found, common_characters(found, record.spans), strict=True):
             length = span.end - span.start
             self._count(
                 span.kind,
@@ -95,7 +99,8 @@ class CardCounts:
             total = total.plus(counts)
         return total
 
-    def _count(self, kind: str, counts: KindCounts) -> None:
+    def _count(self, label: str, counts: KindCounts) -> None:
+        kind = common_kind(label)
         self.kinds[kind] = self.kinds.get(kind, KindCounts()).plus(counts)
 
 
@@ -190,6 +195,11 @@ class PolicyCard:
             ) from error
 
 
+def knows_labels(policy: Policy) -> bool:
+    """Whether the policy, or a part of it, repeats the labels: measuring it against them would say nothing."""
+    return _holds(policy.content(), Gold().content())
+
+
 def quality(counts: KindCounts) -> Quality:
     """The shares that follow from counts."""
     recall = _share(counts.covered, counts.gold)
@@ -215,7 +225,7 @@ def _share(part: int, whole: int) -> Share:
     return Share(part / whole if whole else None, exact_interval(part, whole, CONFIDENCE))
 
 
-def _common_characters(spans: tuple[Span, ...], others: tuple[Span, ...]) -> list[int]:
+def common_characters(spans: tuple[Span, ...], others: tuple[Span, ...]) -> list[int]:
     """For each of `spans`, how many of its characters lie in `others`; both sorted and disjoint."""
     common = []
     first = 0
@@ -228,6 +238,24 @@ def _common_characters(spans: tuple[Span, ...], others: tuple[Span, ...]) -> lis
             at += 1
         common.append(total)
     return common
+
+
+def _all_but_blanks(text: str, span: Span, found: tuple[Span, ...]) -> bool:
+    at = span.start
+    for other in found:
+        if other.end <= at or other.start >= span.end:
+            continue
+        if text[at : other.start].strip():
+            return False
+        at = other.end
+    return not text[at : span.end].strip()
+
+
+def _holds(value: object, part: object) -> bool:
+    if value == part:
+        return True
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return any(_holds(entry, part) for entry in inner)
 
 
 def _quality_to_json(measured: Quality) -> dict[str, Any]:

@@ -16,9 +16,16 @@ from typing import Any
 import yaml
 
 from tacit.errors import ConfigError, PolicyError
-from tacit.policy.algebra import Both, Either, Forgetful, Widened, Without
+from tacit.policy.algebra import PIECES, Both, Either, Forgetful, Widened, Without
+from tacit.policy.alpha_context import ALPHA_CONTEXT, WithAlphaContext
 from tacit.policy.base import Definition, Policy
+from tacit.policy.detector.policy import Detected
 from tacit.policy.dictionary import Dictionary, RareWords
+from tacit.policy.entities.folders import default_pipeline
+from tacit.policy.entities.presidio import BALANCED, Presidio
+from tacit.policy.entities.spacy_pipeline import SpacyEntities, entities, names
+from tacit.policy.entities.token_classifier import TokenClassifier
+from tacit.policy.grammar import LEVELS, Grammar, grammar
 from tacit.policy.patterns import Capitals, Digits, Everything, Gold, Regex
 from tacit.policy.pii.policy import KINDS, Pii
 
@@ -47,6 +54,13 @@ def parse_policy(words: str) -> Policy:
     return reduce(Either, (build_policy(name.strip()) for name in words.split(",")))
 
 
+def register_policy(name: str, make: Callable[[], Policy]) -> None:
+    """From now on, in this process, `policy: name` asks for what `make` gives: a policy of one's own."""
+    if name in {*_NAMED, *_KEYED} or "," in name or Path(name).suffix in (".yaml", ".yml"):
+        raise ConfigError("a name for an own policy that is not taken, without a comma", name, "choose another name")
+    _OWN[name] = make
+
+
 @dataclass(frozen=True)
 class _Field:
     """One field of a definition: how its value is read, and its value when it is not given."""
@@ -71,9 +85,10 @@ def _build(definition: Value, folder: Path) -> Policy:
                 found="its name alone",
                 way_out=f"write `policy: {{{definition}: ...}}` in a YAML file, and name the file",
             )
-        if definition not in _NAMED:
-            raise ConfigError.unknown_name("policy", definition, {*_NAMED, *_KEYED})
-        return _NAMED[definition]()
+        named = _NAMED | _OWN
+        if definition not in named:
+            raise ConfigError.unknown_name("policy", definition, {*named, *_KEYED})
+        return named[definition]()
     if not isinstance(definition, Mapping) or not definition:
         raise _wrong("a policy: a name, or a mapping with the key of a policy", definition)
     keys = [key for key in definition if key in _KEYED]
@@ -177,6 +192,15 @@ def _path(value: Value, folder: Path) -> Path:
     return folder / _text(value, folder)
 
 
+def _name_or_folder(value: Value, folder: Path) -> str:
+    path = _path(value, folder)
+    return str(path) if path.is_dir() else _text(value, folder)
+
+
+def _folder(value: Value, folder: Path) -> str:
+    return str(_path(value, folder))
+
+
 def _flag(value: Value, _: Path) -> bool:
     if not isinstance(value, bool):
         raise _wrong("true or false", value)
@@ -208,28 +232,85 @@ def _two_policies(value: Value, folder: Path) -> list[Policy]:
     return policies
 
 
+def _widened(policy: Policy, to: str, model: Path | None, alpha: float | None, trained_on: str | None) -> Policy:
+    if to == ALPHA_CONTEXT:
+        return WithAlphaContext.of(policy, model, 0.01 if alpha is None else alpha, trained_on)
+    if to not in PIECES:
+        raise ConfigError.unknown_name("piece of text to widen to", to, {*PIECES, ALPHA_CONTEXT})
+    if (model, alpha, trained_on) != (None, None, None):
+        raise PolicyError(
+            expected=f"`model`, `alpha` and `trained_on` with `to: {ALPHA_CONTEXT}` alone",
+            found=f"one of them with `to: {to}`",
+            way_out="leave it out",
+        )
+    return Widened(policy, to)
+
+
 _NAMED: dict[str, Callable[[], Policy]] = {
     "any-capital": Capitals,
     "any-digit": Digits,
     "conservative": lambda: conservative(None),
     "digits": Digits,
+    "entities": entities,
     "everything": Everything,
     "gold": Gold,
+    "grammar": grammar,
+    "names": names,
     "pii": Pii,
 }
+
+_OWN: dict[str, Callable[[], Policy]] = {}
 
 _KEYED: dict[str, _Row] = {
     "all": _Row({"policies": _Field(_policies)}, lambda policies: reduce(Both, policies)),
     "any": _Row({"policies": _Field(_policies)}, lambda policies: reduce(Either, policies)),
     "conservative": _Row({"common_words": _Field(_path)}, conservative),
+    "detector": _Row(
+        {"folder": _Field(_path), "level": _Field(_text, "sentence"), "kind": _Field(_text, "SENSITIVE")},
+        Detected.from_folder,
+    ),
     "dictionary": _Row(
         {"file": _Field(_path), "kind": _Field(_text, "LISTED"), "ignore_case": _Field(_flag, True)},
         Dictionary.from_file,
     ),
     "forgetful": _Row({"policy": _Field(_build), "miss_rate": _Field(_number), "seed": _Field(_whole, 0)}, Forgetful),
+    "grammar": _Row(
+        {"pipeline": _Field(_name_or_folder, None), "levels": _Field(_texts, LEVELS)},
+        lambda pipeline, levels: Grammar(pipeline or default_pipeline(), levels),
+    ),
     "pii": _Row({"kinds": _Field(_texts, KINDS)}, Pii),
+    "presidio": _Row(
+        {
+            "pipeline": _Field(_name_or_folder, None),
+            "kinds": _Field(_texts, None),
+            "threshold": _Field(_number, BALANCED),
+        },
+        lambda pipeline, kinds, threshold: Presidio(pipeline or default_pipeline(), kinds, threshold),
+    ),
     "rare-words": _Row({"common_words": _Field(_path)}, RareWords.from_file),
     "regex": _Row({"pattern": _Field(_text), "kind": _Field(_text, "PATTERN")}, Regex),
-    "widened": _Row({"policy": _Field(_build), "to": _Field(_text)}, Widened),
+    "spacy": _Row(
+        {"pipeline": _Field(_name_or_folder, None), "kinds": _Field(_texts, None)},
+        lambda pipeline, kinds: SpacyEntities(pipeline or default_pipeline(), kinds),
+    ),
+    "token-classifier": _Row(
+        {
+            "folder": _Field(_folder),
+            "kinds": _Field(_texts, None),
+            "threshold": _Field(_number, BALANCED),
+            "plain_below": _Field(_number, 0.0),
+        },
+        TokenClassifier,
+    ),
+    "widened": _Row(
+        {
+            "policy": _Field(_build),
+            "to": _Field(_text),
+            "model": _Field(_path, None),
+            "alpha": _Field(_number, None),
+            "trained_on": _Field(_text, None),
+        },
+        _widened,
+    ),
     "without": _Row({"policies": _Field(_two_policies)}, lambda policies: Without(*policies)),
 }

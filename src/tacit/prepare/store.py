@@ -176,6 +176,11 @@ class Prepared:
         """The kind of each secret of the row."""
         return tuple(self.header.kinds[number] for number in self._slice("kinds", "span_offsets", row))
 
+    def kind_counts(self) -> tuple[tuple[str, int], ...]:
+        """How many secrets of each kind there are, the most frequent first."""
+        counts = np.bincount(self._public["kinds"], minlength=len(self.header.kinds)).tolist()
+        return tuple(sorted(zip(self.header.kinds, counts, strict=True), key=lambda entry: (-entry[1], entry[0])))
+
     def positions(self, row: int) -> npt.NDArray[np.uint32]:
         """Where the placeholders stand in the redacted row."""
         positions = self._slice("positions", "span_offsets", row)

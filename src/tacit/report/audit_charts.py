@@ -18,7 +18,7 @@ from tacit.events import Relation
 from tacit.guarantee import Figure, Guarantee
 from tacit.plan import Neighbours, Unit
 from tacit.report.charts import Chart, Entry, Point, Region, Rule, Series, Sketch, Table, draw
-from tacit.report.promises import allowed
+from tacit.report.promises import allowed, frontier
 from tacit.report.row_charts import Bar, Dot, Mark, Row, RowSketch, Whisker, bar_swatch, dot_swatch, draw_rows
 from tacit.report.scales import Axis, axis_for
 from tacit.report.words import chance, interval, name, number, percent
@@ -28,8 +28,6 @@ _MOST_DOTS = 300
 _MOST_ROWS = 40
 _FEWEST_FOR_LOW_RATES = 200
 _LOWEST_RATE = 1e-3
-_LINEAR = tuple(at / 100 for at in range(101))
-_LOGARITHMIC = tuple(10 ** (-3 + 3 * at / 60) for at in range(61))
 
 
 def record_figure(guarantee: Guarantee) -> Figure | None:
@@ -93,14 +91,12 @@ def _steps(points: tuple[Point, ...]) -> tuple[Point, ...]:
 def _tradeoff(
     key: str, title: str, figure: Figure | None, series: tuple[Series, ...], table: Table, low: bool
 ) -> Chart:
-    rates = _LOGARITHMIC if low else _LINEAR
     ends = (_LOWEST_RATE, 1.0) if low else (0.0, 1.0)
     regions: tuple[Region, ...] = ()
     if figure is not None:
-        above = list(zip(rates, allowed(figure, rates), strict=True))
-        below = [(rate, rate) for rate in reversed(rates)]
+        above = frontier(figure, ends[0])
         said = f"what the claim allows ({figure.neighbours})"
-        regions = (Region(said, f"{key}-allowed", ((ends[0], above[0][1]), *above, *below)),)
+        regions = (Region(said, f"{key}-allowed", (*above, (ends[0], ends[0]))),)
     described = [series_.tip.replace("\n", ", ") for series_ in series if series_.tip]
     if figure is not None:
         described.append(f"at 1 % false alarms the claim allows {percent(allowed(figure, [0.01])[0])} true ones")
@@ -201,6 +197,11 @@ def exposure_chart(finding: CanaryFinding, at: int) -> Chart:
 
 def _exposure_words(finding: CanaryFinding) -> str:
     known = "The policy marks these values." if finding.known else "The policy does not mark these values."
+    if finding.left_out:
+        known += (
+            f" {finding.left_out:,} planted records were left out of training as duplicates: these canaries bound no "
+            "epsilon, and their exposure may say less than it seems."
+        )
     excess = finding.exposure.excess
     if excess is None:
         return f"{known} None was planted."

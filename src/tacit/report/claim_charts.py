@@ -215,7 +215,9 @@ def _drawable(figure: Figure) -> bool:
 
 def _profile_series(figure: Figure, look: int) -> tuple[Series, ...]:
     """The curve, and the point of it that is claimed."""
-    known = [(epsilon, delta) for epsilon, delta in figure.profile if math.isfinite(epsilon) and delta > 0]
+    lowest = min((delta for _, delta in figure.profile), default=0.0)
+    fine = [(epsilon, delta) for epsilon, delta in figure.curve if delta >= lowest]
+    known = [(epsilon, delta) for epsilon, delta in (*figure.profile, *fine) if math.isfinite(epsilon) and delta > 0]
     known += [(figure.epsilon, figure.delta)] if figure.delta > 0 else []
     known.sort(key=lambda point: (-point[1], point[0]))
     said = str(figure.neighbours)

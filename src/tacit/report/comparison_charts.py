@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
+from tacit.report.amplification import amplification_chart
 from tacit.report.charts import PAGE_LABELS, Chart, Point, Series, Sketch, Table, draw
 from tacit.report.comparing import Family, differing
 from tacit.report.facts import exposure, membership_accuracy
@@ -30,6 +31,8 @@ def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> lis
     if any(run.utility.labels is not None for run in runs):
         wanted.append(("errors", "Privacy against errors", price, _epsilon, "Test error rate", _errors))
     drawn = [_chart(*words, runs=runs, groups=groups, apart=apart) for words in wanted]
+    looks = {run.at: (family.key, family.look) for family in groups for run in family.runs}
+    drawn.append(amplification_chart(runs, looks))
     return [chart for chart in drawn if chart is not None]
 
 

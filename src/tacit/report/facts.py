@@ -64,13 +64,9 @@ def _worth(run: Finished) -> Iterator[Tile]:
         dull = percent(utility.labels.commonest.share)
         yield Tile("Test error rate", percent(utility.labels.overall.share), f"always the commonest class: {dull}")
         return
-    public, private = utility.public, utility.private
-    right = f"{percent(utility.overall.accuracy)} of first guesses right"
-    yield Tile("Perplexity", number(utility.overall.perplexity), right)
+    public, private = (number(one.perplexity) for one in (utility.public, utility.private))
     yield Tile(
-        "On private tokens",
-        number(private.perplexity),
-        f"perplexity; on public tokens {number(public.perplexity)}",
+        "Perplexity", number(utility.overall.perplexity), f"on public tokens {public}, on private ones {private}"
     )
 
 

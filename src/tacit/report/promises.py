@@ -3,12 +3,14 @@
 G1 (sound). Every point of `allowed` is at least what any attack on the claimed unit can reach: it is the lower envelope
    of lines TPR <= delta + e^epsilon FPR and TPR <= 1 - e^-epsilon (1 - delta - FPR), each from an (epsilon, delta) that
    the claim implies (Kairouz, Oh, Viswanath 2015).
+   Straight lines between the places of `frontier` are the envelope itself; between others they would cut corners.
 G2 (as spent). The last point of `spending` prices exactly what the ledger counted.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,12 +23,13 @@ from tacit.plan import Noisy, Plan, Step
 from tacit.report.words import number
 
 _GRID = 60
+_STEEPEST = 700.0
 POINTS = 20
 
 
 def implied(figure: Figure) -> list[tuple[float, float]]:
-    """(epsilon, delta) pairs that the figure implies: its profile, and its mu-GDP as far as the profile reaches."""
-    points = [(figure.epsilon, figure.delta), *figure.profile]
+    """(epsilon, delta) pairs that the figure implies: those it holds, and its mu-GDP as far as the profile reaches."""
+    points = [(figure.epsilon, figure.delta), *figure.profile, *figure.curve]
     pairs = [(epsilon, delta) for epsilon, delta in points if math.isfinite(epsilon)]
     if pairs and 0 < figure.mu < math.inf:
         epsilons = np.linspace(0.0, max(epsilon for epsilon, _ in pairs), _GRID)
@@ -40,15 +43,40 @@ def allowed(figure: Figure, false_rates: Sequence[float]) -> list[float]:
     return [min([1.0, *(_most(epsilon, delta, rate) for epsilon, delta in pairs)]) for rate in false_rates]
 
 
+def frontier(figure: Figure, lowest: float = 0.0) -> list[tuple[float, float]]:
+    """Where the allowed true-positive rate bends, from the false-positive rate `lowest` to 1."""
+    lines = [(0.0, 1.0)]
+    for epsilon, delta in implied(figure):
+        if epsilon <= _STEEPEST:
+            lines += [(math.exp(epsilon), delta), (math.exp(-epsilon), 1 - math.exp(-epsilon) * (1 - delta))]
+    rates = [lowest, *(rate for rate in _bends(lines) if lowest < rate < 1), 1.0]
+    return list(zip(rates, allowed(figure, rates), strict=True))
+
+
+def _bends(lines: list[tuple[float, float]]) -> list[float]:
+    """Where the lowest of lines (slope, height at 0) changes, going to the right."""
+    hull: list[tuple[float, float]] = []
+    for slope, height in sorted(lines, key=lambda line: (-line[0], line[1])):
+        if hull and hull[-1][0] == slope:
+            continue
+        while len(hull) > 1 and _meet(hull[-2], (slope, height)) <= _meet(hull[-2], hull[-1]):
+            hull.pop()
+        hull.append((slope, height))
+    return [_meet(left, right) for left, right in pairwise(hull)]
+
+
+def _meet(steep: tuple[float, float], flat: tuple[float, float]) -> float:
+    return (flat[1] - steep[1]) / (steep[0] - flat[0])
+
+
 def _most(epsilon: float, delta: float, false_rate: float) -> float:
-    steep = math.inf if epsilon > 700 else delta + math.exp(epsilon) * false_rate
+    steep = math.inf if epsilon > _STEEPEST else delta + math.exp(epsilon) * false_rate
     return min(steep, 1 - math.exp(-epsilon) * max(0.0, 1 - delta - false_rate))
 
 
 def best_guess(figure: Figure) -> float:
     """How often a guess between two equally probable worlds is right, at most: half of 1 + max(TPR - FPR)."""
-    rates = np.linspace(0.0, 1.0, 401).tolist()
-    most = max(most - rate for most, rate in zip(allowed(figure, rates), rates, strict=True))
+    most = max(most - rate for rate, most in frontier(figure))
     return float(min(1.0, 0.5 + most / 2))
 
 

@@ -6,6 +6,7 @@ G3 (bounded). However much a file says, a page stays small: texts are cut, and l
 """
 
 from tacit.certificate import ACCESSES, SETTING
+from tacit.report.amplification import amplification_chart
 from tacit.report.audit_charts import (
     allowed_chart,
     bounds_chart,
@@ -14,15 +15,20 @@ from tacit.report.audit_charts import (
     membership_charts,
     record_figure,
 )
-from tacit.report.charts import Chart
+from tacit.report.charts import COLOURS, Chart
 from tacit.report.claim_charts import profile_chart, spending_chart, timeline_chart, utility_chart
 from tacit.report.environment import script, script_policy, template
 from tacit.report.facts import meanings, settings_yaml, tiles
+from tacit.report.policy_chart import policy_chart
 from tacit.report.runs import Finished
+from tacit.scan.excerpt import short
+from tacit.scan.sample import Inside
 
 _MOST_EXPOSURES = 12
+_MOST_KINDS = 40
 SECTIONS = (
     ("protected", "Protected"),
+    ("secret", "Policy"),
     ("utility", "Utility"),
     ("ledger", "Ledger"),
     ("attacks", "Attacks"),
@@ -31,8 +37,8 @@ SECTIONS = (
 )
 
 
-def run_page(run: Finished) -> str:
-    """The whole HTML page."""
+def run_page(run: Finished, inside: Inside | None = None, most: int = 0) -> str:
+    """The whole HTML page; with `inside`, one that must stay in the house, with at most so many records."""
     audit = run.audit
     profile = profile_chart(run.guarantee.figures)
     allowed = allowed_chart(run.headline) if run.headline is not None else None
@@ -44,10 +50,16 @@ def run_page(run: Finished) -> str:
         run=run,
         policy=script_policy(),
         script=script(),
-        sections=SECTIONS,
+        sections=SECTIONS if inside is None else (("sample", "Sample"), *SECTIONS),
+        inside=inside,
+        sample=() if inside is None else inside.excerpts[:most],
+        kinds=() if inside is None else inside.kinds[:_MOST_KINDS],
+        more_kinds=0 if inside is None else max(0, len(inside.kinds) - _MOST_KINDS),
+        colours={} if inside is None else {short(kind): at % COLOURS for at, (kind, _) in enumerate(inside.kinds)},
+        policy_card=None if run.measured is None else policy_chart(run.measured),
         tiles=tiles(run),
         meanings=meanings(run),
-        claim_charts=_present(allowed, profile),
+        claim_charts=_present(allowed, profile, amplification_chart([run], {run.at: ("amplified", 0)})),
         utility=utility_chart(run.utility),
         ledger_charts=_present(timeline_chart(run), spending_chart(run)),
         membership_note=_membership_note(run),

@@ -1,7 +1,8 @@
-"""A finished run as pages see it: what its release files say, and nothing else. The private part is never opened.
+"""A finished run as pages see it: what its release files say, and nothing else.
 
 G1. A folder that is no run, or a run that did not end, is refused with the way out; one without an audit is not.
-G2. Only files of `release/` are read (and the mark of the folder).
+G2. Only files of `release/` are read (and the mark of the folder). `read_inside` alone opens a file of `private/`: the
+    sample, in which secrets are hidden already.
 """
 
 from collections.abc import Sequence
@@ -15,8 +16,11 @@ from tacit.errors import ConfigError, RunError
 from tacit.guarantee import Figure, Guarantee
 from tacit.ledger import Entries, read_entries
 from tacit.plan import Plan
+from tacit.policy.measured import MeasuredPolicy
 from tacit.report.words import name
-from tacit.run import ReleaseFile, Run
+from tacit.run import PrivateFile, ReleaseFile, Run
+from tacit.run.made import Made, MadeWith
+from tacit.scan.sample import Inside
 from tacit.utility import Utility
 
 _LARGEST_FILE = 50_000_000
@@ -34,11 +38,18 @@ class Finished:
     guarantee: Guarantee
     utility: Utility
     audit: Audit | None
+    measured: MeasuredPolicy | None = None
+    made: tuple[Made, ...] = ()
 
     @property
     def key(self) -> str:
         """Its section's id."""
         return f"run-{self.at}"
+
+    @property
+    def claim(self) -> str:
+        """The claim with what its words mean here; its coverage lines stand elsewhere."""
+        return replace(self.guarantee, coverage=()).sentence()
 
     @property
     def headline(self) -> Figure | None:
@@ -85,7 +96,8 @@ def read_run(folder: Path) -> Finished:
     for file in present:
         if run.path(file).stat().st_size > _LARGEST_FILE:
             raise RunError(f"a {file} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
-    audited = run.path(ReleaseFile.AUDIT).is_file()
+    audited, measured = (run.path(file).is_file() for file in (ReleaseFile.AUDIT, ReleaseFile.POLICY))
+    made = run.read_json(MadeWith, ReleaseFile.MADE) if run.path(ReleaseFile.MADE).is_file() else MadeWith()
     return Finished(
         name(folder.resolve().name),
         1,
@@ -95,7 +107,24 @@ def read_run(folder: Path) -> Finished:
         run.read_json(Guarantee, ReleaseFile.GUARANTEE),
         run.read_json(Utility, ReleaseFile.UTILITY),
         run.read_json(Audit, ReleaseFile.AUDIT) if audited else None,
+        run.read_json(MeasuredPolicy, ReleaseFile.POLICY) if measured else None,
+        made.environments,
     )
+
+
+def read_inside(folder: Path) -> Inside:
+    """What the run in `folder` keeps for showing inside the house."""
+    run = Run.view(folder)
+    path = run.path(PrivateFile.SAMPLE)
+    if not path.is_file():
+        raise RunError(
+            expected=f"private/{PrivateFile.SAMPLE} in {folder}",
+            found="none: only the machine that trained has it",
+            way_out="make the page there, or leave --sample out",
+        )
+    if path.stat().st_size > _LARGEST_FILE:
+        raise RunError(f"a {path.name} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
+    return Inside.from_json(run.read_json(dict, PrivateFile.SAMPLE))
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Finished, ...]:

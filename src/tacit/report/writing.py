@@ -1,6 +1,7 @@
 """The verb `report`: from run folders to pages, and for one run also its certificate and model card.
 
 G1. Only files of `release/` are read, and only there or at `out` is anything written; each appears whole or not at all.
+    `report_inside` reads and writes `private/` too, and nothing that may leave the house.
 G2. Equal folders give equal files.
 G3. A README.md that a person wrote is left alone.
 """
@@ -14,8 +15,8 @@ from tacit.errors import ConfigError
 from tacit.report.comparison_page import comparison_page
 from tacit.report.model_card import MARK, model_card
 from tacit.report.run_page import run_page
-from tacit.report.runs import Finished, read_run, read_runs
-from tacit.run import ReleaseFile
+from tacit.report.runs import Finished, read_inside, read_run, read_runs
+from tacit.run import PrivateFile, ReleaseFile
 from tacit.run.files import write_bytes
 
 COMPARISON = Path("comparison.html")
@@ -44,6 +45,16 @@ def report(folders: Sequence[Path], out: Path | None = None) -> Reported:
     page = out or release / ReleaseFile.REPORT
     _write(page, run_page(run))
     return _with_papers(run, release, page)
+
+
+def report_inside(folder: Path, records: int) -> Reported:
+    """The page of one run with a sample of its training records, secrets hidden: in `private/`, not for release."""
+    if records < 1:
+        raise ConfigError("at least one record in the sample", str(records), "--sample 5")
+    page = folder / "private" / PrivateFile.INSIDE_REPORT
+    content = run_page(read_run(folder), read_inside(folder), records)
+    write_bytes(page, content.encode(), 0o600)
+    return Reported(page)
 
 
 def _with_papers(run: Finished, release: Path, page: Path) -> Reported:

@@ -4,9 +4,13 @@
     release/                 what may leave the house
         model.safetensors, model.json, tokenizer.json, config.json, plan.json, ledger.jsonl, guarantee.json,
         utility.json, audit.json, report.html
+        policy.json          how well the policy did on labelled held-out records, where there are any: counts
+        made.json            versions of everything it was made with
     private/                 what may not; closed to other people of the machine
         lock                 held by the one writer
         settings.json        the whole configuration, with the seed of a research run
+        sample.json          a few training records with their secrets hidden, and how often each kind was marked
+        report.html          the page with that sample, on request
         steps.jsonl          exact losses, norms and the like of each step
         spans.jsonl, canaries.jsonl
         best.safetensors     the best model seen, when one is chosen
@@ -59,6 +63,8 @@ class ReleaseFile(StrEnum):
     AUDIT = "audit.json"
     REPORT = "report.html"
     ARCHITECTURE = "model.json"
+    POLICY = "policy.json"
+    MADE = "made.json"
 
 
 class PrivateFile(StrEnum):
@@ -75,6 +81,8 @@ class PrivateFile(StrEnum):
     CHECKPOINTS = "checkpoints"
     BEST = "best.safetensors"
     TENSORBOARD = "tensorboard"
+    SAMPLE = "sample.json"
+    INSIDE_REPORT = "report.html"
 
 
 FileName = ReleaseFile | PrivateFile

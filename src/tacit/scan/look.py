@@ -14,7 +14,6 @@ from tacit.corpus.record import Record, Span, spans_fault
 from tacit.errors import PolicyError, TacitError
 from tacit.policy.base import Policy
 from tacit.policy.card import CardCounts
-from tacit.policy.patterns import Gold
 from tacit.policy.stability import StabilityCounts, mask_stability
 from tacit.scan.excerpt import Excerpt, excerpt
 
@@ -109,10 +108,19 @@ def batches(records: Iterable[Record]) -> Iterator[Batch]:
 
 def look(looker: Looker, batch: Batch) -> Part:
     """Count one batch."""
+    return counted(looker, batch, find_all(looker.policy, batch))
+
+
+def find_all(policy: Policy, batch: Batch) -> list[tuple[Span, ...]]:
+    """What `policy` finds in each record; one that it cannot read, or spans that are not tidy, are an error."""
+    return [_find(policy, record, number) for number, record in enumerate(batch.records, batch.first)]
+
+
+def counted(looker: Looker, batch: Batch, spans: list[tuple[Span, ...]]) -> Part:
+    """The counts of a batch in which `spans` were found."""
     part = Part()
     hits: list[tuple[Key, Record, tuple[Span, ...]]] = []
-    for number, record in enumerate(batch.records, batch.first):
-        found = _find(looker.policy, record, number)
+    for number, (record, found) in enumerate(zip(batch.records, spans, strict=True), batch.first):
         _count(part, record, found, looker.tokenizer)
         if found:
             hits.append((Key(hashlib.blake2b(_bytes(record.id), digest_size=8).digest(), number), record, found))
@@ -129,11 +137,6 @@ def check_stability(looker: Looker, record: Record) -> StabilityCounts:
     """Mask stability of one record; chance is a function of its id."""
     rng = random.Random(_bytes(record.id))
     return mask_stability(looker.policy, record, rng, STABILITY_SPANS)
-
-
-def knows_labels(policy: Policy) -> bool:
-    """Whether the policy, or a part of it, repeats the labels: measuring it against them would say nothing."""
-    return _holds(policy.content(), Gold().content())
 
 
 def count_tokens(text: str, spans: tuple[Span, ...], tokenizer: Encoder | None) -> tuple[int, int]:
@@ -182,13 +185,6 @@ def _count(part: Part, record: Record, found: tuple[Span, ...], tokenizer: Encod
     part.secrets.update(span.kind for span in found)
     part.records_by_kind.update({span.kind for span in found})
     part.card.add(record, found)
-
-
-def _holds(value: object, part: object) -> bool:
-    if value == part:
-        return True
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return any(_holds(entry, part) for entry in inner)
 
 
 def _key(entry: tuple[Key, *tuple[object, ...]]) -> Key:

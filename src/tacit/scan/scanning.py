@@ -11,7 +11,6 @@ G4. The JSON form, read back, gives an equal result.
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -19,14 +18,14 @@ from tacit.corpus.read import CorpusReader, read
 from tacit.corpus.record import Record
 from tacit.errors import ConfigError, CorpusError
 from tacit.policy.base import Policy
-from tacit.policy.card import PolicyCard
+from tacit.policy.card import CardCounts, PolicyCard, knows_labels
 from tacit.policy.stability import StabilityCounts
 from tacit.scan.excerpt import Excerpt, printable
-from tacit.scan.look import Encoder, Looker, Part, batches, check_stability, knows_labels, look
-from tacit.scan.workers import Workers, cores
+from tacit.scan.look import Encoder, Looker, Part, batches, check_stability, look
+from tacit.scan.workers import Workers, processes_for
 
 WORDS = "words and marks"
-_SMALL = 8  # batches: fewer are done sooner than processes have started
+SMALL = 8  # batches: fewer are for one process
 _FORMAT = 1
 
 
@@ -148,20 +147,40 @@ def scan(
         raise ConfigError(expected="a sample of 0 or more records", found=str(sample), way_out="give a whole number")
     began = time.perf_counter()
     records = read(corpus) if isinstance(corpus, str | Path) else corpus
-    rest = batches(records)
-    head = list(islice(rest, _SMALL))
-    wanted = cores() if processes is None else processes
+    number, all_batches = processes_for(batches(records), processes, SMALL)
     total = Part()
     stability = StabilityCounts()
     looker = Looker(policy, tokenizer, sample, show_secrets)
-    with Workers(looker, wanted if len(head) == _SMALL else min(wanted, 1)) as workers:
-        for _, part in workers.map(look, chain(head, rest)):
+    with Workers(looker, number) as workers:
+        for _, part in workers.map(look, all_batches):
             total.merge(part, sample)
             if progress is not None:
                 progress(total.records, total.characters)
         for _, counts in workers.map(check_stability, [record for _, record in total.to_check]):
             stability += counts
     return _result(records, policy, tokenizer, total, stability, show_secrets, time.perf_counter() - began)
+
+
+def name_of(records: Iterable[Record]) -> str:
+    """What a result calls the corpus."""
+    return printable(records.path.name) if isinstance(records, CorpusReader) else "records"
+
+
+def set_aside(records: Iterable[Record]) -> dict[str, int]:
+    """How many records could not be read so far, by the reason why."""
+    if not isinstance(records, CorpusReader):
+        return {}
+    return {reason.value: count for reason, count in sorted(records.tally.reasons.items())}
+
+
+def token_unit(tokenizer: Encoder | None) -> str:
+    """What a result counts as a token."""
+    return WORDS if tokenizer is None else f"tokens of tokenizer {tokenizer.hash[:12]}"
+
+
+def measured_card(policy: Policy, counts: CardCounts) -> PolicyCard | None:
+    """The card of `policy`; none without labels, or when the policy repeats them."""
+    return PolicyCard(policy.id, policy.hash, counts) if counts.records and not knows_labels(policy) else None
 
 
 def _result(
@@ -173,9 +192,8 @@ def _result(
     show_secrets: bool,
     seconds: float,
 ) -> Scan:
-    measured = total.card.records > 0 and not knows_labels(policy)
     return Scan(
-        corpus=printable(records.path.name) if isinstance(records, CorpusReader) else "records",
+        corpus=name_of(records),
         policy_id=policy.id,
         policy_hash=policy.hash,
         records=total.records,
@@ -183,13 +201,11 @@ def _result(
         characters=total.characters,
         tokens=total.tokens,
         sensitive_tokens=total.sensitive_tokens,
-        token_unit=WORDS if tokenizer is None else f"tokens of tokenizer {tokenizer.hash[:12]}",
+        token_unit=token_unit(tokenizer),
         users=len(total.users),
         kinds={kind: KindTotal(total.secrets[kind], total.records_by_kind[kind]) for kind in sorted(total.secrets)},
-        quarantined={reason.value: count for reason, count in sorted(records.tally.reasons.items())}
-        if isinstance(records, CorpusReader)
-        else {},
-        card=PolicyCard(policy.id, policy.hash, total.card) if measured else None,
+        quarantined=set_aside(records),
+        card=measured_card(policy, total.card),
         stability=stability,
         sample=tuple(shown for _, shown in total.sample),
         shows_secrets=show_secrets,

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -33,6 +34,17 @@ IN_FLIGHT = 3
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def processes_for(items: Iterable[Item], wanted: int | None, few: int) -> tuple[int, Iterator[Item]]:
+    """How many processes are worth starting, all cores unless told otherwise, and the items; one for fewer than `few`.
+
+    So few are done sooner than processes have started.
+    """
+    number = cores() if wanted is None else wanted
+    rest = iter(items)
+    head = list(islice(rest, few))
+    return number if len(head) == few else min(number, 1), chain(head, rest)
 
 
 class Workers(Generic[Tool]):

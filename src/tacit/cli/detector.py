@@ -1,0 +1,90 @@
+"""`tacit detector`: train a context detector, show its card, measure it on sentences of one's own."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+detector = typer.Typer(
+    help="Train a detector of sensitive contexts, which then is a policy (CADP-LM).", no_args_is_help=True
+)
+Folder = Annotated[Path, typer.Argument(help="A folder that `tacit detector train` wrote.")]
+
+
+@detector.command("train")
+def train(
+    out: Annotated[Path, typer.Argument(help="New folder for the detector.")],
+    negatives: Annotated[
+        Path, typer.Option(help="A public corpus: what is not sensitive. Never the corpus to protect.")
+    ],
+    templates: Annotated[
+        Path | None, typer.Option(help='Sensitive prompts, one a line: "My ID is {6 digits}"; or YAML.')
+    ] = None,
+    prompts: Annotated[
+        Path | None, typer.Option(help="A corpus of prompts with the labels sensitive and harmless.")
+    ] = None,
+    encoder: Annotated[
+        Path | None, typer.Option(help="A Hugging Face encoder's folder.", show_default="a linear detector")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=0, help="Passes of tuning the encoder; 0 fits a head alone.")] = 0,
+    reword: Annotated[bool, typer.Option(help="Paraphrase by tacit's own synonyms and sentence frames.")] = True,
+    round_trip: Annotated[
+        list[str] | None,
+        typer.Option(help='Programs that translate lines there and back: "apertium -u eng-spa | apertium -u spa-eng".'),
+    ] = None,
+    thesaurus: Annotated[str | None, typer.Option(help="A MyThes .dat file, or auto to look for one.")] = None,
+    wordnet: Annotated[str | None, typer.Option(help="WordNet's folder, or auto to look for it.")] = None,
+    seq2seq: Annotated[
+        list[str] | None, typer.Option(help="A paraphrasing model's folder, or two with a comma: there and back.")
+    ] = None,
+    same_meaning: Annotated[
+        Path | None, typer.Option(help="An encoder's folder: drop paraphrases that mean something else.")
+    ] = None,
+    alike: Annotated[float, typer.Option(min=-1, max=1, help="The least cosine with the prompt, for that.")] = 0.5,
+    most: Annotated[int, typer.Option(min=1, help="Paraphrases a prompt, at most.")] = 400,
+    recall: Annotated[float, typer.Option(help="Share of held-out paraphrases to find.")] = 0.99,
+    false_alarms: Annotated[float, typer.Option(help="Share of public sentences to flag; recall comes first.")] = 0.002,
+    sentences: Annotated[int, typer.Option(min=20, help="Public sentences to use.")] = 20_000,
+    harmless: Annotated[bool, typer.Option(help="Learn from tacit's own harmless prompts too.")] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same detector.")] = 0,
+) -> None:
+    """Train a detector on prompts, their paraphrases and public text, and write it with its card."""
+    from tacit.cli.watching import watching
+    from tacit.detecting import DetectorSettings
+    from tacit.detecting import train as go
+    from tacit.detecting.ways import phi_of
+
+    phi = phi_of(reword, thesaurus, wordnet, round_trip or (), seq2seq or (), same_meaning, alike, most)
+    settings = DetectorSettings(recall, false_alarms, sentences, harmless, seed, encoder=encoder, epochs=epochs)
+    with watching() as observe:
+        trained = go(out, negatives, phi, settings, observe, templates, prompts)
+    typer.echo(f"Detector {trained.detector.hash} in {out}.")
+    typer.echo(f"Trained on {trained.detector.trained_on}.")
+    typer.echo(f"prompts as given             {trained.verbatim}")
+    typer.echo(f"held-out paraphrases         {trained.recall}")
+    typer.echo(f"false alarms, public text    {trained.public_alarms}")
+    typer.echo(f"false alarms, harmless       {trained.harmless_alarms}")
+    typer.echo(f"As a policy: {{detector: {{folder: {out}, level: sentence}}}}")
+
+
+@detector.command("show")
+def show(folder: Folder) -> None:
+    """Check that a detector is whole, and print its card as JSON."""
+    from tacit.policy.detector.folder import read_detector
+
+    found = read_detector(folder)
+    typer.echo(json.dumps({"hash": found.hash, **found.card}, indent=2))
+
+
+@detector.command("measure")
+def measure(
+    folder: Folder,
+    corpus: Annotated[
+        Path, typer.Argument(help="Sentences: all sensitive ones for recall, or public text for alarms.")
+    ],
+) -> None:
+    """Count the sentences of a corpus that a detector flags, with an exact interval."""
+    from tacit.detecting import measure as count
+
+    typer.echo(f"flagged {count(folder, corpus)}")

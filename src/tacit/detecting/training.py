@@ -1,0 +1,215 @@
+"""The verb `detector train`: from prompts, paraphrases and public text to a frozen detector with its card.
+
+G1 (apart). The texts that choose the threshold and those that measure took no part in fitting, nor the former in
+   measuring; paraphrases that are held out begin with other words than those learned from, where there are enough.
+G2 (one result). The same files, ways, settings and libraries give the same folder, byte by byte (linear detectors).
+G3 (frozen). A folder is written once, whole or not at all, and never changed.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.detecting.examples import Parts, Prompts, Source, public_sentences, read_prompts, split_openings, split_texts
+from tacit.detecting.fitting import fit_linear
+from tacit.detecting.harmless import harmless as built_in_harmless
+from tacit.detecting.measuring import Measured, choose_threshold
+from tacit.detecting.paraphrase import Phi
+from tacit.detecting.rows import Rows, make_rows
+from tacit.errors import ConfigError
+from tacit.policy.detector.encoder import Encoder, libraries
+from tacit.policy.detector.features import DEFAULT_WINDOW, NUMBER, Window
+from tacit.policy.detector.folder import Detector, read_detector, write_detector
+from tacit.policy.detector.linear import Linear
+from tacit.progress import Observer, Progress
+
+_HEX_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorSettings:
+    """How a detector is trained.
+
+    recall: share of held-out paraphrases that the threshold must let it find. false_alarms: share of held-out public
+    sentences and harmless prompts it may flag; recall comes first. sentences: how many public sentences are used.
+    harmless: learn from tacit's own prompts that announce nothing secret, too. encoder: a Hugging Face folder; None
+    fits a linear detector.
+    epochs: passes of tuning the encoder before its head is fitted; 0 leaves it as it is.
+    """
+
+    recall: float = 0.99
+    false_alarms: float = 0.002
+    sentences: int = 20_000
+    harmless: bool = True
+    seed: int = 0
+    bits: int = 18
+    penalty: float = 1e-5
+    window: Window = DEFAULT_WINDOW
+    encoder: Path | None = None
+    epochs: int = 0
+    learning_rate: float = 3e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A detector that was written, and how it did on what was held out."""
+
+    folder: Path
+    detector: Detector
+    verbatim: Measured
+    recall: Measured
+    public_alarms: Measured
+    harmless_alarms: Measured
+
+
+def train(
+    out: Path,
+    negatives: Path,
+    phi: Phi,
+    settings: DetectorSettings,
+    observe: Observer,
+    templates: Path | None = None,
+    prompts: Path | None = None,
+) -> Trained:
+    """A detector in the new folder `out`, from prompts in files and sentences of a public corpus."""
+    if out.exists():
+        raise ConfigError(expected="a new folder", found=f"{out}, which is there", way_out="name another with --out")
+    known = read_prompts(templates, prompts)
+    sentences, source = public_sentences(negatives, settings.sentences, settings.seed)
+    observe(Progress("preparing", 0, 3))
+    said = _Said.of(known, sentences, phi, settings)
+    observe(Progress("preparing", 2, 3))
+    rows = make_rows(said.sensitive.train, said.harmless.train, said.public.train, settings.window, settings.seed)
+    observe(Progress("preparing", 3, 3))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        scorer = _fitted(rows, settings, draft / "tuned", observe)
+        threshold = choose_threshold(
+            scorer.scores(_with_values(said.sensitive.threshold)),
+            scorer.scores([*said.public.threshold, *_with_values(said.harmless.threshold)]),
+            settings.recall,
+            settings.false_alarms,
+        )
+        measured = _measured(scorer, threshold, said, known)
+        card = _card(known, (*known.sources, source), said, rows, phi, settings, threshold, measured)
+        folder = draft / "detector"
+        folder.mkdir()
+        write_detector(folder, scorer, threshold, card)
+        os.replace(folder, out)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    observe(Progress("measuring", 4, 4))
+    return Trained(out, read_detector(out), *measured.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """All texts, each part by itself."""
+
+    sensitive: Parts
+    harmless: Parts
+    public: Parts
+
+    @classmethod
+    def of(cls, known: Prompts, sentences: Sequence[str], phi: Phi, settings: DetectorSettings) -> "_Said":
+        """Prompts with their paraphrases, and public sentences."""
+        seed = settings.seed
+        sensitive = [text for texts in phi.paraphrases(known.sensitive, seed) for text in texts]
+        labelled = [text for texts in phi.paraphrases(known.harmless, seed) for text in texts]
+        taken = {text.lower() for text in (*sensitive, *labelled)}
+        ours = [text for text in built_in_harmless() if text.lower() not in taken] if settings.harmless else []
+        dealt = split_openings(sensitive, seed)
+        asked = set(known.sensitive)
+        parts = Parts(
+            [*known.sensitive, *(text for text in dealt.train if text not in asked)],
+            [text for text in dealt.threshold if text not in asked],
+            [text for text in dealt.test if text not in asked],
+            dealt.by,
+        )
+        return cls(parts, split_texts([*labelled, *ours], seed), split_texts(sentences, seed))
+
+
+def _fitted(rows: Rows, settings: DetectorSettings, scratch: Path, observe: Observer) -> Linear | Encoder:
+    if settings.encoder is None:
+        return fit_linear(rows.lines, rows.sensitive, settings.bits, settings.penalty, settings.window)
+    from tacit.detecting.tuning import fit_encoder
+
+    return fit_encoder(
+        settings.encoder,
+        rows,
+        settings.penalty,
+        settings.window,
+        settings.epochs,
+        settings.learning_rate,
+        settings.seed,
+        scratch,
+        lambda done, total: observe(Progress("measuring", done, total)),
+    )
+
+
+def _measured(scorer: Linear | Encoder, threshold: float, said: _Said, known: Prompts) -> dict[str, Measured]:
+    texts = {
+        "verbatim": _with_values(known.sensitive),
+        "recall": _with_values(said.sensitive.test),
+        "false_alarms_on_public_sentences": said.public.test,
+        "false_alarms_on_harmless_prompts": _with_values(said.harmless.test),
+    }
+    flagged = {name: scorer.scores(found) >= threshold if found else np.zeros(0) for name, found in texts.items()}
+    return {name: Measured(int(found.sum()), len(found)) for name, found in flagged.items()}
+
+
+def _with_values(texts: Sequence[str]) -> list[str]:
+    """Every other one with a number after it, as it would stand in a corpus."""
+    return [f"{text} {NUMBER}" if place % 2 else text for place, text in enumerate(texts)]
+
+
+def _card(
+    known: Prompts,
+    sources: Sequence[Source],
+    said: _Said,
+    rows: Rows,
+    phi: Phi,
+    settings: DetectorSettings,
+    threshold: float,
+    measured: Mapping[str, Measured],
+) -> dict[str, Any]:
+    sensitive, harmless, public = said.sensitive, said.harmless, said.public
+    encoder = None if settings.encoder is None else settings.encoder.name
+    names = ("numpy", "scipy", "tacit")
+    return {
+        "trained_on": _trained_on(sources, len(rows.lines), phi),
+        "sources": [asdict(source) for source in sources],
+        "phi": phi.described(),
+        "counts": {
+            part: {"sensitive": len(getattr(sensitive, part)), "harmless": len(getattr(harmless, part))}
+            | {"public_sentences": len(getattr(public, part))}
+            for part in ("train", "threshold", "test")
+        },
+        "rows": {"sensitive": int(rows.sensitive.sum()), "harmless": int((~rows.sensitive).sum())},
+        "paraphrases_held_out_by": sensitive.by,
+        "settings": {**asdict(settings), "encoder": encoder, "window": settings.window._asdict()},
+        "threshold": {
+            "value": threshold,
+            "rule": "the lowest with at most `false_alarms` on held-out public sentences and harmless prompts; "
+            "a lower one where `recall` on held-out paraphrases needs it",
+        },
+        **{name: one.to_json() for name, one in measured.items()},
+        "libraries": {name: version(name) for name in names} | (libraries() if settings.encoder else {}),
+    }
+
+
+def _trained_on(sources: Sequence[Source], rows: int, phi: Phi) -> str:
+    """The words of a certificate: files by name and digest, never what stands in them."""
+    files = ", ".join(
+        f"{source.what} {source.name} ({source.count:,}, SHA-256 {source.sha256[:_HEX_DIGITS]})" for source in sources
+    )
+    ways = " and ".join(dict.fromkeys(str(way["way"]) for way in phi.described()["ways"])) or "nothing"
+    return f"{files}; prompts paraphrased by {ways}; {rows:,} rows in all"

@@ -1,0 +1,93 @@
+"""A mechanism of one's own: steps that a person lists; what may be claimed follows from their price.
+
+    def build(words: Words) -> Own:
+        records = words.need("records")
+        public, private = words.public(records), words.private(words.take("secret_records", records))
+        def schedule(private: PrivateSteps) -> Plan: ...
+        return Own("mine", private, schedule, Unit.SECRETS)
+
+    tacit.mechanisms.register_mechanism("mine", "what it does, in a line", build)
+
+G1 (priced). The figures are those of `plan.cost()`, from the ledger; steps without a finite price are refused.
+G2 (one sentence). The sentence is written here, from the unit and the figures: a person cannot claim more.
+G3 (met). Steps for which the printed conditions would be false are refused: noisy ones draw by Poisson, and apart.
+G4 (one record). Claims about users and entities, which rest on caps, are left to `user` and `uedp`.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tacit.errors import ClaimRefused, ConfigError
+from tacit.events import Relation
+from tacit.guarantee import Condition, Evidence, Guarantee, coverage_lines
+from tacit.mechanisms.base import FROZEN_MARKS, NOISY_CONDITIONS, PrivateSteps, Spent
+from tacit.mechanisms.cadp import ROUTED
+from tacit.plan import Neighbours, Noisy, Plain, Plan, PoissonRecords, ShuffledBatch, Unit
+
+_ALSO_HOLDS_IF: dict[Unit, tuple[Condition, ...]] = {
+    Unit.SECRETS: (FROZEN_MARKS,),
+    Unit.RECORD: (),
+    Unit.FLAGGED_RECORD: (ROUTED,),
+}
+_NOT_PROTECTED: dict[Unit, tuple[str, ...]] = {
+    Unit.SECRETS: ("unmarked text", "that a record was used", "where secrets stand and of which kind"),
+    Unit.RECORD: ("what several records of one person say together", "the number of records"),
+    Unit.FLAGGED_RECORD: ("sensitive records that were cleared", "which records were flagged"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """`schedule` lists the steps, given private steps whose noise may still change; `unit` is who is protected."""
+
+    name: str
+    private: PrivateSteps
+    schedule: Callable[[PrivateSteps], Plan]
+    unit: Unit
+
+    def __post_init__(self) -> None:
+        if self.unit not in _NOT_PROTECTED:
+            raise ClaimRefused(
+                expected=f"a claim about {', '.join(_NOT_PROTECTED)}",
+                found=f"one about {self.unit}",
+                way_out="use `user` or `uedp`, whose caps make such a claim true",
+            )
+
+    def plan(self) -> Plan:
+        """The steps, in order; refused where a condition that the guarantee prints would be false."""
+        plan = self.schedule(self.private)
+        names = Counter(step.name for step in plan.executions())
+        twice = [name for name, steps in names.items() if steps > 1]
+        if twice:
+            raise ConfigError("a name for each kind of step", f"two steps called {twice[0]}", "name them apart")
+        for step in plan.executions():
+            plain = isinstance(step.update, Plain) and isinstance(step.draw, ShuffledBatch)
+            noisy = isinstance(step.update, Noisy) and isinstance(step.draw, PoissonRecords)
+            if not (plain or noisy):
+                raise ClaimRefused(
+                    expected="plain steps on shuffled batches, and noisy ones on Poisson draws of records",
+                    found=f"a {step.update.kind} step on a {step.draw.kind} draw",
+                    way_out="use PublicSteps.step and PrivateSteps.step",
+                )
+        return plan
+
+    def notions(self) -> tuple[Neighbours, ...]:
+        """The unit blanked (or left out), and replaced."""
+        return (Neighbours(self.unit), Neighbours(self.unit, Relation.REPLACE))
+
+    def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
+        """Differential privacy for the unit, as the ledger has it."""
+        figures = self.private.figures(spent)
+        removed, replaced = figures
+        by_policy = self.unit != Unit.RECORD
+        return Guarantee(
+            mechanism=self.name,
+            claim=f"Differential privacy for {self.unit}, all checkpoints: {removed} when it is blanked or left out, "
+            f"{replaced} when it is replaced. The steps are of somebody's own making; their price is not.",
+            figures=figures,
+            holds_if=(*NOISY_CONDITIONS, *_ALSO_HOLDS_IF[self.unit]),
+            not_protected=_NOT_PROTECTED[self.unit],
+            evidence=evidence,
+            coverage=coverage_lines(removed, evidence.coverage) if by_policy else (),
+        )

@@ -1,0 +1,157 @@
+"""A detector on top of an encoder of transformers: the mean of its last states, and a linear head.
+
+torch and transformers are imported when the first text is scored, not before. The encoder reads the same masked words
+as the linear detector, a window at a time, in 32-bit arithmetic: its scores are those of the linear head up to the
+rounding of the processor, which is why the versions of both libraries are part of the policy's content.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import PolicyError
+from tacit.policy.detector.features import Window, cut, masked
+from tacit.policy.detector.linear import NO_WORDS
+
+HEAD = "head.npy"
+MODEL = "model"
+_ROWS = 32
+_LONGEST = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoder:
+    """A folder of Hugging Face (config.json, safetensors, tokenizer.json), and a weight for each of its states."""
+
+    model: Path
+    head: npt.NDArray[np.float64]
+    bias: float
+    window: Window
+
+    def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
+        """How sensitive each text is; a text without words has the lowest score there is."""
+        rows: list[str] = []
+        owners: list[int] = []
+        for number, line in enumerate(masked(texts)):
+            words = line.split()
+            pieces = [" ".join(words[start:end]) for start, end in cut(len(words), self.window)] if words else []
+            rows += pieces
+            owners += [number] * len(pieces)
+        best = np.full(len(texts), NO_WORDS)
+        if rows:
+            scores = states_of(self.model, rows) @ self.head + self.bias
+            np.maximum.at(best, np.array(owners), np.round(scores, 4))
+        return best
+
+    def save(self, folder: Path) -> None:
+        """The head as a file of numpy; the model's files are copied."""
+        with (folder / HEAD).open("wb") as file:
+            np.save(file, self.head, allow_pickle=False)
+        target = folder / MODEL
+        target.mkdir()
+        for path in model_files(self.model):
+            (target / path.name).write_bytes(path.read_bytes())
+
+    @classmethod
+    def load(cls, folder: Path, bias: float, window: Window) -> "Encoder":
+        """What `save` wrote; a head with anything but numbers in it is refused."""
+        try:
+            head = np.load(folder / HEAD, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise PolicyError("the head of a detector", type(error).__name__, "train the detector again") from error
+        if head.ndim != 1 or head.dtype != np.float64:
+            raise PolicyError("the head of a detector", "other numbers", "train the detector again")
+        return cls(folder / MODEL, head, bias, window)
+
+
+def model_files(folder: Path) -> list[Path]:
+    """What is needed of a folder of Hugging Face; weights in safetensors, a fast tokenizer, no code."""
+    weights = sorted(folder.glob("*.safetensors"))
+    needed = [folder / "config.json", folder / "tokenizer.json"]
+    if not weights or not all(path.is_file() for path in needed):
+        raise PolicyError(
+            expected="a folder with config.json, tokenizer.json and weights in safetensors",
+            found=str(folder),
+            way_out="save model and tokenizer with save_pretrained(folder)",
+        )
+    return [*needed, *weights, *folder.glob("*.safetensors.index.json")]
+
+
+def libraries() -> dict[str, str]:
+    """The versions that decide the last bits of a score."""
+    return {name: version(name) for name in ("torch", "transformers", "tokenizers")}
+
+
+def states_of(folder: Path, rows: Sequence[str]) -> npt.NDArray[np.float64]:
+    """The mean of the last states of each row, as a vector of length 1."""
+    model, tokenizer = loaded(folder)
+    return mean_states(model, tokenizer, rows)
+
+
+def mean_states(model: Any, tokenizer: Any, rows: Sequence[str]) -> npt.NDArray[np.float64]:  # noqa: ANN401
+    """The same for a model and a tokenizer at hand; rows of like length go together."""
+    import torch
+
+    order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
+    states = np.zeros((len(rows), model.config.hidden_size))
+    with torch.inference_mode():
+        for first in range(0, len(order), _ROWS):
+            chosen = order[first : first + _ROWS]
+            pooled = pooled_states(model, *batch_of(tokenizer, [rows[row] for row in chosen]))
+            states[chosen] = pooled.double().numpy()
+    return states
+
+
+def pooled_states(model: Any, tokens: Any, real: Any) -> Any:  # noqa: ANN401  (tensors)
+    """(rows, width): the mean over each row's own tokens, as a vector of length 1."""
+    import torch
+
+    states = model(input_ids=tokens, attention_mask=real).last_hidden_state
+    mean = (states * real.unsqueeze(2)).sum(dim=1) / real.sum(dim=1, keepdim=True)
+    return torch.nn.functional.normalize(mean, dim=1)
+
+
+def batch_of(tokenizer: Any, rows: Sequence[str]) -> tuple[Any, Any]:  # noqa: ANN401
+    """Tokens and which of them are real, as tensors."""
+    import torch
+
+    encoded = tokenizer.encode_batch(list(rows))
+    longest = max(len(row.ids) for row in encoded)
+    tokens = torch.zeros((len(encoded), longest), dtype=torch.long)
+    real = torch.zeros((len(encoded), longest), dtype=torch.long)
+    for number, row in enumerate(encoded):
+        tokens[number, : len(row.ids)] = torch.tensor(row.ids)
+        real[number, : len(row.ids)] = 1
+    return tokens, real
+
+
+@lru_cache(maxsize=2)
+def loaded(folder: Path) -> tuple[Any, Any]:
+    """Model and tokenizer of a local folder: safetensors only, no code from the folder, no network."""
+    try:
+        import torch
+        from tokenizers import Tokenizer
+        from transformers import AutoModel
+        from transformers.utils import logging
+    except ImportError as error:
+        raise PolicyError(
+            expected="torch and transformers, which this detector needs",
+            found=f"no module {error.name}",
+            way_out='pip install "tacit[train,hf]", or train a linear detector',
+        ) from error
+    model_files(folder)
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    model = AutoModel.from_pretrained(
+        folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
+    )
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(min(_LONGEST, int(getattr(model.config, "max_position_embeddings", _LONGEST)) - 2))
+    return model.eval(), tokenizer

@@ -1,0 +1,128 @@
+"""A detector's folder: what was trained, when it raises its flag, and a card that says on what and how well.
+
+    detector.json    kind, window, bias, threshold, and the SHA-256 of every other file
+    card.json        what it was trained on, and its measured quality
+    weights.npy      a linear detector's weights, or head.npy and model/ of one on top of an encoder
+
+G1 (whole). A folder in which any file was changed, is missing or was added is refused.
+G2 (one hash). The hash of a detector covers all of its files: another weight, threshold or card is another hash.
+G3 (no code). Nothing in a folder is run: JSON, numbers, and for an encoder safetensors.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.corpus.record import Record
+from tacit.errors import PolicyError
+from tacit.policy.detector.encoder import Encoder
+from tacit.policy.detector.features import Window
+from tacit.policy.detector.linear import Linear
+
+DETECTOR = "detector.json"
+CARD = "card.json"
+_BLOCK = 1 << 20
+_FORMAT = 1
+
+
+class TextDigest:
+    """SHA-256 of the texts of records, in their order, whatever file they are in."""
+
+    def __init__(self) -> None:
+        self._state = hashlib.sha256()
+
+    def add(self, record: Record) -> None:
+        """One more record."""
+        text = record.text.encode("utf-8", "surrogatepass")
+        self._state.update(len(text).to_bytes(8, "big") + text)
+
+    def hexdigest(self) -> str:
+        """Of all records so far."""
+        return self._state.hexdigest()
+
+
+KINDS: dict[str, type[Linear] | type[Encoder]] = {"linear": Linear, "encoder": Encoder}
+
+
+@dataclass(frozen=True)
+class Detector:
+    """A frozen detector; two with one hash are equal."""
+
+    hash: str
+    trained_on: str
+    sources: tuple[str, ...]  # digests of the texts it learned from
+    threshold: float = field(compare=False)
+    scorer: Linear | Encoder = field(compare=False, repr=False)
+    card: Mapping[str, Any] = field(compare=False, repr=False)
+
+    def flags(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Which texts reach the threshold."""
+        flagged: npt.NDArray[np.bool_] = self.scorer.scores(texts) >= self.threshold
+        return flagged
+
+
+def write_detector(folder: Path, scorer: Linear | Encoder, threshold: float, card: Mapping[str, Any]) -> None:
+    """The detector as files of `folder`, which is there and empty."""
+    scorer.save(folder)
+    (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=True) + "\n", encoding="utf-8")
+    kind = next(name for name, known in KINDS.items() if isinstance(scorer, known))
+    content = {
+        "format": _FORMAT,
+        "kind": kind,
+        "window": scorer.window._asdict(),
+        "bias": scorer.bias,
+        "threshold": threshold,
+        "files": _files(folder),
+    }
+    (folder / DETECTOR).write_text(json.dumps({**content, "hash": _hash(content)}, indent=2) + "\n", encoding="utf-8")
+
+
+def read_detector(folder: Path) -> Detector:
+    """The detector of a folder, after every file was compared with its hash."""
+    try:
+        content = json.loads((folder / DETECTOR).read_text(encoding="utf-8"))
+        stated = content.pop("hash")
+        if _hash(content) != stated or content["files"] != _files(folder):
+            raise _damaged(folder, "files that are not those that were written")
+        if content["format"] != _FORMAT or content["kind"] not in KINDS:
+            raise _damaged(folder, "a detector of another version of tacit")
+        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        window = Window(**content["window"])
+        scorer = KINDS[content["kind"]].load(folder, float(content["bias"]), window)
+        sources = tuple(str(source["sha256"]) for source in card["sources"])
+        return Detector(stated, str(card["trained_on"]), sources, float(content["threshold"]), scorer, card)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(folder, type(error).__name__) from error
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file but the one that lists them."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / DETECTOR)
+    return {path.relative_to(folder).as_posix(): _digest(path) for path in found}
+
+
+def _digest(path: Path) -> str:
+    state = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            state.update(block)
+    return state.hexdigest()
+
+
+def _damaged(folder: Path, found: str) -> PolicyError:
+    return PolicyError(
+        expected=f"a whole detector in {str(folder)!r}",
+        found=found,
+        way_out="train it again with `tacit detector train`, or take the folder as it was written",
+    )

@@ -1,0 +1,145 @@
+"""Where a tagger's files are, what they say of themselves, and the digest that stands for all of them."""
+
+import hashlib
+import json
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import PolicyError
+from tacit.policy.kinds import common_kind
+
+DEFAULT_PIPELINE = "en_core_web_sm"
+PIPELINE_VARIABLE = "TACIT_SPACY"
+_BLOCK = 1 << 20
+_FIND_ENTITIES = ("ner", "entity_ruler", "span_ruler", "beam_ner")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A spaCy pipeline on disk: the folder that holds `config.cfg`, its name, its version and its components."""
+
+    folder: Path
+    name: str
+    version: str
+    components: tuple[str, ...]
+    labels: frozenset[str]
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of entities it can find, in the one vocabulary."""
+        return frozenset(common_kind(label) for label in self.labels)
+
+    def content(self) -> dict[str, str]:
+        """What decides what it finds: its name, its version and a digest of its files, and spaCy's version."""
+        return {
+            "pipeline": self.name,
+            "version": self.version,
+            "files": digest_of(str(self.folder)),
+            "spacy": version("spacy"),
+        }
+
+
+def default_pipeline() -> str:
+    """The pipeline that `entities`, `names` and `grammar` use: `TACIT_SPACY`, or spaCy's small English one."""
+    return os.environ.get(PIPELINE_VARIABLE) or DEFAULT_PIPELINE
+
+
+def require(package: str, way_out: str) -> None:
+    """An error with the command to install `package`, unless it is there."""
+    try:
+        version(package)
+    except PackageNotFoundError as error:
+        raise PolicyError(
+            expected=f"the package {package}, which this policy reads with",
+            found="a Python without it",
+            way_out=way_out,
+        ) from error
+
+
+@cache
+def find_pipeline(name: str) -> Pipeline:
+    """The pipeline called `name`: an installed package, or a folder. Nothing of spaCy is loaded for it."""
+    require("spacy", "pip install spacy")
+    folder = _package_folder(name) or Path(name)
+    described = _described(folder / "meta.json")
+    if described is None or not (folder / "config.cfg").is_file():
+        raise PolicyError(
+            expected=f"a spaCy pipeline called {name!r}: an installed one, or a folder with meta.json and config.cfg",
+            found="neither",
+            way_out=f"python -m spacy download {name if name.isidentifier() else DEFAULT_PIPELINE}, or set "
+            f"{PIPELINE_VARIABLE} to the name or folder of another pipeline",
+        )
+    labels = described.get("labels", {})
+    return Pipeline(
+        folder=folder,
+        name=f"{described.get('lang', '')}_{described.get('name', '')}",
+        version=str(described.get("version", "")),
+        components=tuple(described.get("pipeline", [])),
+        labels=frozenset(label for part in _FIND_ENTITIES for label in labels.get(part, [])),
+    )
+
+
+def _package_folder(name: str) -> Path | None:
+    """Where the package `name` keeps its pipeline; None when there is no such package."""
+    spec = find_spec(name) if name.isidentifier() else None
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        described = _described(Path(place) / "meta.json")
+        if described:
+            return Path(place) / "{lang}_{name}-{version}".format_map(described)
+    return None
+
+
+def _described(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and {"lang", "name", "version"} <= found.keys() else None
+
+
+@cache
+def digest_of(folder: str) -> str:
+    """SHA-256 of every file under `folder`: its path there and its bytes. Files that begin with a dot are left out."""
+    root = Path(folder)
+    total = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        parts = path.relative_to(root).parts
+        if any(part.startswith(".") or part == "__pycache__" for part in parts):
+            continue
+        total.update("/".join(parts).encode("utf-8", "surrogateescape") + b"\0")
+        total.update(_file_digest(path))
+    return total.hexdigest()
+
+
+def _file_digest(path: Path) -> bytes:
+    one = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            one.update(block)
+    return one.digest()
+
+
+def check_kinds(wanted: tuple[str, ...] | None, known: frozenset[str], whose: str) -> tuple[str, ...]:
+    """`wanted` in the one vocabulary and in order, or all that are known; an error for one that is not."""
+    if wanted is None:
+        return tuple(sorted(known))
+    kinds = tuple(sorted({common_kind(kind) for kind in wanted}))
+    unknown = [kind for kind in kinds if kind not in known]
+    if unknown or not kinds:
+        raise PolicyError(
+            expected=f"kinds that {whose} can find: {', '.join(sorted(known)) or 'it finds none'}",
+            found=", ".join(unknown) or "none",
+            way_out="choose among these, or name another tagger",
+        )
+    return kinds
+
+
+def kinds_in_id(chosen: Collection[str], known: Collection[str]) -> str:
+    """How an id ends that is about some kinds only."""
+    return "" if set(chosen) == set(known) else f":{'+'.join(sorted(chosen))}"
