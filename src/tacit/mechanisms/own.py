@@ -1,12 +1,5 @@
 """A mechanism of one's own: steps that a person lists; what may be claimed follows from their price.
-
-    def build(words: Words) -> Own:
-        records = words.need("records")
-        public, private = words.public(records), words.private(words.take("secret_records", records))
-        def schedule(private: PrivateSteps) -> Plan: ...
-        return Own("mine", private, schedule, Unit.SECRETS)
-
-    tacit.mechanisms.register_mechanism("mine", "what it does, in a line", build)
+`examples/own_mechanism.py` registers one.
 
 G1 (priced). The figures are those of `plan.cost()`, from the ledger; steps without a finite price are refused.
 G2 (one sentence). The sentence is written here, from the unit and the figures: a person cannot claim more.
@@ -48,11 +41,8 @@ class Own:
 
     def __post_init__(self) -> None:
         if self.unit not in _NOT_PROTECTED:
-            raise ClaimRefused(
-                expected=f"a claim about {', '.join(_NOT_PROTECTED)}",
-                found=f"one about {self.unit}",
-                way_out="use `user` or `uedp`, whose caps make such a claim true",
-            )
+            known = f"a claim about {', '.join(_NOT_PROTECTED)}"
+            raise ClaimRefused(known, f"one about {self.unit}", "`user` and `uedp` have the caps such a claim needs")
 
     def plan(self) -> Plan:
         """The steps, in order; refused where a condition that the guarantee prints would be false."""

@@ -24,6 +24,7 @@ def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> lis
     if any(run.utility.labels is None for run in runs):
         wanted += [
             ("utility", "Privacy against utility", price, _epsilon, "Perplexity", _perplexity),
+            ("public", "Privacy against utility on public text", price, _epsilon, "Perplexity, public tokens", _public),
             ("private", "Privacy against utility on secrets", price, _epsilon, "Perplexity, private tokens", _private),
             ("exposure", "How much of a canary is known", "Perplexity", _perplexity, "Exposure in bits", _exposure),
             ("membership", "Telling who was trained on", "Perplexity", _perplexity, "Accuracy", membership_accuracy),
@@ -38,8 +39,9 @@ def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> lis
 
 _NOTES = {
     "utility": "Lower is better. Points of one colour and shape protect the same thing; others do not compare.",
+    "public": "What remains when secrets do not count: redaction and crt do not try to predict them.",
     "private": "Lower on private tokens means that secrets of new people are better guessed: useful, and not a leak.",
-    "exposure": "Median over planted canaries. Chance is about 1 bit.",
+    "exposure": "Median over the canaries that were repeated most. Chance is about 1 bit.",
     "membership": "The best attack of each run. Chance is 0.5.",
     "errors": "Lower is better.",
 }
@@ -124,6 +126,10 @@ def _epsilon(run: Finished) -> float:
 
 def _perplexity(run: Finished) -> float | None:
     return None if run.utility.labels is not None else run.utility.overall.perplexity
+
+
+def _public(run: Finished) -> float | None:
+    return None if run.utility.labels is not None else run.utility.public.perplexity
 
 
 def _private(run: Finished) -> float | None:

@@ -107,10 +107,12 @@ def meanings(run: Finished) -> list[Meaning]:
 
 
 def exposure(run: Finished) -> Exposed | None:
-    """Of the canaries that the policy marks, or of all where it marks none; none where none was planted."""
+    """Of the canaries that the policy marks (or of all where it marks none), those that were repeated most."""
     if run.audit is None:
         return None
-    findings = [one for one in run.audit.canaries if one.known] or list(run.audit.canaries)
+    marked = [one for one in run.audit.canaries if one.known] or list(run.audit.canaries)
+    most = max((one.repetitions for one in marked), default=1)
+    findings = [one for one in marked if one.repetitions == most]
     planted = [one.own.bits for finding in findings for one in finding.exposure.canaries if one.inside]
     held_out = [one.twin.bits for finding in findings for one in finding.exposure.canaries]
     if not planted:
