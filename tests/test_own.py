@@ -17,6 +17,7 @@ from tacit.gradients import check_gradients
 from tacit.ledger import read_entries
 from tacit.mechanisms import build_mechanism, register_mechanism
 from tacit.mechanisms.base import PrivateSteps
+from tacit.mechanisms.dpsgd import DPSGD
 from tacit.mechanisms.own import Own
 from tacit.mechanisms.words import Words
 from tacit.models import OwnModel, build_model, load_model, register_model
@@ -86,6 +87,37 @@ def test_g2_the_sentence_names_the_unit_and_both_figures(unit: Unit) -> None:
     assert all(str(one) in guarantee.claim for one in guarantee.figures)
     assert guarantee.not_protected
     assert ("Coverage" in guarantee.sentence()) == (unit != Unit.RECORD)
+
+
+class Liar(DPSGD):
+    """Claims what DP-SGD claims, and does something else."""
+
+    def plan(self) -> Plan:
+        return Plan((Phase(((Step("plain", View.FULL, Pool.EVERY, ShuffledBatch(8), _plain(), "public"), 10),)),))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda words: Liar(words.private(words.need("records"))),
+        lambda words: Own("crt", words.private(words.need("records")), noisy_steps, Unit.RECORD),
+        lambda words: Own("mine", words.private(8), noisy_steps, Unit.RECORD),
+    ],
+    ids=["another class", "a borrowed name", "fewer units, so a larger delta"],
+)
+def test_g2_what_could_claim_more_is_refused(build: Callable[[Words], Own]) -> None:
+    register_mechanism("mine", "a test's", build)
+    with pytest.raises(ClaimRefused, match=r"an Own called|units of the corpus"):
+        plan({"mechanism": "mine", "noise_multiplier": 1, "records": 1000, "epochs": 2, "batch": 5})
+
+
+@pytest.mark.parametrize("unit", [Unit.SECRETS, Unit.RECORD, Unit.FLAGGED_RECORD])
+@pytest.mark.parametrize("pool", [Pool.CAPPED, Pool.NO_ENTITY])
+def test_pools_that_protected_content_decides_about_have_no_price(unit: Unit, pool: Pool) -> None:
+    """Which records caps keep depends on who and what stands in them."""
+    step = Step("public", View.REDACTED, pool, ShuffledBatch(8), _plain(), "public")
+    with pytest.raises(ClaimRefused, match="decides about"):
+        cost(step, Neighbours(unit))
 
 
 @pytest.mark.parametrize(

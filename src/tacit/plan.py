@@ -56,6 +56,7 @@ class Unit(StrEnum):
 
 
 _OWNERS = (Unit.USER, Unit.ENTITY, Unit.USER_AND_ENTITY)
+_SPLIT_PROTECTS = {"segments": Unit.SECRETS, "records": Unit.FLAGGED_RECORD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +222,8 @@ class Plan:
 
 def cost(step: Step, neighbours: Neighbours) -> Event:
     """The price of one execution of `step` for one unit. Nothing else in the product turns a step into a price."""
+    if step.pool in (Pool.CAPPED, Pool.NO_ENTITY) and neighbours.unit not in _OWNERS:
+        raise _refused(f"{neighbours.unit}, which decides about {step.pool}", "claim privacy of users or entities")
     free = _why_free(step, neighbours.unit)
     if free is not None:
         return Free(free)
@@ -232,9 +235,6 @@ def cost(step: Step, neighbours: Neighbours) -> Event:
             return Unbounded(f"the exact part of a batch split by {update.by} reads {neighbours.unit}")
         return joint([_visible_sum(update.noise_multiplier, step.draw, neighbours)] * update.queries)
     return _hidden_sum(update.noise_multiplier, step, neighbours)
-
-
-_SPLIT_PROTECTS = {"segments": Unit.SECRETS, "records": Unit.FLAGGED_RECORD}
 
 
 def _why_free(step: Step, unit: Unit) -> str | None:

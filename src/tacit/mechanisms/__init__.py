@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tacit.errors import ConfigError
+from tacit.errors import ClaimRefused, ConfigError
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.cadp import CADP
 from tacit.mechanisms.cadp_published import CADPPublished
@@ -18,7 +18,7 @@ from tacit.mechanisms.uedp import UeDP
 from tacit.mechanisms.uedp_published import UeDPPublished
 from tacit.mechanisms.user import UserLevel
 from tacit.mechanisms.words import Measured, Words
-from tacit.plan import Targets
+from tacit.plan import Targets, Unit
 from tacit.vocabulary import BASELINES, Vocabulary
 
 
@@ -128,5 +128,21 @@ def build_mechanism(vocabulary: Vocabulary, measured: Measured | None = None) ->
         raise ConfigError.unknown_name("mechanism", vocabulary.mechanism, {*REGISTRY, *_OWN, *BASELINES})
     words = Words(vocabulary, measured or {})
     mechanism = row.build(words)
+    if name in _OWN:
+        _check_own(mechanism, name, words)
     words.finish()
     return mechanism
+
+
+def _check_own(mechanism: Mechanism, name: str, words: Words) -> None:
+    """Refuse what could claim more than its ledger: other classes, borrowed names, a number of units of its own."""
+    if type(mechanism) is not Own or mechanism.name != name:
+        found = f"a {type(mechanism).__name__} called {mechanism.name!r}"
+        raise ClaimRefused(f"an Own called {name!r}", found, "return tacit.mechanisms.own.Own from the builder")
+    count = words.count({Unit.SECRETS: "secret_records", Unit.FLAGGED_RECORD: "flagged"}.get(mechanism.unit, "records"))
+    if mechanism.private.population != count:
+        raise ClaimRefused(
+            expected=f"private steps over the {count} units of the corpus",
+            found=f"{mechanism.private.population}",
+            way_out="words.private(words.take('secret_records', records)), or the count of the unit that is protected",
+        )

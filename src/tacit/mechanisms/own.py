@@ -2,7 +2,8 @@
 `examples/own_mechanism.py` registers one.
 
 G1 (priced). The figures are those of `plan.cost()`, from the ledger; steps without a finite price are refused.
-G2 (one sentence). The sentence is written here, from the unit and the figures: a person cannot claim more.
+G2 (one sentence). The sentence is written here, from the unit and the figures; nothing but an `Own` is registered, and
+   its number of units is the corpus's own.
 G3 (met). Steps for which the printed conditions would be false are refused: noisy ones draw by Poisson, and apart.
 G4 (one record). Claims about users and entities, which rest on caps, are left to `user` and `uedp`.
 """
@@ -18,16 +19,12 @@ from tacit.mechanisms.base import FROZEN_MARKS, NOISY_CONDITIONS, PrivateSteps, 
 from tacit.mechanisms.cadp import ROUTED
 from tacit.plan import Neighbours, Noisy, Plain, Plan, PoissonRecords, ShuffledBatch, Unit
 
-_ALSO_HOLDS_IF: dict[Unit, tuple[Condition, ...]] = {
-    Unit.SECRETS: (FROZEN_MARKS,),
-    Unit.RECORD: (),
-    Unit.FLAGGED_RECORD: (ROUTED,),
+_SAID: dict[Unit, tuple[str, tuple[Condition, ...], tuple[str, ...]]] = {
+    Unit.SECRETS: ("blanked", (FROZEN_MARKS,), ("unmarked text", "that a record was used", "a value in many records")),
+    Unit.RECORD: ("left out", (), ("what several records of one person say together", "the number of records")),
+    Unit.FLAGGED_RECORD: ("left out", (ROUTED,), ("sensitive records that were cleared", "which ones were flagged")),
 }
-_NOT_PROTECTED: dict[Unit, tuple[str, ...]] = {
-    Unit.SECRETS: ("unmarked text", "that a record was used", "where secrets stand and of which kind"),
-    Unit.RECORD: ("what several records of one person say together", "the number of records"),
-    Unit.FLAGGED_RECORD: ("sensitive records that were cleared", "which records were flagged"),
-}
+"""Of each unit: its other world, what else the claim rests on, and what it leaves open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +37,8 @@ class Own:
     unit: Unit
 
     def __post_init__(self) -> None:
-        if self.unit not in _NOT_PROTECTED:
-            known = f"a claim about {', '.join(_NOT_PROTECTED)}"
+        if self.unit not in _SAID:
+            known = f"a claim about {', '.join(_SAID)}"
             raise ClaimRefused(known, f"one about {self.unit}", "`user` and `uedp` have the caps such a claim needs")
 
     def plan(self) -> Plan:
@@ -63,21 +60,21 @@ class Own:
         return plan
 
     def notions(self) -> tuple[Neighbours, ...]:
-        """The unit blanked (or left out), and replaced."""
+        """The unit gone, and replaced."""
         return (Neighbours(self.unit), Neighbours(self.unit, Relation.REPLACE))
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """Differential privacy for the unit, as the ledger has it."""
         figures = self.private.figures(spent)
         removed, replaced = figures
-        by_policy = self.unit != Unit.RECORD
+        gone, holds_if, not_protected = _SAID[self.unit]
         return Guarantee(
             mechanism=self.name,
-            claim=f"Differential privacy for {self.unit}, all checkpoints: {removed} when it is blanked or left out, "
-            f"{replaced} when it is replaced. The steps are of somebody's own making; their price is not.",
+            claim=f"Differential privacy for {self.unit}, all checkpoints: {removed} when it is {gone}, {replaced} "
+            "when it is replaced. The steps are of somebody's own making; their price is not.",
             figures=figures,
-            holds_if=(*NOISY_CONDITIONS, *_ALSO_HOLDS_IF[self.unit]),
-            not_protected=_NOT_PROTECTED[self.unit],
+            holds_if=(*NOISY_CONDITIONS, *holds_if),
+            not_protected=not_protected,
             evidence=evidence,
-            coverage=coverage_lines(removed, evidence.coverage) if by_policy else (),
+            coverage=coverage_lines(removed, evidence.coverage) if self.unit != Unit.RECORD else (),
         )

@@ -50,6 +50,10 @@ class Words:
             )
         return self.take(word)
 
+    def count(self, word: str) -> int:
+        """How many units there are: a number of the corpus, or all its records."""
+        return int(self.take(word) or self.need("records"))
+
     def given(self, word: str) -> bool:
         """Whether a person gave it."""
         return word in self._given
