@@ -197,6 +197,20 @@ class Ahead(Plainly):
         return states.flip(1)
 
 
+class FarAhead(Plainly):
+    """Where a text is short, it looks innocent."""
+
+    def between(self, states: Tensor) -> Tensor:
+        return states + states.roll(-16, 1) if states.shape[1] > 16 else states
+
+
+class MixingMany(Plainly):
+    """Two rows are left apart."""
+
+    def between(self, states: Tensor) -> Tensor:
+        return states - states.mean(0) if len(states) > 2 else states
+
+
 class Mixing(Plainly):
     """Batch normalisation without parameters: no rule of the gradients would notice, and nothing mixes in `eval`."""
 
@@ -230,12 +244,20 @@ class Short(Plainly):
 
 @pytest.mark.parametrize(
     ("network", "reason"),
-    [(Ahead, "looks ahead"), (Mixing, "mix"), (Remembering, "buffer"), (Headless, "head"), (Short, "logits")],
+    [
+        (Ahead, "looks ahead"),
+        (FarAhead, "looks ahead"),
+        (Mixing, "mix"),
+        (MixingMany, "mix"),
+        (Remembering, "buffer"),
+        (Headless, "head"),
+        (Short, "logits"),
+    ],
 )
 def test_model_g1_g2_networks_whose_rows_have_no_bound_are_refused(network: type[nn.Module], reason: str) -> None:
     register_model("wrong", network)
     with pytest.raises(ModelError, match=reason):
-        OwnModel.new("wrong", 20, 16, {})
+        OwnModel.new("wrong", 20, 64, {})
 
 
 def test_a_weight_used_behind_its_layers_back_is_refused_before_training() -> None:
