@@ -14,6 +14,9 @@ Rules, for README.md and docs/*.md but docs/results.md:
   files of this project, which other tests run; `source .venv/bin/activate` is taken for done.
 - In the short test SLOW_VERBS are only read: their options exist and, for `train`, the settings are good. Of README.md
   only `quickstart` is.
+- After a line `<!-- needs: NAME -->` a block is carried out where NAME is there: `spacy`, a pipeline that is installed
+  (TACIT_SPACY names it then: nobody has to install one to pass the tests); any other, a file or folder that one of
+  SLOW_VERBS makes. Elsewhere it is only read. A test without a pipeline plays the rest, and then is skipped.
 - For speed, and nothing else, numbers are made smaller: those of SMALLER, and for a new LSTM LESS of everything.
 """
 
@@ -120,11 +123,16 @@ class Played:
     name: str
     long: bool
     folder: Path
+    pipeline: str | None = None
     namespace: dict[str, Any] = field(default_factory=lambda: {"__name__": "document"})
+    unplayed: list[int] = field(default_factory=list)
+    """Lines of blocks that were only read, for want of a pipeline."""
 
     def play(self, block: Block) -> None:
         """One block, by the rules above."""
-        if block.language == "python":
+        if block.mark == "needs" and not self._is_there(block):
+            only_read(block)
+        elif block.language == "python":
             if self.long or block.mark != "slow":
                 exec(compile(block.text, f"{self.name}:{block.line}", "exec"), self.namespace)
         elif block.language == "yaml":
@@ -136,6 +144,16 @@ class Played:
                 self._command(command)
         else:
             pytest.fail(f"{self.name}:{block.line}: no rule for a block of language {block.language!r}")
+
+    def _is_there(self, block: Block) -> bool:
+        """Whether what a block needs is there; in the long test a file must be."""
+        assert block.name is not None
+        if block.name == "spacy":
+            self.unplayed += [] if self.pipeline else [block.line]
+            return self.pipeline is not None
+        there = (self.folder / block.name).exists()
+        assert there or not self.long, f"{self.name}:{block.line}: no {block.name}"
+        return there
 
     def _keep(self, block: Block) -> None:
         assert block.mark in ("file", "folder"), f"{self.name}:{block.line}: say what it is: <!-- file: NAME -->"
@@ -182,6 +200,18 @@ class Played:
         code, said = run(smaller(words))
         assert code == (2 if expects_error else 0), f"{self.name}: tacit {shlex.join(words)}: exit {code}\n{said}"
         check_shown(command.shown, said)
+
+
+def only_read(block: Block) -> None:
+    """A block that cannot be carried out here: its commands exist, its YAML and its Python can be read."""
+    if block.language == "yaml":
+        assert isinstance(yaml.safe_load(block.text), dict)
+    elif block.language == "python":
+        compile(block.text, "document", "exec")
+    else:
+        for command in commands(block):
+            assert command.words[0] == "tacit", f"line {block.line}: no rule to read the command {command.words[0]!r}"
+            check_words(command.words[1:])
 
 
 def _without(words: list[str], option: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What tests of policies that read share: a spaCy pipeline if one is installed, and a tiny token classifier."""
+"""What tests of policies that read share: a spaCy pipeline if one is installed, and tiny models with random weights."""
 
 import os
 from importlib.util import find_spec
@@ -61,4 +61,23 @@ def save_tiny_classifier(folder: Path, labels: tuple[str, ...] = LABELS, seed: i
     model = BertForTokenClassification(config)  # type: ignore[no-untyped-call]
     torch.nn.init.normal_(model.classifier.weight, std=3.0)
     model.save_pretrained(folder)
+    return folder
+
+
+def save_tiny_run(folder: Path, seed: int = 0) -> Path:
+    """A run whose LSTM over bytes has random weights: all that reading its model needs."""
+    import torch
+
+    from tacit.models import LSTM, LSTMSettings
+    from tacit.run import ReleaseFile, Run
+    from tacit.run.checkpoints import write_model
+    from tacit.tokenizer import byte_tokenizer
+
+    torch.manual_seed(seed)
+    tokenizer = byte_tokenizer()
+    model = LSTM.new(LSTMSettings(tokenizer.vocabulary_size, hidden_size=8, embedding_size=4, dropout=0.0))
+    with Run.create(folder) as opened:
+        opened.write_json(ReleaseFile.ARCHITECTURE, model.description())
+        opened.write(ReleaseFile.TOKENIZER, tokenizer.save)
+        write_model(opened, model.module.state_dict())
     return folder

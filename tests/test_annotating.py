@@ -75,6 +75,21 @@ def test_aliases_melt_entities_and_kinds_choose_them(tmp_path: Path) -> None:
     assert other.marks().entity_list_hash != marks.entity_list_hash
 
 
+def test_a_listed_kind_is_never_widened() -> None:
+    text = "Ann Bob Cid"
+    spans = (Span(0, 3, "PATIENT"), Span(4, 7, "DOCTOR"), Span(8, 11, "PERSON"))
+
+    def found(*kinds: str) -> int:
+        annotator = Annotator(Gold(), entity_kinds=frozenset(kinds))
+        list(annotator.watching([Record("r", text, spans=spans)]))
+        return len(annotator.marks().entity_ids)
+
+    assert found("PATIENT") == 1
+    assert found("PATIENT", "DOCTOR") == 2
+    assert found("PERSON") == 3  # what the common name says, whatever the corpus calls them
+    assert found("PER") == 0
+
+
 def test_an_alias_of_two_entities_is_refused(tmp_path: Path) -> None:
     (tmp_path / "aliases.txt").write_text("Ann\tA\nBob\tA\n")
     with pytest.raises(ConfigError, match="under two"):

@@ -22,7 +22,7 @@ THEORY = {
     "mechanisms",
     "planning",
 }
-BASE = {"errors", "codec", "intervals", "rounding"}
+BASE = {"errors", "codec", "digests", "intervals", "rounding"}
 
 ENGINE = {"gradients", "local", "models", "optimisers", "plan", "printed", "randomness", "reading", "sampling"}
 
@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "": {"errors"},
     "errors": set(),
     "codec": {"errors"},
+    "digests": set(),
     "intervals": {"errors"},
     "rounding": set(),
     "utility": {"errors", "codec", "intervals", "rounding"},
@@ -100,8 +101,8 @@ ALLOWED: dict[str, set[str]] = {
     "context": BASE | {"loading", "models", "run", "tokenizer"},
     "detecting": BASE | {"corpus", "models", "policy", "progress"},
     "sweeping": BASE
-    | {"audit", "auditing", "corpus", "experiment", "guarantee", "ledger", "prepare", "progress", "report", "run"}
-    | {"settings", "tokenizer", "utility"},
+    | {"audit", "auditing", "corpus", "experiment", "guarantee", "ledger", "policy", "prepare", "progress", "report"}
+    | {"run", "settings", "tokenizer", "utility"},
     "verbs": BASE
     | {"audit", "auditing", "corpus", "experiment", "labelling", "loading", "planning", "policy", "progress"}
     | {"context", "detecting", "quickstart", "report", "scan", "settings", "sweeping"},

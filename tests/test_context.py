@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,11 +20,13 @@ from torch import Tensor
 from typer.testing import CliRunner, Result
 
 from tacit.cli import app
+from tacit.cli.context import _Shown
 from tacit.context import ContextModel, LeftContext, Suffix, check_alpha, context_model, settled
 from tacit.corpus.record import Record, Span, spans_fault
 from tacit.errors import ConfigError, ModelError, PolicyError
 from tacit.models import GPT, LSTM, Batch, GPTSettings, Learner, LSTMSettings, Reading
 from tacit.policy.alpha_context import WithAlphaContext
+from tacit.policy.detector.policy import check_detector_data, detector_data
 from tacit.policy.patterns import Digits
 from tacit.policy.registry import build_policy, parse_policy
 from tacit.run import ReleaseFile, Run
@@ -341,6 +344,35 @@ def test_a_target_that_stands_more_than_once(foreign: Path) -> None:
     assert "417" not in first + last
 
 
+def test_no_cut_shows_a_part_of_a_target_that_stands_elsewhere(foreign: Path) -> None:
+    text = "John Smith is here, johnsmith is not. Call John Smith"
+    words = (text, "--target", "John Smith", "--model", foreign, "--table")
+    for alpha in ("0", "0.0001", "0.01", "0.9"):
+        for which in ("1", "2"):
+            printed = run(*words, "--alpha", alpha, "--occurrence", which).output
+            assert "John" not in printed
+            assert "Smith" not in printed
+            assert "johnsmith" in printed
+    assert "Smith" in run(*words, "--show-secrets").output
+
+
+@pytest.mark.parametrize(
+    ("text", "target"), [("aaa b", "aa"), ("John Smith. John Smith", "John Smith"), ("xab b", "b")]
+)
+def test_every_word_that_overlaps_a_target_is_hidden_wherever_it_is_cut(text: str, target: str) -> None:
+    inside = {at + n for at in range(len(text)) if text.startswith(target, at) for n in range(len(target))}
+    words = [set(range(*found.span())) for found in re.finditer(r"\w+", text)]
+    inside |= {at for word in words if word & inside for at in word}
+    for start in range(len(text) + 1):
+        for end in range(start, len(text) + 1):
+            seen = "".join(text[at] for at in range(start, end) if at not in inside)
+            assert _Shown(text, target).part(start, end).replace(BLOCK, "") == seen
+            assert _Shown(text, None).part(start, end) == text[start:end]
+    for word in words:
+        first = _Shown(text, target).first_word(min(word))
+        assert first == (BLOCK if word & inside else text[min(word) : max(word) + 1])
+
+
 def test_paraphrases_are_asked_for_by_name(foreign: Path) -> None:
     words = ("My code is 417", "--target", "417", "--model", foreign, "--table")
     plain, reworded = run(*words).output, run(*words, "--reword", "--most", "3").output
@@ -358,7 +390,7 @@ def test_paraphrases_are_asked_for_by_name(foreign: Path) -> None:
     [
         (("text", "--target", "417"), "without it"),
         (("text", "--target", ""), "empty"),
-        (("417", "--target", "417", "--occurrence", "2"), "1 in the text"),
+        (("417", "--target", "417", "--occurrence", "2"), "occurrence 2"),
         (("a 417", "--target", "417", "--alpha", "1.5"), "1.5"),
     ],
 )
@@ -432,6 +464,12 @@ def test_yaml_gives_the_policy_and_says_what_is_missing(foreign: Path, tmp_path:
     assert policy.hash == alpha_policy(foreign).hash != alpha_policy(foreign, 0.2).hash
     assert "trained on disjoint data" in policy.id
     assert str(foreign) not in json.dumps(policy.content())
+
+
+def test_a_run_may_use_it_and_says_what_the_model_learned_from(foreign: Path) -> None:
+    policy = alpha_policy(foreign) | Digits()
+    check_detector_data(policy, lambda: [Record("1", "My ID is 417.")])  # no source is known to compare with
+    assert detector_data(policy) == "disjoint"
 
 
 def test_another_model_has_another_hash_and_is_refused(foreign: Path) -> None:

@@ -21,11 +21,10 @@ from tacit.cli import app
 from tacit.corpus.record import Record, spans_fault
 from tacit.detecting import DetectorSettings, Trained, measure, train
 from tacit.detecting.examples import public_sentences, read_prompts, split_openings
-from tacit.detecting.fitting import fit, fit_linear, hashed, loss_and_gradient
+from tacit.detecting.fitting import fit, fit_linear, hashed, loss_and_gradient, make_rows
 from tacit.detecting.measuring import choose_threshold
 from tacit.detecting.paraphrase import Phi
 from tacit.detecting.rewording import Rewording
-from tacit.detecting.rows import make_rows
 from tacit.errors import ClaimRefused, ConfigError, PolicyError
 from tacit.guarantee import Evidence
 from tacit.planning import plan
@@ -429,7 +428,8 @@ def test_a_detector_that_learned_from_the_corpus_is_refused(trained: Trained) ->
     policy = Detected(trained.detector) | Digits()
     with pytest.raises(ClaimRefused, match="public or disjoint"):
         check_detector_data(policy, lambda: same)
-    check_detector_data(policy, lambda: same[1:])
+    with pytest.raises(ClaimRefused, match="public or disjoint"):
+        check_detector_data(policy, lambda: same[1:])
     check_detector_data(Digits(), lambda: same)
 
 
@@ -505,7 +505,7 @@ def test_an_encoder_is_a_detector_too(place: Path, tmp_path: Path, epochs: int) 
     assert "torch" in policy.content()["libraries"]
     texts = [*held_out()[:40], "", *public_text(20, 5)]
     alone = [float(made.detector.scorer.scores([text])[0]) for text in texts]
-    assert made.detector.scorer.scores(texts) == pytest.approx(alone, abs=1e-3)
+    assert made.detector.scorer.scores(texts).tolist() == alone
     (out / "model" / "config.json").write_text("{}")
     with pytest.raises(PolicyError):
         read_detector(out)

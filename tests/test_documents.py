@@ -20,24 +20,28 @@ from documents import (
     shell_lines,
     verb_of,
 )
+from readers import PIPELINE
 
 RESULTS = ROOT / "docs" / "results.md"
 DOCUMENTS = [ROOT / "README.md", *sorted(set(ROOT.glob("docs/*.md")) - {RESULTS})]
 EVERY = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 
 
-def play(document: Path, folder: Path, long: bool) -> None:
-    name = str(document.relative_to(ROOT))
-    played = Played(name, long, folder)
+def play(document: Path, folder: Path, long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "120")
+    if PIPELINE:
+        monkeypatch.setenv("TACIT_SPACY", PIPELINE)
+    played = Played(str(document.relative_to(ROOT)), long, folder, PIPELINE)
     for block in blocks(document.read_text(encoding="utf-8")):
         played.play(block)
+    if played.unplayed:
+        pytest.skip(f"no spaCy pipeline: blocks in lines {played.unplayed} were only read, all others ran")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_block_of_a_document_runs(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    play(document, tmp_path, long=False)
+    play(document, tmp_path, False, monkeypatch)
 
 
 @pytest.mark.slow
@@ -45,9 +49,7 @@ def test_every_block_of_a_document_runs(document: Path, tmp_path: Path, monkeypa
 def test_every_block_of_a_document_runs_with_all_its_trainings(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    play(document, tmp_path, long=True)
+    play(document, tmp_path, True, monkeypatch)
 
 
 def commands_of_results() -> list[str]:
@@ -152,6 +154,24 @@ class TestTheRules:
         shown = "$ tacit plan --list\nexpected  something\n"
         with pytest.raises(AssertionError, match="exit 0"):
             Played("x.md", False, tmp_path).play(Block("console", shown, 1))
+
+    def test_a_block_whose_need_is_not_there_is_only_read(self, tmp_path: Path) -> None:
+        played = Played("x.md", False, tmp_path)
+        played.play(Block("sh", "tacit generate run\n", 1, "needs", "run"))
+        played.play(Block("yaml", "policy: {spacy: {}}\n", 2, "needs", "spacy"))
+        played.play(Block("python", "raise AssertionError\n", 3, "needs", "spacy"))
+        assert played.unplayed == [2, 3]
+        with pytest.raises(Exception, match="No such option"):
+            played.play(Block("sh", "tacit generate run --nothing 1\n", 4, "needs", "run"))
+
+    def test_a_block_whose_need_is_there_is_played(self, tmp_path: Path) -> None:
+        (tmp_path / "run").mkdir()
+        with pytest.raises(ZeroDivisionError):
+            Played("x.md", False, tmp_path).play(Block("python", "1 / 0\n", 1, "needs", "run"))
+        with pytest.raises(ZeroDivisionError):
+            Played("x.md", False, tmp_path, "a pipeline").play(Block("python", "1 / 0\n", 1, "needs", "spacy"))
+        with pytest.raises(AssertionError, match="no other"):
+            Played("x.md", True, tmp_path).play(Block("python", "1 / 0\n", 1, "needs", "other"))
 
     def test_python_blocks_share_a_namespace_and_can_fail(self, tmp_path: Path) -> None:
         played = Played("x.md", False, tmp_path)

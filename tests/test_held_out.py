@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from runs import experiment, quiet, write_corpus
+from tacit.cli import app
 from tacit.corpus.read import read
 from tacit.corpus.record import Record
 from tacit.corpus.simulate import simulate
@@ -67,14 +69,45 @@ def test_nobody_is_on_both_sides(tmp_path: Path) -> None:
     corpus, apart = tmp_path / "corpus.jsonl", tmp_path / "apart.jsonl"
     write_jsonl([Record("a", "one", "ann"), Record("b", "two"), Record("c", "three")], corpus)
     settings = _with(corpus, str(apart))
-    for clash in (Record("x", "other", "ann"), Record("b", "two")):
-        write_jsonl([Record("y", "fine"), clash], apart)
-        with pytest.raises(ConfigError, match="1 records of the corpus"):
-            check_apart(settings)
+    write_jsonl([Record("y", "fine"), Record("x", "other", "ann")], apart)
+    with pytest.raises(ConfigError, match="1 records of the corpus whose user"):
+        check_apart(settings)
     write_jsonl([Record("b", "another text under the same number"), Record("z", "one", "bob")], apart)
-    check_apart(settings)
-    with pytest.raises(ConfigError, match="3 records"):
+    assert check_apart(settings) == 0
+    write_jsonl([Record("y", "fine"), Record("b", "two")], apart)
+    with pytest.raises(ConfigError, match="1 of the 1 texts compared"):
+        check_apart(settings)
+    with pytest.raises(ConfigError):
         check_apart(_with(corpus, str(corpus)))
+
+
+LINES = [f"note number {n} about the {n * 7} gardens" for n in range(50)]
+OTHERS = [f"a line {n} of another file altogether" for n in range(50)]
+
+
+@pytest.mark.parametrize("copied", [50, 10, 9, 0])
+def test_texts_in_common_are_counted_wherever_they_stand(tmp_path: Path, copied: int) -> None:
+    """Ids of a .txt are places: a copy in another order has the same texts under other ids."""
+    corpus, apart = tmp_path / "corpus.txt", tmp_path / "apart.txt"
+    corpus.write_text("\n".join(["yes", *LINES]))
+    apart.write_text("\n".join([*LINES[:copied][::-1], *OTHERS[copied:], "yes", "no"]))
+    settings = _with(corpus, str(apart))
+    if copied >= 10:
+        with pytest.raises(ConfigError, match=f"{copied} of the 50 texts compared"):
+            check_apart(settings)
+    else:
+        assert check_apart(settings) == copied
+
+
+def test_the_count_of_texts_in_common_is_said_and_private(tmp_path: Path) -> None:
+    corpus, apart = tmp_path / "corpus.txt", tmp_path / "apart.txt"
+    corpus.write_text("\n".join(LINES))
+    apart.write_text("\n".join([*LINES[:3], *OTHERS[3:]]))
+    words = ("--mechanism", "plain", "--epochs", "1", "--policy", "digits", "--out", str(tmp_path / "run"))
+    small = ("--set", "shape.hidden_size=8", "--set", "shape.embedding_size=8", "--set", f"held_out_corpus={apart}")
+    result = CliRunner().invoke(app, ["train", str(corpus), *words, *small], catch_exceptions=False)
+    assert "3 held-out texts stand in the corpus too" in result.output
+    assert Run.view(tmp_path / "run").read_json(dict, PrivateFile.SHARED) == {"texts": 3}
 
 
 @pytest.mark.parametrize(
@@ -85,3 +118,11 @@ def test_what_contradicts_a_file_of_its_own_is_refused(corpus: Path, apart: str,
         check_used(_with(corpus, apart, **more))
     check_used(_with(corpus, apart))
     check_used(_with(corpus, apart, choose_every=2, choose_on=str(corpus)))
+
+
+def test_a_choice_on_the_held_out_file_is_refused_however_it_is_named(corpus: Path, apart: str) -> None:
+    (corpus.parent / "folder").mkdir()
+    (corpus.parent / "link.jsonl").symlink_to(apart)
+    for name in (apart, str(corpus.parent / "folder" / ".." / "apart.jsonl"), str(corpus.parent / "link.jsonl")):
+        with pytest.raises(ConfigError, match="never looks at held_out_corpus"):
+            check_used(_with(corpus, apart, choose_every=2, choose_on=name))

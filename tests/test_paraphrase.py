@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from tacit.detecting.paraphrase import Asked, Phi
 from tacit.detecting.rewording import FRAMES, SYNONYMS, Rewording
-from tacit.detecting.round_trip import RoundTrip
 from tacit.detecting.thesaurus import MYTHES_PLACES, WORDNET_PLACES, mythes, wordnet
-from tacit.detecting.ways import phi_of
+from tacit.detecting.ways import RoundTrip, phi_of
 from tacit.errors import ConfigError, TacitError
 from tacit.policy.detector.features import masked
 
@@ -202,7 +201,7 @@ def test_a_sequence_to_sequence_model_paraphrases(tmp_path: Path) -> None:
     from tokenizers.pre_tokenizers import Whitespace
     from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
-    from tacit.detecting.seq2seq import Sequence2Sequence
+    from tacit.detecting.ways import Sequence2Sequence
 
     words = ["<pad>", "</s>", "<unk>", "my", "bank", "security", "code", "is", "the"]
     plain = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))

@@ -60,6 +60,23 @@ def test_either_g1_union(left: Listed, right: Listed) -> None:
 
 
 @given(listed(), listed())
+def test_either_g2_the_right_tells_the_kind(left: Listed, right: Listed) -> None:
+    for span in (left | right).find(TEXT):
+        told = [one for one in right.spans if one.start < span.end and span.start < one.end]
+        if told:
+            longest = max(one.end - one.start for one in told)
+            assert span.kind == next(one.kind for one in told if one.end - one.start == longest)
+        else:
+            assert span in left.spans
+
+
+def test_the_policy_named_last_tells_the_kind_though_its_span_is_shorter() -> None:
+    organisation, code = Listed((Span(0, 20, "ORG"),)), Listed((Span(6, 20, "TRACKING"), Span(30, 40, "PHONE")))
+    assert (organisation | code).find(TEXT) == (Span(0, 20, "TRACKING"), Span(30, 40, "PHONE"))
+    assert (code | organisation).find(TEXT) == (Span(0, 20, "ORG"), Span(30, 40, "PHONE"))
+
+
+@given(listed(), listed())
 def test_both_g1_intersection_with_the_kinds_of_the_left(left: Listed, right: Listed) -> None:
     found = (left & right).find(TEXT)
     assert characters(found) == characters(left.find(TEXT)) & characters(right.find(TEXT))

@@ -13,10 +13,11 @@ from tacit.corpus.simulate import simulate
 from tacit.errors import ConfigError, PolicyError
 from tacit.intervals import upper_bound
 from tacit.policy.base import Policy
+from tacit.policy.entities.memory import Memory, forget_all
 from tacit.policy.patterns import Capitals, Digits, Everything, Gold, Regex
 from tacit.policy.pii.policy import Pii
 from tacit.report.policies_page import MOST_KINDS, agreement_rows, kind_rows, policies_page
-from tacit.scan import look
+from tacit.scan import compare, look
 from tacit.scan.compare import Comparison, compare_policies
 from tacit.scan.scanning import scan
 from test_scan_page import HOSTILE, Page
@@ -169,3 +170,18 @@ def test_g2_equal_comparisons_give_equal_pages() -> None:
     result: Comparison = compare_policies(labelled(), POLICIES)
     assert policies_page(result) == policies_page(result)
     assert Page(policies_page(result)).tags.count("svg") == 9  # recall, precision and F2 of three policies
+
+
+def test_what_one_policy_read_does_not_make_another_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers that share a pipeline remember what it read; the clock of each starts with nothing remembered."""
+    memory = Memory()
+    memory.remember("text", ())
+    forgotten = []
+
+    def forget() -> None:
+        forget_all()
+        forgotten.append(memory.recall("text"))
+
+    monkeypatch.setattr(compare, "forget_all", forget)
+    compare_policies([Record("r", "text 1")], {"one": Digits(), "two": Capitals()}, processes=1)
+    assert forgotten == [None, None]

@@ -4,16 +4,21 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers import PIPELINE, has_presidio
+from readers import PIPELINE, has_presidio, save_tiny_run
 from tacit.corpus.record import Record, Span, spans_fault
 from tacit.policy.algebra import Forgetful, Widened
+from tacit.policy.alpha_context import WithAlphaContext
 from tacit.policy.base import Policy
+from tacit.policy.detector.policy import Detected
 from tacit.policy.dictionary import Dictionary, RareWords
 from tacit.policy.entities.presidio import Presidio
 from tacit.policy.entities.spacy_pipeline import SpacyEntities
@@ -21,6 +26,7 @@ from tacit.policy.grammar import Grammar
 from tacit.policy.patterns import Capitals, Digits, Everything, Gold, Regex
 from tacit.policy.pii.policy import Pii
 from tacit.policy.registry import conservative
+from tacit.verbs import detector_train, simulate
 
 POLICIES: dict[str, Policy] = {
     "digits": Digits(),
@@ -43,12 +49,25 @@ POLICIES: dict[str, Policy] = {
     "forgetful": Forgetful(Digits(), 0.5, 7),
 }
 
-READERS: dict[str, Policy] = {}
-"""Policies that read with a pipeline, where one is installed."""
+
+def a_detector(folder: Path) -> Policy:
+    (folder / "prompts.txt").write_text("My order number is {5 digits}\n")
+    simulate("customersim", dialogs=20, seed=5, out=folder / "public.jsonl")
+    words: dict[str, Any] = {"most": 40, "sentences": 200, "harmless": False}
+    detector_train(folder / "made", folder / "public.jsonl", templates=folder / "prompts.txt", **words)
+    return Detected.from_folder(folder / "made", "turn")
+
+
+def an_alpha_context(folder: Path) -> Policy:
+    return WithAlphaContext.of(Digits(), save_tiny_run(folder / "run"), 1e-3, "disjoint")
+
+
+READERS: dict[str, Callable[[Path], Policy]] = {"detector": a_detector, "alpha-context": an_alpha_context}
+"""Policies that read with a model or a pipeline, where one is installed: how to make each, in an empty folder."""
 if PIPELINE:
-    READERS |= {"spacy": SpacyEntities(PIPELINE), "grammar": Grammar(PIPELINE)}
+    READERS |= {"spacy": lambda _: SpacyEntities(PIPELINE or ""), "grammar": lambda _: Grammar(PIPELINE or "")}
 if PIPELINE and has_presidio():
-    READERS |= {"presidio": Presidio(PIPELINE)}
+    READERS |= {"presidio": lambda _: Presidio(PIPELINE or "")}
 
 SAMPLE = (
     "SYS: Hello, may I have your name?\nUSR: Sure, Ann Lee. 😀\nSYS: Thanks, Ann. And your order number and phone?\n"
@@ -63,8 +82,17 @@ def record_of(text: str) -> Record:
     return Record("r", text, spans=(Span(0, len(text), "GOLD"),) if text else ())
 
 
-EVERY = POLICIES | READERS
-every_policy = pytest.mark.parametrize("policy", EVERY.values(), ids=EVERY.keys())
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Policy]:
+    return POLICIES | {name: make(tmp_path_factory.mktemp("policy")) for name, make in READERS.items()}
+
+
+@pytest.fixture(scope="module")
+def policy(made: dict[str, Policy], request: pytest.FixtureRequest) -> Policy:
+    return made[request.param]
+
+
+every_policy = pytest.mark.parametrize("policy", [*POLICIES, *READERS], indirect=True)
 
 
 @every_policy
@@ -109,16 +137,18 @@ def test_empty_text_holds_no_secret(policy: Policy) -> None:
 @every_policy
 def test_a_long_record_is_read_to_its_end(policy: Policy) -> None:
     text = SAMPLE * (1_000_000 // len(SAMPLE))
-    if policy in READERS.values():  # few words in many characters: they take a minute for a million of SAMPLE's
+    if policy not in POLICIES.values():  # few words in many characters: they take a minute for a million of SAMPLE's
         text = (" " * 50_000 + SAMPLE) * 20
+    if isinstance(policy, WithAlphaContext):  # it reads all that stands before a secret, for each secret
+        text = SAMPLE * 5
     spans = policy.find(record_of(text))
     assert spans_fault(spans, len(text)) is None
     assert spans[-1].end > len(text) - len(SAMPLE)
 
 
-def test_every_policy_says_who_it_is() -> None:
-    assert len({policy.id for policy in EVERY.values()}) == len(EVERY)
-    assert len({policy.hash for policy in EVERY.values()}) == len(EVERY)
+def test_every_policy_says_who_it_is(made: dict[str, Policy]) -> None:
+    assert len({policy.id for policy in made.values()}) == len(made)
+    assert len({policy.hash for policy in made.values()}) == len(made)
 
 
 PRINT_ALL = """

@@ -5,6 +5,8 @@ import pickle
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -70,11 +72,37 @@ def test_all_kinds_of_pii_are_in_the_vocabulary() -> None:
     assert len(ONTONOTES) == 18
 
 
-@given(st.text(max_size=12) | st.sampled_from([*ONTONOTES, *PERSONAL, "US_X", "B-B-PER"]))
+PREFIXED = st.builds("{}{}".format, st.text("BILUSEMb- ", max_size=8), st.sampled_from(["PER", "E-MAIL", "x", ""]))
+
+
+@given(st.text(max_size=12) | PREFIXED | st.sampled_from([*ONTONOTES, *PERSONAL, "US_X", "E-MAIL", "I-B-PER"]))
 def test_g1_a_common_kind_stays_what_it_is(label: str) -> None:
     once = common_kind(label)
-    if not once.startswith(tuple(f"{letter}-" for letter in "BILUSEM")):
-        assert common_kind(once) == once
+    assert common_kind(once) == once
+    if once in (*ONTONOTES, *PERSONAL):
+        assert common_kind(f"B-{label}") == common_kind(label.lower()) == once
+
+
+def test_g1_a_listed_name_is_itself_before_a_prefix_is_looked_for() -> None:
+    rows = {"E-MAIL": "EMAIL", "B-E-MAIL": "EMAIL", "I-B-PER": "PERSON", "PHONE-NUMBER": "PHONE", "S-": "S-"}
+    assert {label: common_kind(label) for label in rows} == rows
+
+
+def test_a_house_s_own_kind_is_no_number_of_a_country() -> None:
+    own = ("IT_SYSTEM", "US_CITY", "IN_HOUSE", "CA_RESIDENT", "DE_")
+    assert tuple(common_kind(label) for label in own) == own
+
+
+def test_every_number_of_a_country_that_presidio_finds_is_listed() -> None:
+    pytest.importorskip("presidio_analyzer")
+    from presidio_analyzer import PatternRecognizer, predefined_recognizers
+
+    every = (getattr(predefined_recognizers, name) for name in predefined_recognizers.__all__)
+    patterns = [one for one in every if isinstance(one, type) and issubclass(one, PatternRecognizer)]
+    labels = {str(label) for one in patterns for label in one().supported_entities}  # type: ignore[call-arg]
+    assert len(labels) > 30
+    unlisted = {label for label in labels if common_kind(label) not in (*ONTONOTES, *PERSONAL)}
+    assert unlisted == set()
 
 
 # pieces and tidying
@@ -135,6 +163,32 @@ def test_memory_forgets_the_oldest_and_nothing_else() -> None:
     memory.remember("d", found)
     assert memory.recall("b") is None
     assert memory.recall("a") == memory.recall("c") == memory.recall("d") == found
+
+
+def test_memory_g3_threads_may_share_one() -> None:
+    memory, faults = Memory(most=25), list[BaseException]()
+
+    def work(first: int) -> None:
+        try:
+            for number in range(4000):
+                text = str((first + number) % 3)
+                memory.recall(text)
+                memory.remember(text, ())
+        except BaseException as fault:  # a thread's own would be lost
+            faults.append(fault)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert faults == []
+    assert sum(memory.recall(str(number)) is not None for number in range(3)) == 2
 
 
 # where files are
@@ -426,6 +480,43 @@ def test_classifier_errors_say_what_a_folder_needs(tmp_path: Path, tiny: str) ->
     for wrong in ({"threshold": 2}, {"plain_below": -1}):
         with pytest.raises(PolicyError, match="between 0 and 1"):
             build_policy({"token-classifier": {"folder": tiny, **wrong}})
+
+
+def test_a_pickle_is_never_read(tmp_path: Path, tiny: str) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    folder = tmp_path / "pickled"
+    shutil.copytree(tiny, folder)
+    policy = TokenClassifier(str(folder))
+    weights = folder / "model.safetensors"
+    torch.save(load_file(weights), folder / "pytorch_model.bin")
+    weights.unlink()
+    with pytest.raises(PolicyError, match="no weights in safetensors"):
+        TokenClassifier(str(folder))
+    with pytest.raises(PolicyError, match="no weights in safetensors"):  # one that was made before
+        policy.find(record("Ann"))
+
+
+def test_a_folder_runs_no_code_and_says_nothing(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import transformers
+
+    asked: list[dict[str, object]] = []
+    for name in ("AutoTokenizer", "AutoModelForTokenClassification"):
+        kind = getattr(transformers, name)
+
+        def load(*names: object, _load: Callable[..., object] = kind.from_pretrained, **words: object) -> object:
+            asked.append(words)
+            return _load(*names, **words)
+
+        monkeypatch.setattr(kind, "from_pretrained", load)
+    token_classifier._Model(tiny)
+    assert len(asked) == 2
+    assert all(words["local_files_only"] is True and words["trust_remote_code"] is False for words in asked)
+    assert asked[1]["use_safetensors"] is True
+    assert capfd.readouterr() == ("", "")
 
 
 def test_definitions_build_what_they_say(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:

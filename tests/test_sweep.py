@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,23 +18,28 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from finished_runs import write_run
+from finished_runs import MADE, write_run
+from tacit.cli import app
 from tacit.codec import from_words
 from tacit.corpus.read import read
 from tacit.corpus.record import Record
 from tacit.corpus.write import write_jsonl
+from tacit.digests import digest
 from tacit.errors import ConfigError, RunError, TacitError
 from tacit.policy.patterns import Digits
+from tacit.policy.registry import build_policy, parse_policy
 from tacit.prepare import PrepareSettings, prepare
 from tacit.progress import Progress
-from tacit.run.files import digest
+from tacit.run.made import code_hash
 from tacit.sweeping import Swept, processes, read_recipe, sweep
-from tacit.sweeping.figures import figures
-from tacit.sweeping.needs import make_needs
+from tacit.sweeping.driver import MIXED, make_needs
+from tacit.sweeping.figures import Counts, Measure, count, figures, marked_texts
+from tacit.sweeping.processes import Places
 from tacit.sweeping.recipe import Need, Recipe, dotted, nested, references, resolved, variations
-from tacit.sweeping.stated import Counts, Measure, count, marked_texts
 from tacit.sweeping.table import HEADS, Board
+from tacit.sweeping.work import read_state, write_state
 from tacit.tokenizer import NOTHING, Tokenizer, byte_tokenizer, train_bpe
 
 RECIPE: dict[str, Any] = {
@@ -164,10 +170,47 @@ def test_needs_are_found_cut_written_or_simulated(tmp_path: Path) -> None:
     assert made["whole"].place == tmp_path / "all.jsonl"
     assert [one.id for one in read(made["first"].place)] == ["r0", "r1", "r2", "r3"]
     assert len(list(read(made["made"].place))) == 3
-    assert yaml.safe_load(made["policy"].place.read_text()) == {"policy": needs["policy"].policy}
-    assert all(one.digest == digest(one.place) for one in made.values())
+    assert parse_policy(str(made["policy"].place)) == build_policy(needs["policy"].policy)
+    assert made["policy"].digest == build_policy(needs["policy"].policy).hash
+    assert all(made[name].digest == digest(made[name].place) for name in ("whole", "first", "made"))
     again = make_needs(needs, tmp_path, tmp_path / "elsewhere")
     assert {name: one.digest for name, one in again.items()} == {name: one.digest for name, one in made.items()}
+
+
+def test_g6_a_folder_is_known_by_its_files(tmp_path: Path) -> None:
+    def known(place: Path) -> str:
+        return make_needs({"model": _need(file="model")}, place, place / "made")["model"].digest
+
+    for place in (tmp_path / "one", tmp_path / "two"):
+        (place / "model" / "part").mkdir(parents=True)
+        (place / "model" / "part" / "config.json").write_text("{}")
+        (place / "model" / ".cache").write_text(place.name)
+    before = known(tmp_path / "one")
+    assert before == known(tmp_path / "two")
+    (tmp_path / "two" / "model" / "part" / "config.json").write_text("{ }")
+    assert known(tmp_path / "two") != before
+    (tmp_path / "one" / "model" / "part" / "config.json").rename(tmp_path / "one" / "model" / "part" / "other.json")
+    assert known(tmp_path / "one") != before
+
+
+@pytest.mark.parametrize("way", ["policy", "file"])
+def test_g6_a_policy_is_known_by_the_files_it_names(tmp_path: Path, way: str) -> None:
+    """Names of files in a policy are looked for in the data folder, wherever the sweep writes."""
+    definition = {"dictionary": "names.txt"}
+    need = _need(policy=definition) if way == "policy" else _need(file="listed.yaml")
+
+    def known(place: Path, words: str) -> str:
+        place.mkdir(exist_ok=True)
+        (place / "listed.yaml").write_text(yaml.safe_dump({"policy": definition}))
+        (place / "names.txt").write_text(words)
+        made = make_needs({"listed": need}, place, tmp_path / "runs" / place.name)["listed"]
+        found = parse_policy(str(made.place)).find(Record("a", "Alice met Bob"))
+        assert [span.start for span in found] == [0 if words == "Alice\n" else 10]
+        return made.digest
+
+    before = known(tmp_path / "one", "Alice\n")
+    assert known(tmp_path / "two", "Alice\n") == before
+    assert known(tmp_path / "one", "Bob\n") != before
 
 
 def test_what_is_not_there_is_said_with_its_command(tmp_path: Path) -> None:
@@ -227,6 +270,7 @@ def test_figures_are_numbers_that_json_can_say(tmp_path: Path) -> None:
     assert utility["words"]["overall"]["perplexity"] == pytest.approx(math.exp(nats / 100))
     assert utility["normalised"]["private"]["perplexity"] is None
     assert with_attacks["claim"]["figures"][0]["epsilon"] > 0
+    assert with_attacks["code"] == [*(one.code for one in MADE.environments), code_hash()]
     assert figures(folder, None, None, attacks=False)["attacks"] is None
 
 
@@ -354,6 +398,19 @@ def test_g3_failures_are_recorded_and_stop_nobody(tmp_path: Path, said: Said, mo
     assert said() == ["0 4", "1 4"]
 
 
+def test_the_command_says_which_runs_failed_and_why(
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEED_0", "refuses")
+    result = CliRunner().invoke(app, ["sweep", str(recipe_file(tmp_path))], catch_exceptions=False)
+    assert len(said()) == 3
+    assert result.exit_code == 1
+    words = " ".join(result.output.split())
+    assert "seed-0 failed: expected this found OUT/seed-0" in words
+    assert "seed-1: done" in words
+    assert "no guarantee covers that" in words
+
+
 def test_g4_equal_results_are_equal_bytes_but_for_seconds(tmp_path: Path, said: Said) -> None:
     def written(place: str, jobs: int) -> dict[str, Any]:
         (tmp_path / place).mkdir()
@@ -365,6 +422,37 @@ def test_g4_equal_results_are_equal_bytes_but_for_seconds(tmp_path: Path, said: 
 
     assert json.dumps(written("a", 1)) == json.dumps(written("b", 3))
     assert len(said()) == 6
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("no model in /home/alice/secret-client/gpt2", "no model in gpt2"),
+        ("/srv/a.jsonl: No such file", "a.jsonl: No such file"),
+        ("found '/home/my notes/b.yaml', which", "found 'b.yaml', which"),
+        ("a folder /data/my models/gpt2 or none", "a folder gpt2 or none"),
+        ("/r/x.runs/one and /r/data/c.txt and (/r/y)", "OUT/one and DATA/c.txt and (RECIPE/y)"),
+        ("rows/columns, 1 / 2, ../near and/or ~/mine", "rows/columns, 1 / 2, ../near and/or ~/mine"),
+    ],
+)
+def test_g4_no_place_of_the_machine_is_in_a_reason(said: str, kept: str) -> None:
+    places = Places.of(Path("/r/x.yaml"), None, None, None, 1.0)
+    assert places.without(said, {"model": "/data/my models/gpt2", "shape": {"layers": 2}}) == kept
+
+
+def test_runs_of_different_code_are_kept_and_said_to_be_so(tmp_path: Path, said: Said) -> None:
+    file = recipe_file(tmp_path)
+    assert not sweep(file).is_mixed
+    said()
+    place = tmp_path / "small.runs" / ".sweep" / "seed-1.json"
+    state = read_state(place)
+    assert state is not None
+    assert state.figures is not None
+    write_state(place, replace(state, figures={**state.figures, "code": ["older"]}))
+    swept = sweep(file)
+    assert said() == []
+    assert swept.is_mixed
+    assert json.loads(swept.results.read_text())["mixed"] == MIXED
 
 
 def test_g5_a_second_sweep_of_a_folder_waits_and_is_refused(

@@ -10,6 +10,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
+from readers import save_tiny_run
 from tacit import verbs
 from tacit.cli import app
 from tacit.corpus.read import read
@@ -35,16 +36,10 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "out": "the result is returned",
         "show_secrets": "tacit.planting.planted_canaries",
     },
+    "context": {"table": "the result is returned", "show_secrets": "nothing is printed"},
 }
 """Words of the command line that have no parameter, and what stands for them in Python."""
 CALLED = {"policy compare": "compare_policies"}
-ELSEWHERE = {
-    "context": "tacit.context",
-    "detector train": "tacit.detecting",
-    "detector show": "tacit.policy.detector",
-    "detector measure": "tacit.detecting",
-}
-"""Verbs whose Python functions are not here, and where they are."""
 
 
 def commands() -> dict[str, Any]:
@@ -55,7 +50,7 @@ def commands() -> dict[str, Any]:
     for name, command in root.commands.items():
         inner = command.commands if isinstance(command, TyperGroup) else None
         found |= {name: command} if inner is None else {f"{name} {verb}": one for verb, one in inner.items()}
-    return {name: command for name, command in found.items() if name not in ELSEWHERE}
+    return found
 
 
 @pytest.mark.parametrize("name", [name for name in commands() if name != "plan"])
@@ -151,6 +146,34 @@ def test_policies_are_compared_by_words_or_by_name(tmp_path: Path) -> None:
     by_words = verbs.compare_policies(records, ["digits", "pii"], processes=1)
     assert [one.name for one in by_words.policies] == ["digits", "pii"]
     assert verbs.compare_policies(records, {"mine": Digits()}, processes=1).policies[0].hash == Digits().hash
+
+
+def test_a_detector_is_trained_shown_and_measured(tmp_path: Path) -> None:
+    (tmp_path / "prompts.txt").write_text("My bank security code is {3 digits}\n")
+    verbs.simulate("customersim", dialogs=20, seed=5, out=tmp_path / "public.jsonl")
+    words: dict[str, Any] = {"templates": tmp_path / "prompts.txt", "most": 40, "sentences": 200, "harmless": False}
+    trained = verbs.detector_train(tmp_path / "made", tmp_path / "public.jsonl", **words)
+    shown = verbs.detector_show(str(tmp_path / "made"))
+    assert shown.hash == trained.detector.hash
+    assert shown.card["settings"]["sentences"] == 200
+    assert verbs.detector_measure(tmp_path / "made", tmp_path / "prompts.txt").of == 1
+    with pytest.raises(ConfigError, match="way of paraphrasing"):
+        verbs.detector_train(tmp_path / "other", tmp_path / "public.jsonl", reword=False)
+    with pytest.raises(ConfigError, match="new folder"):
+        verbs.detector_train(tmp_path / "made", tmp_path / "public.jsonl", **words)
+
+
+def test_the_context_of_a_target(tmp_path: Path) -> None:
+    run = save_tiny_run(tmp_path / "run")
+    told = verbs.context("my code is 417, not 417", "417", run, alpha=0.5)
+    assert told.start == 20
+    assert told.shortest == told.suffixes[0], "nothing is needed where a model is never sure"
+    first = verbs.context("my code is 417, not 417", "417", run, alpha=0.0, occurrence=1, reword=True, most=2)
+    assert [one.words for one in first.suffixes] == [0, 1, 2, 3]
+    assert len(first.suffixes[-1].probabilities) > 1, "with paraphrases"
+    for occurrence in (0, 3):
+        with pytest.raises(ConfigError, match="from 1 to 2"):
+            verbs.context("my code is 417, not 417", "417", run, occurrence=occurrence)
 
 
 def test_a_page_with_text_of_the_corpus_stays_inside(tmp_path: Path) -> None:

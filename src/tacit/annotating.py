@@ -109,7 +109,10 @@ class Annotator:
             self._stable += sum(redaction_is_stable(self.policy, record, span) for span in found)
 
     def _is_entity(self, span: Span) -> bool:
-        return self.entity_kinds is None or common_kind(span.kind) in map(common_kind, self.entity_kinds)
+        """Whether its own kind is listed, or what that means in the one vocabulary: a listed kind is never widened."""
+        if self.entity_kinds is None:
+            return True
+        return span.kind in self.entity_kinds or common_kind(span.kind) in self.entity_kinds
 
     def _id(self, record: Record, span: Span) -> int:
         name = normalised(record.text[span.start : span.end])

@@ -221,6 +221,54 @@ def _with_paraphrases(suffixes: list[str], phi: Phi | None) -> list[list[str]]:
     return texts
 
 
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """What `tacit context` tells: the probability of the target after the whole context and after every suffix.
+
+    start: where the target begins in the text. suffixes: from the empty one to the whole context.
+    """
+
+    start: int
+    probability: float
+    alpha: float
+    suffixes: tuple[Suffix, ...]
+
+    @property
+    def shortest(self) -> Suffix | None:
+        """The alpha-context; None if not even the whole context satisfies the inequality (G2)."""
+        return next((suffix for suffix in self.suffixes if suffix.gap(self.probability) <= self.alpha), None)
+
+    @property
+    def settled(self) -> Suffix | None:
+        """The shortest suffix from which on every longer one is within alpha too."""
+        return settled(self.suffixes, self.probability, self.alpha)
+
+
+def contexts_of(
+    text: str, target: str, model: Path, alpha: float, occurrence: int | None = None, phi: Phi | None = None
+) -> Contexts:
+    """Every suffix before an occurrence of `target` in `text`, counted from 1; by default before the last one."""
+    check_alpha(alpha)
+    start = _place(text, target, occurrence)
+    left = LeftContext(context_model(model.resolve()), text, start, start + len(target))
+    return Contexts(start, left.probability, alpha, tuple(left.suffixes(phi)))
+
+
+def _place(text: str, target: str, occurrence: int | None) -> int:
+    if not target:
+        raise ConfigError("a target", "an empty one", "name the part of the text that is the target")
+    places = [found.start() for found in re.finditer(f"(?={re.escape(target)})", text)]
+    if not places:
+        raise ConfigError("a target that stands in the text", "a text without it", "write it as it stands in the text")
+    if occurrence is not None and not 1 <= occurrence <= len(places):
+        raise ConfigError(
+            expected=f"an occurrence of the target from 1 to {len(places)}",
+            found=f"occurrence {occurrence}",
+            way_out="name one that the text has",
+        )
+    return places[-1 if occurrence is None else occurrence - 1]
+
+
 def settled(suffixes: Sequence[Suffix], whole: float, alpha: float) -> Suffix | None:
     """The shortest of all suffixes from which on every longer one is within `alpha` too."""
     last: Suffix | None = None

@@ -25,7 +25,7 @@ from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.evaluate import evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
 from tacit.labelling import fingerprint, read_coverage
-from tacit.mechanisms.base import Mechanism, Spent
+from tacit.mechanisms.base import Mechanism, Spent, concluded
 from tacit.models import Classifier, Learner
 from tacit.parts import (
     Model,
@@ -71,13 +71,18 @@ _SECONDS_BETWEEN_PRICES = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a run ended with. `set_aside`: records of both sides that could not be used; private/ has the reasons."""
+    """What a run ended with.
+
+    `set_aside`: records of both sides that could not be used; private/ has the reasons. `shared`: held-out texts that
+    stand in the corpus too; they are measured with all the same.
+    """
 
     folder: Path
     planned: Planned
     utility: Utility
     guarantee: Guarantee
     set_aside: int = 0
+    shared: int = 0
 
 
 def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
@@ -122,7 +127,7 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     _check_vocabulary(planned.mechanism, tokenizer, policy)
     _check_duplicates(planned.mechanism, experiment)
     if planned.mechanism.notions():
-        check_detector_data(policy, lambda: read(experiment.corpus))
+        check_detector_data(_all_policies(experiment, policy), lambda: read(experiment.corpus))
     if experiment.classifies:
         check_learns_labels(planned.plan)
     run.write_json(ReleaseFile.PLAN, planned.plan)
@@ -135,7 +140,7 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     with watched(run, experiment.log, _priced(observe, run, planned)) as watching:
         trainer.train(streams, _keeping(watching, run, experiment.keep_every, learner))
     utility = _measure(experiment, learner, held_out, test_reader, observe)
-    guarantee = planned.mechanism.conclude(_spent(run, planned, choice is not None), planned.guarantee.evidence)
+    guarantee = concluded(planned.mechanism, _spent(run, planned, choice is not None), planned.guarantee.evidence)
     if experiment.classifies:
         guarantee = with_labels(guarantee, planned.plan)
     write_model(run, dict(learner.module.named_parameters()))
@@ -143,7 +148,13 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     run.write_json(ReleaseFile.UTILITY, utility)
     run.write_json(ReleaseFile.GUARANTEE, guarantee)
     set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
-    return Trained(run.folder, planned, utility, guarantee, set_aside)
+    return Trained(run.folder, planned, utility, guarantee, set_aside, _shared(run))
+
+
+def _shared(run: Run) -> int:
+    """Of a run that an earlier version prepared, nobody counted."""
+    known = run.path(PrivateFile.SHARED).exists()
+    return int(run.read_json(dict, PrivateFile.SHARED)["texts"]) if known else 0
 
 
 def _spent(run: Run, planned: Planned, chose: bool) -> Spent:
@@ -244,10 +255,15 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
         marks.stable_share,
         dropped,
         marks.entity_list_hash if experiment.protects_entities else None,  # elsewhere a hash of secrets would leave
-        detector_data=detector_data(policy),
+        detector_data=detector_data(_all_policies(experiment, policy)),
         user_origin=_user_origin(experiment),
         record_is=RECORD_IS[experiment.pieces],
     )
+
+
+def _all_policies(experiment: Experiment, policy: Policy) -> Policy:
+    """With the conservative one: it routes records, so what it learned from matters as much."""
+    return policy if experiment.conservative is None else policy | parse_policy(experiment.conservative)
 
 
 def _user_origin(experiment: Experiment) -> str | None:

@@ -146,7 +146,7 @@ class Guarantee:
 
 
 _WITH_USERS = {Unit.USER, Unit.USER_AND_ENTITY}
-_BY_POLICY = {Unit.SECRETS, Unit.FLAGGED_RECORD, Unit.ENTITY, Unit.USER_AND_ENTITY}
+BY_POLICY = {Unit.SECRETS, Unit.FLAGGED_RECORD, Unit.ENTITY, Unit.USER_AND_ENTITY}
 
 
 def coverage_lines(covered: Figure, coverage: Coverage | None) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ def _why_not_comparable(a: Guarantee, b: Guarantee) -> str | None:
     ours, theirs = a.figures[0].neighbours, b.figures[0].neighbours
     if ours != theirs:
         return f"they protect different things: {ours} against {theirs}"
-    if ours.unit in _BY_POLICY and (a.evidence.policy_hash is None or a.evidence.policy_hash != b.evidence.policy_hash):
+    if ours.unit in BY_POLICY and (a.evidence.policy_hash is None or a.evidence.policy_hash != b.evidence.policy_hash):
         return "what is protected is what the policy marks, and the policies differ or are not stated"
     if not (_assumed(a) <= _assumed(b) or _assumed(a) >= _assumed(b)):
         return "they rest on different assumptions"

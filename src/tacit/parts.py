@@ -1,6 +1,7 @@
 """What a run is made of, from its settings: tokenizer, prepared stores, model."""
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -62,6 +63,8 @@ Reader = RowReader | LabelReader
 
 DEALT = (15.0, 2.0)  # records of an invented user: mean and deviation, as UeDP deals AG News
 DEFAULT_VOCABULARY = 1000
+SHORTEST_COMPARED = 20  # characters of a text that is looked for on the other side
+MOST_SHARED = 0.2  # of the held-out texts: from there on a file is no other one
 _SALT = "tacit held-out"
 _RECORDS_BETWEEN = 500
 
@@ -102,19 +105,40 @@ def records_of(experiment: Experiment, side: Split) -> Iterator[Record]:
             yield record
 
 
-def check_apart(experiment: Experiment) -> None:
-    """Refuse a held-out file that shares a record (its id and its text) or a user with the corpus."""
+def check_apart(experiment: Experiment) -> int:
+    """How many held-out texts stand in the corpus too; refused when they are many, or when a user is on both sides.
+
+    A text of few characters may well be written twice: it counts only where its id is the same too.
+    """
     if experiment.held_out_corpus is None:
-        return
-    records, users = set[int](), set[str]()
+        return 0
+    held_out, users = Counter[int](), set[str]()
     for record in read(experiment.held_out_corpus):
-        records.add(hash((record.id, record.text)))
+        held_out[_text_hash(record)] += 1
         users |= {record.user} if record.user is not None else set()
-    both = sum(hash((record.id, record.text)) in records or record.user in users for record in read(experiment.corpus))
-    if both:
+    seen, owned = set[int](), 0
+    for record in read(experiment.corpus):
+        seen |= {_text_hash(record)} & held_out.keys()
+        owned += record.user in users
+    shared = sum(held_out[text] for text in seen)
+    _require_apart(not owned, "a user", f"{owned:,} records of the corpus whose user is in it too")
+    compared = sum(times for text, times in held_out.items() if text in seen or text % 2)
+    found = f"{shared:,} of the {compared:,} texts compared that stand in the corpus too"
+    _require_apart(shared < MOST_SHARED * compared or not shared, "many texts", found)
+    return shared
+
+
+def _text_hash(record: Record) -> int:
+    """Odd for a text that is long enough to be known by itself."""
+    alone = len(record.text) >= SHORTEST_COMPARED
+    return hash(record.text if alone else (record.id, record.text)) << 1 | alone
+
+
+def _require_apart(holds: bool, what: str, found: str) -> None:
+    if not holds:
         raise ConfigError(
-            expected="a held_out_corpus without a record or a user of the corpus",
-            found=f"{both:,} records of the corpus that stand in it too, or whose user does",
+            expected=f"a held_out_corpus without {what} of the corpus",
+            found=found,
             way_out="take them out of one of the files, or leave held_out_corpus out: a share is then held out",
         )
 
@@ -128,7 +152,7 @@ def prepare_stores(experiment: Experiment, policy: Policy, tokenizer: Tokenizer,
     place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
-        check_apart(experiment)
+        run.write_json(PrivateFile.SHARED, {"texts": check_apart(experiment)})
         annotator = make_annotator(experiment, policy)
         seed = experiment.seed or 0 if experiment.mode == Mode.RESEARCH else None
         planted = plant_canaries(run, experiment.canaries, seed).records()

@@ -12,7 +12,7 @@ from tacit.codec import from_words
 from tacit.errors import ConfigError
 from tacit.guarantee import Evidence, Guarantee
 from tacit.mechanisms import build_mechanism
-from tacit.mechanisms.base import Mechanism, calibrated, planned, with_private
+from tacit.mechanisms.base import Mechanism, calibrated, concluded, planned, with_private
 from tacit.mechanisms.words import Measured
 from tacit.plan import Plan
 from tacit.vocabulary import Vocabulary
@@ -42,7 +42,7 @@ def plan(words: Mapping[str, Any], evidence: Evidence | None = None, measured: M
     mechanism = build_mechanism(vocabulary, measured)
     if vocabulary.epsilon is not None:
         mechanism = calibrated(mechanism, vocabulary.epsilon)
-    guarantee = mechanism.conclude(planned(mechanism), evidence or Evidence())
+    guarantee = concluded(mechanism, planned(mechanism), evidence or Evidence())
     return Planned(mechanism, mechanism.plan(), guarantee)
 
 

@@ -38,7 +38,7 @@ class Experiment(BaseModel):
         None,
         description="Names of all classes, for classification: a public list, never one collected from the corpus.",
     )
-    policy: str = Field("pii", description="A policy's name, names with commas between them, or a YAML file.")
+    policy: str = Field("pii", description="A policy's name, names with commas (any of them), or a YAML file.")
     plan: dict[str, Any] = Field(description="Mechanism, epsilon, and what else `tacit plan` knows.")
     conservative: str | None = Field(None, description="Second policy: what it finds routes a record to the protected.")
     coverage: str | None = Field(None, description="Miss rates from a labelled sample: what `tacit label read` wrote.")
@@ -165,7 +165,12 @@ def _check_held_out(experiment: Experiment) -> None:
     apart = experiment.held_out_corpus is not None
     _require(not apart or experiment.held_out is None, "held_out or held_out_corpus", "leave one of them out")
     on_it = experiment.choose_every is not None and experiment.choose_on in ("redacted", "full")
+    on_it = on_it or _same_file(experiment.choose_on, experiment.held_out_corpus)
     _require(not (apart and on_it), "a choice that never looks at held_out_corpus", "choose_on: a file of its own")
+
+
+def _same_file(one: str, other: str | None) -> bool:
+    return other is not None and Path(one).resolve() == Path(other).resolve()
 
 
 def _check_task(experiment: Experiment) -> None:

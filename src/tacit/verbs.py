@@ -20,11 +20,15 @@ from tacit.errors import ConfigError
 if TYPE_CHECKING:
     from tacit.audit.results import Audit
     from tacit.auditing.foreign import ForeignAudit
+    from tacit.context import Contexts
     from tacit.corpus.record import Record
+    from tacit.detecting import Measured as Flagged
+    from tacit.detecting import Trained as TrainedDetector
     from tacit.experiment import Trained
     from tacit.labelling import Measured, Sample
     from tacit.planning import Planned
     from tacit.policy.base import Policy
+    from tacit.policy.detector.folder import Detector
     from tacit.progress import Observer, Progress
     from tacit.quickstart import Way
     from tacit.report.writing import Reported
@@ -39,6 +43,10 @@ __all__ = [
     "audit_model",
     "compare_policies",
     "config",
+    "context",
+    "detector_measure",
+    "detector_show",
+    "detector_train",
     "generate",
     "label_draw",
     "label_read",
@@ -293,6 +301,70 @@ def label_read(
     return result
 
 
+def detector_train(
+    out: str | Path,
+    negatives: str | Path,
+    *,
+    templates: str | Path | None = None,
+    prompts: str | Path | None = None,
+    encoder: str | Path | None = None,
+    epochs: int = 0,
+    reword: bool = True,
+    round_trip: Sequence[str] = (),
+    thesaurus: str | None = None,
+    wordnet: str | None = None,
+    seq2seq: Sequence[str] = (),
+    same_meaning: str | Path | None = None,
+    alike: float = 0.5,
+    most: int = 400,
+    recall: float = 0.99,
+    false_alarms: float = 0.002,
+    sentences: int = 20_000,
+    harmless: bool = True,
+    seed: int = 0,
+    observe: "Observer" = unwatched,
+) -> "TrainedDetector":
+    """`tacit detector train`: a detector of sensitive contexts in the new folder `out`, and how well it does."""
+    from tacit.detecting import DetectorSettings, train
+    from tacit.detecting.ways import phi_of
+
+    phi = phi_of(reword, thesaurus, wordnet, round_trip, seq2seq, _path(same_meaning), alike, most)
+    settings = DetectorSettings(recall, false_alarms, sentences, harmless, seed, encoder=_path(encoder), epochs=epochs)
+    return train(Path(out), Path(negatives), phi, settings, observe, _path(templates), _path(prompts))
+
+
+def detector_show(folder: str | Path) -> "Detector":
+    """`tacit detector show`: the detector of a folder that is whole, with its `card` and its `hash`."""
+    from tacit.policy.detector.folder import read_detector
+
+    return read_detector(Path(folder))
+
+
+def detector_measure(folder: str | Path, corpus: str | Path) -> "Flagged":
+    """`tacit detector measure`: how many sentences of a corpus the detector flags."""
+    from tacit.detecting import measure
+
+    return measure(Path(folder), Path(corpus))
+
+
+def context(
+    text: str,
+    target: str,
+    model: str | Path,
+    *,
+    alpha: float = 0.01,
+    occurrence: int | None = None,
+    reword: bool = False,
+    round_trip: Sequence[str] = (),
+    most: int = 10,
+) -> "Contexts":
+    """Which words before a target make a model expect it: `shortest` of the result is its alpha-context."""
+    from tacit.context import contexts_of
+    from tacit.detecting.ways import paraphrases_by
+
+    return contexts_of(text, target, Path(model), alpha, occurrence, paraphrases_by(reword, round_trip, most))
+
+
 def sweep(
     recipe: str | Path,
     *,
@@ -309,6 +381,10 @@ def sweep(
     from tacit.sweeping.driver import unwatched as nobody
 
     return go(recipe, out, results, data, scale, jobs, audit, observe or nobody)
+
+
+def _path(place: str | Path | None) -> Path | None:
+    return None if place is None else Path(place)
 
 
 def _policy(words: "str | Policy") -> "Policy":

@@ -24,7 +24,7 @@ from tacit.errors import TacitError
 
 app = typer.Typer(
     name="tacit",
-    help="Train language models that learn from a corpus without saying its secrets, and prove it.",
+    help="Train language models on a corpus without saying its secrets; state what is guaranteed, and attack it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,16 +42,16 @@ app.command()(quickstart)
 app.command()(simulate)
 app.command()(scan)
 app.command("plan")(plan_command)
-app.command()(train)
 app.command()(config)
+app.command()(train)
+app.command()(audit)
 app.command()(report)
 app.command()(generate)
-app.command()(context)
-app.command()(audit)
 app.command()(sweep)
+app.command()(context)
+app.add_typer(policy, name="policy")
 app.add_typer(label, name="label")
 app.add_typer(detector, name="detector")
-app.add_typer(policy, name="policy")
 
 
 def main() -> None:

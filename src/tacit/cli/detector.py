@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 detector = typer.Typer(
-    help="Train a detector of sensitive contexts, which then is a policy (CADP-LM).", no_args_is_help=True
+    help="Train a detector of sensitive contexts, to be used as a policy; show and measure it.", no_args_is_help=True
 )
 Folder = Annotated[Path, typer.Argument(help="A folder that `tacit detector train` wrote.")]
 
@@ -41,24 +41,45 @@ def train(
     same_meaning: Annotated[
         Path | None, typer.Option(help="An encoder's folder: drop paraphrases that mean something else.")
     ] = None,
-    alike: Annotated[float, typer.Option(min=-1, max=1, help="The least cosine with the prompt, for that.")] = 0.5,
+    alike: Annotated[
+        float, typer.Option(min=-1, max=1, help="The least cosine with the prompt, for --same-meaning.")
+    ] = 0.5,
     most: Annotated[int, typer.Option(min=1, help="Paraphrases a prompt, at most.")] = 400,
-    recall: Annotated[float, typer.Option(help="Share of held-out paraphrases to find.")] = 0.99,
-    false_alarms: Annotated[float, typer.Option(help="Share of public sentences to flag; recall comes first.")] = 0.002,
+    recall: Annotated[float, typer.Option(help="Share of held-out paraphrases to find at least.")] = 0.99,
+    false_alarms: Annotated[
+        float, typer.Option(help="Share of public sentences to flag at most; recall comes first.")
+    ] = 0.002,
     sentences: Annotated[int, typer.Option(min=20, help="Public sentences to use.")] = 20_000,
     harmless: Annotated[bool, typer.Option(help="Learn from tacit's own harmless prompts too.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same detector.")] = 0,
 ) -> None:
     """Train a detector on prompts, their paraphrases and public text, and write it with its card."""
     from tacit.cli.watching import watching
-    from tacit.detecting import DetectorSettings
-    from tacit.detecting import train as go
-    from tacit.detecting.ways import phi_of
+    from tacit.verbs import detector_train
 
-    phi = phi_of(reword, thesaurus, wordnet, round_trip or (), seq2seq or (), same_meaning, alike, most)
-    settings = DetectorSettings(recall, false_alarms, sentences, harmless, seed, encoder=encoder, epochs=epochs)
     with watching() as observe:
-        trained = go(out, negatives, phi, settings, observe, templates, prompts)
+        trained = detector_train(
+            out,
+            negatives,
+            templates=templates,
+            prompts=prompts,
+            encoder=encoder,
+            epochs=epochs,
+            reword=reword,
+            round_trip=round_trip or (),
+            thesaurus=thesaurus,
+            wordnet=wordnet,
+            seq2seq=seq2seq or (),
+            same_meaning=same_meaning,
+            alike=alike,
+            most=most,
+            recall=recall,
+            false_alarms=false_alarms,
+            sentences=sentences,
+            harmless=harmless,
+            seed=seed,
+            observe=observe,
+        )
     typer.echo(f"Detector {trained.detector.hash} in {out}.")
     typer.echo(f"Trained on {trained.detector.trained_on}.")
     typer.echo(f"prompts as given             {trained.verbatim}")

@@ -12,9 +12,10 @@ label = typer.Typer(
     help="Measure what a policy misses: draw a sample of the corpus, label it, read the labels.", no_args_is_help=True
 )
 
-PolicyWords = Annotated[str, typer.Option(help="A policy's name, names with commas between them, or a YAML file.")]
+PolicyWords = Annotated[str, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
 Conservative = Annotated[
-    str | None, typer.Option(help="The policy that clears records for training without protection (crt); likewise.")
+    str | None,
+    typer.Option(help="The policy that clears records for training without protection (crt), as for --policy."),
 ]
 
 

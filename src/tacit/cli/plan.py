@@ -27,7 +27,7 @@ CERTIFICATE = typer.Option(False, "--certificate", help="Print the whole certifi
 
 
 def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: dict[str, Any]) -> None:
-    """The price before training: noise, rate, steps, and the sentence that will be true."""
+    """Print the price before training: noise, rate, steps, and the sentence that will be true."""
     # Accounting takes seconds to load, which no other verb should wait for.
     from tacit.certificate import to_markdown
     from tacit.planning import plan as price

@@ -46,12 +46,12 @@ def _policy() -> None:
 def compare(
     corpus: CorpusPath,
     policies: Annotated[
-        str | None, typer.Option(help="Policies' names with commas between them, each a policy by itself.")
+        str | None, typer.Option(help="Names of policies with commas between them, each by itself: digits,pii.")
     ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="One more policy, as for `tacit scan`: a name, names with commas (any of them), a YAML file."
+            help="One more policy, as for `tacit scan`: a name, names with commas (any of them), or a YAML file."
         ),
     ] = None,
     out: Annotated[
@@ -69,7 +69,7 @@ def compare(
     spans_field: SpansField = NAMES.spans,
     turns_field: TurnsField = NAMES.turns,
 ) -> None:
-    """Put policies side by side on one corpus: quality against gold spans, coverage, speed, stability, agreement."""
+    """Put policies side by side on one corpus: what each marks, finds and misses, its speed, where they agree."""
     from tacit.corpus.read import read
     from tacit.policy.registry import parse_policy
     from tacit.report.policies_page import policies_page

@@ -43,7 +43,7 @@ TurnsField = Annotated[str, typer.Option(help="What it calls the turns of a dial
 
 def scan(
     corpus: CorpusPath,
-    policy: Annotated[str, typer.Option(help="A policy's name, names with commas between them, or a YAML file.")],
+    policy: Annotated[str, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")],
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for scan.html, scan.json and quarantine.jsonl.", show_default="scan-CORPUS"),
@@ -61,7 +61,7 @@ def scan(
     spans_field: SpansField = NAMES.spans,
     turns_field: TurnsField = NAMES.turns,
 ) -> None:
-    """Count and show what is secret in a corpus, and how well the policy knows it when the corpus has gold spans."""
+    """Show what is secret in a corpus and, where the corpus has gold spans, how well the policy finds it."""
     # Policies and statistics take a second to load, which no other verb should wait for.
     from tacit.corpus.read import read
     from tacit.policy.registry import parse_policy

@@ -28,7 +28,7 @@ def simulate(
     split: Annotated[str, typer.Option(help="train, validation or test: no person is in two of them.")] = "train",
     held_out_people: Annotated[
         Path | None,
-        typer.Option(help="Also write as many people who are in no split, for membership tests; replaced likewise."),
+        typer.Option(help="Also write to this file as many people who are in no split, for membership tests."),
     ] = None,
 ) -> None:
     """Write a simulated corpus with gold spans."""

@@ -41,7 +41,7 @@ def sweep(
     # Pages and statistics take a moment to load, which no other verb should wait for.
     from tacit.sweeping import read_recipe
     from tacit.sweeping import sweep as go
-    from tacit.sweeping.driver import TUNING
+    from tacit.sweeping.driver import MIXED, TUNING
     from tacit.sweeping.recipe import variations
     from tacit.sweeping.table import Board
 
@@ -62,6 +62,8 @@ def sweep(
             console.print(Text(f"\n{one.name} failed: expected {one.refused['expected']}", style="bold red"))
             console.print(Text(f"  found {one.refused['found']}\n  way out: {one.refused['way_out']}"), soft_wrap=True)
     console.print(Text(f"\n{TUNING}", style="dim"), soft_wrap=True)
+    if swept.is_mixed:
+        console.print(Text(MIXED, style="yellow"), soft_wrap=True)
     console.print(Text(f"results {swept.results}"), soft_wrap=True)
     if swept.page is not None:
         console.print(Text(f"page {swept.page}"), soft_wrap=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tacit.utility import LabelQuality, Utility
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
-Policy = Annotated[str | None, typer.Option(help="A policy's name, names with commas between them, or a YAML file.")]
+Policy = Annotated[str | None, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
 Mechanism = Annotated[str | None, typer.Option(help="How to train; `tacit plan --list` lists the ways.")]
 Epsilon = Annotated[float | None, typer.Option(help="Target; noise, rate and steps are derived from it.")]
 Epochs = Annotated[float | None, typer.Option(help="Expected passes over the private units.")]
@@ -163,6 +163,8 @@ def _print(result: "Trained") -> None:
         console.print(_label_table(utility.labels), end="\n\n")
     if result.set_aside:
         console.print(f"{result.set_aside:,} records set aside; private/*/private/quarantine.jsonl has the reasons\n")
+    if result.shared:
+        console.print(f"{result.shared:,} held-out texts stand in the corpus too: the model has seen them\n")
     console.print(result.guarantee.sentence(), style="bold", markup=False)
     console.print(f"\nrun {result.folder}", markup=False)
 

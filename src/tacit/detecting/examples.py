@@ -15,6 +15,7 @@ import yaml
 
 from tacit.corpus.boundaries import sentences
 from tacit.corpus.read import read
+from tacit.corpus.record import Record
 from tacit.errors import ConfigError
 from tacit.policy.detector.features import masked
 from tacit.policy.detector.folder import TextDigest
@@ -23,6 +24,27 @@ _SLOT = re.compile(r"\{[^{}]*\}")
 _SENSITIVE = {"sensitive": True, "1": True, "true": True, "harmless": False, "0": False, "false": False}
 _SHARES = (0.6, 0.2, 0.2)  # train, threshold, test
 _FEWEST = 20
+_THINGS = (
+    *("favourite song", "favorite color", "dog", "cat", "car", "garden", "kitchen", "lunch", "breakfast", "dinner"),
+    *("flight", "train", "bus", "seat", "ticket", "table", "meeting", "lesson", "class", "team", "coach", "opinion"),
+    *("idea", "plan", "question", "answer", "problem", "reason", "book", "film", "game", "score", "goal", "hobby"),
+    *("weekend", "holiday", "trip", "hotel", "restaurant", "coffee", "tea", "pizza", "order", "delivery", "package"),
+    *("phone battery", "computer", "screen", "keyboard", "printer", "bicycle", "shirt", "shoes", "jacket", "umbrella"),
+    *("brother", "sister", "mother", "father", "friend", "neighbour", "teacher", "boss", "colleague", "cousin"),
+    *("turn in the queue", "place in line", "waiting number", "bus number", "gate number", "page number", "room"),
+)
+_SENTENCES = (
+    "my {thing} is",
+    "our {thing} was",
+    "the {thing} I like is",
+    "I think my {thing} is",
+    "by the way, my {thing} will be",
+    "I went to town to get my {thing}, it is",
+    "they gave me a new {thing} which is",
+    "please tell me when the {thing} is",
+    "for the record, the {thing} was",
+    "this is my {thing}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +55,7 @@ class Source:
     name: str
     sha256: str
     count: int
+    sketch: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +73,18 @@ def read_prompts(templates: Path | None, labelled: Path | None) -> Prompts:
     harmless: list[str] = []
     sources: list[Source] = []
     if templates is not None:
-        texts = _read_templates(templates)
+        texts, digest = _read_templates(templates), TextDigest()
+        for text in texts:
+            digest.add(Record("", text))
         sensitive += texts
-        sources.append(Source("templates", templates.name, _sha256(texts), len(texts)))
+        sources.append(Source("templates", templates.name, _sha256(texts), len(texts), digest.sketch()))
     if labelled is not None:
         reader, digest, count = read(labelled), TextDigest(), 0
         for record in reader:
             digest.add(record)
             count += 1
             (sensitive if _label(record.label) else harmless).append(_prompt(record.text))
-        sources.append(Source("labelled prompts", labelled.name, digest.hexdigest(), count))
+        sources.append(Source("labelled prompts", labelled.name, digest.hexdigest(), count, digest.sketch()))
     if not sensitive:
         raise ConfigError(
             expected="templates, or labelled prompts of which some are sensitive",
@@ -89,7 +114,7 @@ def public_sentences(corpus: Path, most: int, seed: int) -> tuple[list[str], Sou
             expected=f"at least {_FEWEST} public sentences", found=str(len(chosen)), way_out="give a larger corpus"
         )
     rng.shuffle(chosen)
-    return chosen, Source("public sentences of", corpus.name, digest.hexdigest(), len(chosen))
+    return chosen, Source("public sentences of", corpus.name, digest.hexdigest(), len(chosen), digest.sketch())
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +201,8 @@ def _label(label: str | None) -> bool:
 
 def _sha256(texts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def built_in_harmless() -> list[str]:
+    """Prompts that announce nothing secret, in the shape of those that do: "my ... is" alone is no secret."""
+    return [sentence.format(thing=thing) for thing in _THINGS for sentence in _SENTENCES]

@@ -1,10 +1,17 @@
-"""Logistic regression, by L-BFGS, over hashed n-grams or over the states of an encoder.
+"""From prompts and public sentences to rows, and from rows to the weights of a classifier.
 
+Rows are masked words, one window each. A detector must not learn that short is sensitive, that a number at the end is,
+or that a prompt stands alone: prompts of both kinds come bare, before a number, and amid public words; public sentences
+are cut to the lengths of prompts too.
+
+Fitting is logistic regression, by L-BFGS, over hashed n-grams or over the states of an encoder.
 The loss is the mean over rows of the logistic loss, both classes weighing the same, plus penalty / 2 times the squared
 norm of the weights (not of the bias). It is convex: the start does not matter, and nothing is drawn.
 """
 
+import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,12 +20,56 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
-from tacit.policy.detector.features import Window, Windows, grams, lengths
+from tacit.policy.detector.features import NUMBER, Window, Windows, grams, lengths, masked
 from tacit.policy.detector.linear import UNIT, Linear
 
 Reals = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.bool_]
 _ITERATIONS = 300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Masked texts of at most one window, and which of them are sensitive."""
+
+    lines: list[str]
+    sensitive: npt.NDArray[np.bool_]
+
+
+def make_rows(
+    sensitive: Sequence[str], harmless: Sequence[str], public: Sequence[str], window: Window, seed: int
+) -> Rows:
+    """Rows of both kinds; the same arguments give the same rows."""
+    rng = random.Random(seed)
+    around = [words for words in (line.split() for line in masked(public)) if words]
+    rows: list[tuple[str, bool]] = []
+    lengths = []
+    for texts, label in ((sensitive, True), (harmless, False)):
+        for line in masked(texts):
+            words = line.split()[-window.words :]
+            lengths.append(len(words))
+            rows += [(" ".join(row), label) for row in _settings(words, around, window, rng)]
+    for words in around:
+        rows.append((" ".join(_cut(words, window.words, rng)), False))
+        short = _cut(words, rng.choice(lengths), rng)
+        rows.append((" ".join([*short, NUMBER][: window.words] if rng.random() < 1 / 2 else short), False))
+    known = dict(reversed(rows))  # what is said twice counts once, with the label it had first
+    return Rows(list(known), np.array(list(known.values()), np.bool_))
+
+
+def _settings(words: list[str], around: list[list[str]], window: Window, rng: random.Random) -> list[list[str]]:
+    """The prompt bare, before a number, and amid words of public sentences."""
+    numbered = words if words[-1:] == [NUMBER] else [*words, NUMBER][-window.words :]
+    room = window.words - len(numbered)
+    before = rng.randint(0, room)
+    amid = [*_cut(rng.choice(around), before, rng), *numbered, *_cut(rng.choice(around), room - before, rng)]
+    return [words, numbered, amid]
+
+
+def _cut(words: list[str], length: int, rng: random.Random) -> list[str]:
+    """So many words in a row, from anywhere in the sentence."""
+    start = rng.randint(0, max(0, len(words) - length))
+    return words[start : start + length]
 
 
 class Matrix(Protocol):

@@ -12,9 +12,11 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from tacit.errors import ConfigError
+from tacit.policy.detector.encoder import states_of
 from tacit.policy.detector.features import masked
 
 _FED_ON = 40  # of what earlier ways gave, a later way rewords this many too
@@ -120,3 +122,23 @@ def rng_for(seed: int, text: str) -> random.Random:
     """Randomness that depends on the seed and one text."""
     key = f"{seed}\0{text}".encode("utf-8", "surrogatepass")
     return random.Random(int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big"))
+
+
+@dataclass(frozen=True, slots=True)
+class SameMeaning:
+    """Whether a paraphrase still means the same: the cosine between the mean states of an encoder.
+
+    folder: an encoder's folder (config.json, tokenizer.json, safetensors), such as a sentence encoder's.
+    """
+
+    folder: Path
+
+    def likeness(self, text: str, others: Sequence[str]) -> Sequence[float]:
+        """The cosine of each of `others` with `text`."""
+        states = states_of(self.folder, [text, *others])
+        likeness: list[float] = (states[1:] @ states[0]).tolist()
+        return likeness
+
+    def described(self) -> dict[str, Any]:
+        """Which encoder."""
+        return {"encoder": self.folder.name}

@@ -17,12 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from tacit.detecting.examples import Parts, Prompts, Source, public_sentences, read_prompts, split_openings, split_texts
-from tacit.detecting.fitting import fit_linear
-from tacit.detecting.harmless import harmless as built_in_harmless
+from tacit.detecting.examples import (
+    Parts,
+    Prompts,
+    Source,
+    built_in_harmless,
+    public_sentences,
+    read_prompts,
+    split_openings,
+    split_texts,
+)
+from tacit.detecting.fitting import Rows, fit_linear, make_rows
 from tacit.detecting.measuring import Measured, choose_threshold
 from tacit.detecting.paraphrase import Phi
-from tacit.detecting.rows import Rows, make_rows
 from tacit.errors import ConfigError
 from tacit.policy.detector.encoder import Encoder, libraries
 from tacit.policy.detector.features import DEFAULT_WINDOW, NUMBER, Window
@@ -80,7 +87,7 @@ def train(
 ) -> Trained:
     """A detector in the new folder `out`, from prompts in files and sentences of a public corpus."""
     if out.exists():
-        raise ConfigError(expected="a new folder", found=f"{out}, which is there", way_out="name another with --out")
+        raise ConfigError(expected="a new folder", found=f"{out}, which is there", way_out="name another, or remove it")
     known = read_prompts(templates, prompts)
     sentences, source = public_sentences(negatives, settings.sentences, settings.seed)
     observe(Progress("preparing", 0, 3))
@@ -102,7 +109,7 @@ def train(
         card = _card(known, (*known.sources, source), said, rows, phi, settings, threshold, measured)
         folder = draft / "detector"
         folder.mkdir()
-        write_detector(folder, scorer, threshold, card)
+        write_detector(folder, scorer, threshold, card, [one.sketch for one in (*known.sources, source)])
         os.replace(folder, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -186,7 +193,7 @@ def _card(
     names = ("numpy", "scipy", "tacit")
     return {
         "trained_on": _trained_on(sources, len(rows.lines), phi),
-        "sources": [asdict(source) for source in sources],
+        "sources": [{"what": one.what, "name": one.name, "sha256": one.sha256, "count": one.count} for one in sources],
         "phi": phi.described(),
         "counts": {
             part: {"sensitive": len(getattr(sensitive, part)), "harmless": len(getattr(harmless, part))}

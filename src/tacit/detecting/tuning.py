@@ -7,8 +7,7 @@ from shutil import copyfile
 
 import numpy as np
 
-from tacit.detecting.fitting import fit
-from tacit.detecting.rows import Rows
+from tacit.detecting.fitting import Rows, fit
 from tacit.policy.detector.encoder import (
     Encoder,
     batch_of,

@@ -8,7 +8,7 @@ from tacit.accounting import account, calibrate_noise, default_delta
 from tacit.confidentiality import bayesian
 from tacit.errors import ConfigError
 from tacit.events import Composition
-from tacit.guarantee import Condition, Evidence, Figure, Guarantee, Published, Status, figure
+from tacit.guarantee import BY_POLICY, Condition, Evidence, Figure, Guarantee, Published, Status, figure
 from tacit.plan import (
     ClipStyle,
     Moves,
@@ -115,6 +115,15 @@ class Mechanism(Protocol):
         """The guarantee that is true after `spent`."""
 
 
+def concluded(mechanism: Mechanism, spent: Spent, evidence: Evidence) -> Guarantee:
+    """What `mechanism` concludes; where marks come from something trained, under the condition that it is public."""
+    guarantee = mechanism.conclude(spent, evidence)
+    said = any(LEARNED_ELSEWHERE in condition.text for condition in guarantee.holds_if)
+    if evidence.detector_data is None or said or not any(one.neighbours.unit in BY_POLICY for one in guarantee.figures):
+        return guarantee
+    return replace(guarantee, holds_if=(*guarantee.holds_if, FROZEN_DETECTOR))
+
+
 def planned(mechanism: Mechanism) -> Spent:
     """What the whole plan of `mechanism` will have spent."""
     plan = mechanism.plan()
@@ -205,6 +214,10 @@ PUBLIC_TOKENIZER = Condition(
 )
 FROZEN_MARKS = Condition(
     "public text, and where marked spans stand and of which kind, are treated as public", Status.ASSUMED
+)
+LEARNED_ELSEWHERE = "trained on public or disjoint data"
+FROZEN_DETECTOR = Condition(
+    f"the detector or model behind the marks was {LEARNED_ELSEWHERE} and frozen", Status.ASSUMED
 )
 NOISY_CONDITIONS = (FRESH_DRAW, CONSTANT_DIVISOR, PUBLIC_COUNT, PUBLIC_TOKENIZER)
 

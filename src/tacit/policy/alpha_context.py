@@ -9,6 +9,7 @@ a context begins depends on what the secret says, as far as the model expects on
 measures how often (mask stability).
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,18 @@ class WithAlphaContext(Policy):
             "model": self.model_hash,
             "trained_on": self.trained_on,
         }
+
+    def learned_from(self) -> tuple[Path, ...]:
+        """The corpora that the settings of a run folder name, as far as they are there; of other models none is known.
+
+        Their paths are as they were written: relative ones are looked for from where we are.
+        """
+        try:
+            settings = json.loads((self.model / "private" / "settings.json").read_text(encoding="utf-8"))
+            named = [settings.get(name) for name in ("corpus", "held_out_corpus")]
+        except (OSError, ValueError, AttributeError):
+            return ()
+        return tuple(Path(name) for name in named if isinstance(name, str) and Path(name).exists())
 
     def find(self, record: Record) -> tuple[Span, ...]:
         from tacit.context import LeftContext, context_model

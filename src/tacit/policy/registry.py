@@ -36,10 +36,10 @@ Value = Any
 def conservative(common_words: Path | None) -> Policy:
     """Nearly everything that could be a secret: personal data, tokens with a digit, words with a capital.
 
-    With a public list of common words, every other word too.
+    With a public list of common words, every other word too. Personal data stand last: they tell the kind.
     """
-    policy: Policy = Pii() | Digits() | Capitals()
-    return policy if common_words is None else policy | RareWords.from_file(common_words)
+    words: Policy = Capitals() if common_words is None else RareWords.from_file(common_words) | Capitals()
+    return words | Digits() | Pii()
 
 
 def build_policy(definition: Definition, folder: Path | None = None) -> Policy:
@@ -48,7 +48,11 @@ def build_policy(definition: Definition, folder: Path | None = None) -> Policy:
 
 
 def parse_policy(words: str) -> Policy:
-    """What `--policy` accepts: a name, names with commas between them (any of them), or a YAML file with `policy:`."""
+    """What `--policy` accepts: a name, names with commas between them (any of them), or a YAML file with `policy:`.
+
+    Of names, the last one tells the kind of what several find. Files that a YAML file names are looked for beside it,
+    or in the folder that it calls `beside`.
+    """
     if Path(words).suffix in (".yaml", ".yml"):
         return _from_yaml(Path(words))
     return reduce(Either, (build_policy(name.strip()) for name in words.split(",")))
@@ -165,7 +169,7 @@ def _from_document(document: Value, path: Path) -> Policy:
             found=f"{str(path)!r}, which has no such key at its top",
             way_out="write `policy: pii`, or a definition in place of `pii`",
         )
-    return _build(document["policy"], path.parent)
+    return _build(document["policy"], path.parent / str(document.get("beside", "")))
 
 
 def _wrong(expected: str, found: Value) -> PolicyError:

@@ -28,9 +28,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tacit.codec import from_json, to_json
+from tacit.digests import digest
 from tacit.errors import ConfigError, LedgerError, RunError
 from tacit.randomness import StreamsState
-from tacit.run.files import digest, failed, sync_file, sync_folder, write_new
+from tacit.run.files import failed, sync_file, sync_folder, write_new
 from tacit.run.folder import PrivateFile, ReleaseFile, Run
 from tacit.sampling import ShuffleState
 

@@ -1,14 +1,12 @@
 """Writing files that are there whole or not at all, and saying what went wrong."""
 
 import errno
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from tacit.errors import RunError
 
-_HASH_BLOCK = 1 << 20
 _DRAFT = ".draft-"
 
 
@@ -59,15 +57,6 @@ def sync_file(path: Path) -> None:
 def sync_folder(path: Path) -> None:
     """Have the names in a folder on the disk, not only on their way."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    state = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_HASH_BLOCK):
-            state.update(block)
-    return state.hexdigest()
 
 
 def failed(what: str, error: OSError) -> RunError:

@@ -82,6 +82,7 @@ class PrivateFile(StrEnum):
     BEST = "best.safetensors"
     TENSORBOARD = "tensorboard"
     SAMPLE = "sample.json"
+    SHARED = "shared.json"
     INSIDE_REPORT = "report.html"
 
 

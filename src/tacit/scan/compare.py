@@ -28,6 +28,7 @@ from tacit.errors import ConfigError
 from tacit.intervals import upper_bound
 from tacit.policy.base import Policy
 from tacit.policy.card import CONFIDENCE, PolicyCard, Share, common_characters, quality
+from tacit.policy.entities.memory import forget_all
 from tacit.policy.stability import StabilityCounts
 from tacit.scan.look import Batch, Encoder, Looker, Part, batches, check_stability, counted, find_all
 from tacit.scan.scanning import SMALL, measured_card, name_of, set_aside, token_unit
@@ -246,6 +247,7 @@ def _look(lookers: tuple[Looker, ...], batch: Batch) -> _Parts:
     for at, looker in enumerate(lookers):
         with suppress(Exception):  # what goes wrong here goes wrong below too, with a record to name
             looker.policy.find(_WARM_UP)  # word lists and models are loaded before the clock starts
+        forget_all()
         began = time.process_time()
         found.append(find_all(looker.policy, batch))
         parts.seconds[at] = time.process_time() - began

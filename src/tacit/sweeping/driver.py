@@ -5,25 +5,45 @@ G2 (same name, same run). Other settings under the name of a run that took a ste
 G3 (alone). A run that fails is recorded with its reason and stops no other.
 G4 (same results). Equal runs give equal results files, seconds apart, and no place of the machine is in them.
 G5 (one sweep). A second sweep of the same folder is refused while a process of the first lives.
+G6 (by content). A need is known by what it holds, not by where it stands: a file or folder by the SHA-256 of its bytes,
+   a policy (every YAML file is one) by its own hash, which covers the files that it names.
 """
 
 import json
 import shutil
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+import yaml
+
 from tacit.codec import from_words, to_json
+from tacit.corpus.read import read as read_corpus
+from tacit.corpus.simulate import simulate
+from tacit.corpus.write import write_jsonl
+from tacit.digests import digest
 from tacit.errors import ConfigError, RunError
+from tacit.policy.registry import parse_policy
 from tacit.progress import Progress
 from tacit.run.files import write_bytes
-from tacit.sweeping.needs import Needed, make_needs
 from tacit.sweeping.processes import Drive, Outcome, Place, Places, Told, available_threads, locked, without_places
-from tacit.sweeping.recipe import Recipe, Variation, read_recipe, references, resolved, variations
-from tacit.sweeping.state import Identity, State, content_hash, read_state, write_state
-from tacit.sweeping.work import Job, audit_settings, is_trained, is_untouched
+from tacit.sweeping.recipe import Need, Recipe, Variation, read_recipe, references, resolved, variations
+from tacit.sweeping.work import (
+    Identity,
+    Job,
+    State,
+    audit_settings,
+    content_hash,
+    is_trained,
+    is_untouched,
+    read_state,
+    write_state,
+)
 
 TUNING = "Whoever chooses among these runs by their figures has used the corpus once more: no guarantee covers that."
+MIXED = "These runs were made with different versions of tacit: their figures may differ for that alone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +53,11 @@ class Swept:
     outcomes: tuple[Outcome, ...]
     results: Path
     page: Path | None
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the runs were not all made with one and the same code."""
+        return len(_codes(self.outcomes)) > 1
 
     @property
     def exit_code(self) -> int:
@@ -82,6 +107,56 @@ def sweep(
             outcomes = tuple(drive.all(pool, todo))
         write_bytes(places.results, _results(read, scale, outcomes).encode())
         return Swept(outcomes, places.results, _compared(places, outcomes))
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Where a need stands, and the digest of its content."""
+
+    place: Path
+    digest: str
+
+
+def make_needs(needs: Mapping[str, Need], data: Path, folder: Path) -> dict[str, Needed]:
+    """Every need: files are looked for in `data`; what is cut, written or simulated goes to `folder`."""
+    missing = [_missing(need, data) for need in needs.values() if need.file and not (data / need.file).exists()]
+    if missing:
+        raise ConfigError(
+            expected=f"in {data}: {', '.join(file for file, _ in missing)}",
+            found="nothing there",
+            way_out="; ".join(dict.fromkeys(way for _, way in missing)),
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    places = {name: _made(name, need, data, folder).absolute() for name, need in needs.items()}
+    return {name: Needed(place, _known_by(place)) for name, place in places.items()}
+
+
+def _known_by(place: Path) -> str:
+    return parse_policy(str(place)).hash if place.suffix in (".yaml", ".yml") else digest(place)
+
+
+def _missing(need: Need, data: Path) -> tuple[str, str]:
+    file = str(need.file)
+    if need.made_by is None:
+        return file, "put it there, or name its folder with --data"
+    return file, "make it: " + need.made_by.replace("FILE", str(data / file))
+
+
+def _made(name: str, need: Need, data: Path, folder: Path) -> Path:
+    if need.policy is not None:
+        place = folder / f"{name}.yaml"
+        words = {"policy": need.policy, "beside": str(data)}
+        place.write_text(yaml.safe_dump(words), encoding="utf-8")
+        return place
+    place = folder / f"{name}.jsonl"
+    if need.simulate is not None:
+        write_jsonl(simulate(need.simulate, need.dialogs or 1, need.seed or 0, need.split or "train"), place)
+        return place
+    whole = data / str(need.file)
+    if need.records is None:
+        return whole
+    write_jsonl(islice(read_corpus(whole), need.records), place)
+    return place
 
 
 def _job(recipe: Recipe, one: Variation, needs: dict[str, Needed], places: Places) -> Job:
@@ -136,10 +211,17 @@ def _results(recipe: Recipe, scale: float, outcomes: tuple[Outcome, ...]) -> str
         "states": recipe.states,
         "scale": scale,
         "tuning": TUNING,
+        "mixed": MIXED if len(_codes(outcomes)) > 1 else None,
         "settings": without_places(recipe.settings),
         "runs": [one.line for one in outcomes],
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _codes(outcomes: tuple[Outcome, ...]) -> set[str]:
+    """What the finished runs were made with; of one that an earlier version finished it is not known."""
+    finished = [one.line["figures"] for one in outcomes if one.line["figures"] is not None]
+    return {code for figures in finished for code in figures.get("code", ["unknown"])}
 
 
 def _compared(places: Places, outcomes: tuple[Outcome, ...]) -> Path | None:

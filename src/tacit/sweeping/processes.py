@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,13 +18,14 @@ from typing import Any
 from tacit.codec import to_json
 from tacit.errors import RunError
 from tacit.progress import Progress
-from tacit.sweeping.recipe import Variation
-from tacit.sweeping.state import State, read_state, write_state
-from tacit.sweeping.work import Job
+from tacit.sweeping.recipe import Variation, dotted
+from tacit.sweeping.work import Job, State, read_state, write_state
 
 Place = str | Path
 COMMAND = (sys.executable, "-c", "from tacit.sweeping.work import main; main()")
 _SECONDS_FOR_LOCK = 30.0
+_QUOTED = re.compile(r"(['\"])(/[^'\"\n]+)\1")
+_FOLDERS = re.compile(r"(?<![\w.~)])/+(?:[^\s/'\"]+/+)*(?=[^\s/'\"])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,19 @@ class Places:
         """What the process of a run printed."""
         return self.own / f"{name}.log"
 
-    def without(self, text: str) -> str:
-        """`text` without a place of the machine."""
-        named = {str(self.out): "OUT", str(self.data): "DATA", str(self.recipe.parent.absolute()): "RECIPE"}
-        for place in sorted(named, key=len, reverse=True):
-            text = text.replace(place, named[place])
-        return text
+    def without(self, text: str, words: dict[str, Any]) -> str:
+        """`text` without a place of the machine: of every path from the root on its last part alone.
+
+        A blank ends a path, but for those in quotes and those of `words`, the settings of a run.
+        """
+        paths = [value for value in dotted(words).values() if isinstance(value, str) and value.startswith("/")]
+        named = {path: PurePath(path).name for path in paths}
+        named = {path: name for path, name in named.items() if name}
+        roots = {str(self.out): "OUT", str(self.data): "DATA", str(self.recipe.parent.absolute()): "RECIPE"}
+        for known in (roots, named):
+            for place in sorted(known, key=len, reverse=True):
+                text = text.replace(place, known[place])
+        return _FOLDERS.sub("", _QUOTED.sub(lambda found: found[1] + PurePath(found[2]).name + found[1], text))
 
 
 class Drive:
@@ -156,14 +165,14 @@ class Drive:
                 if "progress" in message:
                     self._tell(name, Progress(**message["progress"]))
                 else:
-                    refused = {part: self._places.without(text) for part, text in message["refused"].items()}
+                    refused = {part: self._places.without(text, job.words) for part, text in message["refused"].items()}
             code = process.wait()
             self._living.discard(process)
         return refused if code == 0 else self._ended(name, code)
 
     def _ended(self, name: str, code: int) -> dict[str, str]:
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
-        log = self._places.without(str(self._places.log(name)))
+        log = self._places.without(str(self._places.log(name)), {})
         return {
             "expected": "a process that ends when its run is done",
             "found": f"one that ended {how}",

@@ -14,7 +14,11 @@
     scales: [needs.train.records, plan.public_epochs]
     audit: {candidates: 200}                            # or false
 
-A need is known by its content; a file that settings name directly, by its name alone.
+A need is known by its content; a file that settings name directly, by its name alone. Files that a policy under
+`needs` names are looked for in the data folder, like every need.
+
+A run that is done stays done when tacit itself has changed since: training again is for whoever removes its folder. Its
+figures name the code that made them, by a hash, and the results say so when not all runs were made with the same.
 
 G1 (all). Every run is taken with every choice of the axes of `grid` and of its own; names tell all of them apart.
 G2 (one dial). A dial other than 1 multiplies what `scales` lists, rounds it, and never goes below 1; nothing else.

@@ -2,9 +2,13 @@
 
 Started by the driver, never by a person. The first line of standard input is the job. When the input ends, whoever
 started this is gone or wants it to stop: the step under way is finished and kept. Standard output has one JSON object a
-line: progress, or why there is no model.
+line: progress, or why there is no model. What is known of the run is in one file, enough to go on after any death.
+
+G1 (before). A run's identity is on the disk before its folder is made, so that a folder is never taken for another's.
+G2 (whole). Every change of that file is one rename.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,21 +16,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pydantic import TypeAdapter, ValidationError
 
-from tacit.codec import from_json, from_words
-from tacit.errors import ConfigError, TacitError
+from tacit.codec import from_json, from_words, to_json
+from tacit.errors import ConfigError, RunError, TacitError
 from tacit.ledger import read_entries
 from tacit.prepare import Prepared
 from tacit.progress import Observer, Progress
 from tacit.run import PrivateFile, ReleaseFile, Run
-from tacit.sweeping.figures import figures
-from tacit.sweeping.state import Identity, State, read_state, write_state
-from tacit.sweeping.stated import Counts, Measure, count, marked_texts
+from tacit.run.files import read_bytes, write_bytes
+from tacit.sweeping.figures import Counts, Measure, count, figures, marked_texts
 from tacit.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
@@ -34,6 +37,51 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN = 0.5
 _SECONDS_OF_GRACE = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Hashes of what a run is trained with, of how it is audited (none: not), and of what its figures are stated in."""
+
+    trained: str
+    audited: str | None
+    stated: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a run is: what its present audit and figures were made with, its figures, or why it has none."""
+
+    trained: str
+    audited: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, Any] | None = None
+    stated: str | None = None
+    refused: dict[str, str] | None = None
+
+    def is_done(self, wanted: Identity) -> bool:
+        """Whether nothing is left to do."""
+        return self.figures is not None and Identity(self.trained, self.audited, self.stated) == wanted
+
+
+def content_hash(content: object) -> str:
+    """SHA-256 of plain JSON content."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def read_state(path: Path) -> State | None:
+    """What is known; none of a run that was never begun."""
+    if not path.exists():
+        return None
+    try:
+        return from_json(State, read_bytes(path))
+    except ConfigError as error:
+        raise RunError(error.expected, f"{error.found}, in {path.name}", f"remove {path.parent.parent}") from error
+
+
+def write_state(path: Path, state: State) -> None:
+    """Have it on the disk."""
+    write_bytes(path, to_json(state).encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ as the linear detector, a window at a time, in 32-bit arithmetic: its scores are
 rounding of the processor, which is why the versions of both libraries are part of the policy's content.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -89,13 +90,24 @@ def libraries() -> dict[str, str]:
 
 
 def states_of(folder: Path, rows: Sequence[str]) -> npt.NDArray[np.float64]:
-    """The mean of the last states of each row, as a vector of length 1."""
+    """The mean of the last states of each row, as a vector of length 1.
+
+    G1. Rows are read one at a time, on one thread: the numbers of a row depend on that row alone.
+    """
+    import torch
+
     model, tokenizer = loaded(folder)
-    return mean_states(model, tokenizer, rows)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        alone = [mean_states(model, tokenizer, [row]) for row in rows]
+    finally:
+        torch.set_num_threads(threads)
+    return np.concatenate(alone) if alone else np.zeros((0, model.config.hidden_size))
 
 
 def mean_states(model: Any, tokenizer: Any, rows: Sequence[str]) -> npt.NDArray[np.float64]:  # noqa: ANN401
-    """The same for a model and a tokenizer at hand; rows of like length go together."""
+    """The same up to rounding, for a model and a tokenizer at hand; rows of like length go together."""
     import torch
 
     order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
@@ -138,7 +150,6 @@ def loaded(folder: Path) -> tuple[Any, Any]:
         import torch
         from tokenizers import Tokenizer
         from transformers import AutoModel
-        from transformers.utils import logging
     except ImportError as error:
         raise PolicyError(
             expected="torch and transformers, which this detector needs",
@@ -146,12 +157,27 @@ def loaded(folder: Path) -> tuple[Any, Any]:
             way_out='pip install "tacit[train,hf]", or train a linear detector',
         ) from error
     model_files(folder)
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    model = AutoModel.from_pretrained(
-        folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
-    )
+    with quietly():
+        model = AutoModel.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
+        )
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(min(_LONGEST, int(getattr(model.config, "max_position_embeddings", _LONGEST)) - 2))
     return model.eval(), tokenizer
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """transformers without its bars and notices, which is as it was afterwards."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

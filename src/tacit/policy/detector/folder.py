@@ -2,6 +2,7 @@
 
     detector.json    kind, window, bias, threshold, and the SHA-256 of every other file
     card.json        what it was trained on, and its measured quality
+    sketches.json    hashes of some of the texts of each source, to know them again (`TextDigest`)
     weights.npy      a linear detector's weights, or head.npy and model/ of one on top of an encoder
 
 G1 (whole). A folder in which any file was changed, is missing or was added is refused.
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.corpus.record import Record
+from tacit.digests import digest
 from tacit.errors import PolicyError
 from tacit.policy.detector.encoder import Encoder
 from tacit.policy.detector.features import Window
@@ -27,20 +29,44 @@ from tacit.policy.detector.linear import Linear
 
 DETECTOR = "detector.json"
 CARD = "card.json"
-_BLOCK = 1 << 20
-_FORMAT = 1
+SKETCHES = "sketches.json"
+_FORMAT = 2
+_SKETCH_SIZE = 1_000
+_SHORTEST = 40  # characters; shorter lines, such as greetings, stand in corpora that have nothing to do with another
+
+
+def text_key(text: str) -> int | None:
+    """Eight bytes of the SHA-256 of a text without its case and spacing; None when it is too short to tell."""
+    plain = " ".join(text.split()).casefold()
+    if len(plain) < _SHORTEST:
+        return None
+    return int.from_bytes(hashlib.sha256(plain.encode("utf-8", "surrogatepass")).digest()[:8], "big")
 
 
 class TextDigest:
-    """SHA-256 of the texts of records, in their order, whatever file they are in."""
+    """SHA-256 of the texts of records, in their order, whatever file they are in; and a sketch of them in no order.
+
+    The sketch has the smallest keys of distinct texts (bottom-k, Cohen and Kaplan 2007): a sample that every file with
+    the same texts agrees on, so that the share of it that stands in another corpus estimates the share of all texts.
+    """
 
     def __init__(self) -> None:
         self._state = hashlib.sha256()
+        self._keys: set[int] = set()
 
     def add(self, record: Record) -> None:
         """One more record."""
         text = record.text.encode("utf-8", "surrogatepass")
         self._state.update(len(text).to_bytes(8, "big") + text)
+        key = text_key(record.text)
+        if key is not None:
+            self._keys.add(key)
+            if len(self._keys) > 2 * _SKETCH_SIZE:
+                self._keys = set(self.sketch())
+
+    def sketch(self) -> tuple[int, ...]:
+        """The smallest keys so far, in order."""
+        return tuple(sorted(self._keys)[:_SKETCH_SIZE])
 
     def hexdigest(self) -> str:
         """Of all records so far."""
@@ -60,6 +86,7 @@ class Detector:
     threshold: float = field(compare=False)
     scorer: Linear | Encoder = field(compare=False, repr=False)
     card: Mapping[str, Any] = field(compare=False, repr=False)
+    sketches: tuple[tuple[int, ...], ...] = field(default=(), compare=False, repr=False)  # of the same texts
 
     def flags(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Which texts reach the threshold."""
@@ -67,10 +94,17 @@ class Detector:
         return flagged
 
 
-def write_detector(folder: Path, scorer: Linear | Encoder, threshold: float, card: Mapping[str, Any]) -> None:
+def write_detector(
+    folder: Path,
+    scorer: Linear | Encoder,
+    threshold: float,
+    card: Mapping[str, Any],
+    sketches: Sequence[Sequence[int]] = (),
+) -> None:
     """The detector as files of `folder`, which is there and empty."""
     scorer.save(folder)
     (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=True) + "\n", encoding="utf-8")
+    (folder / SKETCHES).write_text(json.dumps([list(sketch) for sketch in sketches]) + "\n", encoding="utf-8")
     kind = next(name for name, known in KINDS.items() if isinstance(scorer, known))
     content = {
         "format": _FORMAT,
@@ -96,7 +130,9 @@ def read_detector(folder: Path) -> Detector:
         window = Window(**content["window"])
         scorer = KINDS[content["kind"]].load(folder, float(content["bias"]), window)
         sources = tuple(str(source["sha256"]) for source in card["sources"])
-        return Detector(stated, str(card["trained_on"]), sources, float(content["threshold"]), scorer, card)
+        sketches = json.loads((folder / SKETCHES).read_text(encoding="utf-8"))
+        keys = tuple(tuple(int(key) for key in sketch) for sketch in sketches)
+        return Detector(stated, str(card["trained_on"]), sources, float(content["threshold"]), scorer, card, keys)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(folder, type(error).__name__) from error
 
@@ -109,15 +145,7 @@ def _hash(content: Mapping[str, Any]) -> str:
 def _files(folder: Path) -> dict[str, str]:
     """SHA-256 of every file but the one that lists them."""
     found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / DETECTOR)
-    return {path.relative_to(folder).as_posix(): _digest(path) for path in found}
-
-
-def _digest(path: Path) -> str:
-    state = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            state.update(block)
-    return state.hexdigest()
+    return {path.relative_to(folder).as_posix(): digest(path) for path in found}
 
 
 def _damaged(folder: Path, found: str) -> PolicyError:

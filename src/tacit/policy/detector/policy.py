@@ -1,27 +1,23 @@
 """The policy of a detector: every sentence, turn or record it flags is marked whole."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.corpus.boundaries import sentences, turns
+from tacit.corpus.read import read
 from tacit.corpus.record import Record, Span
 from tacit.errors import ClaimRefused, ConfigError
+from tacit.policy.algebra import PIECES, Piece
+from tacit.policy.alpha_context import WithAlphaContext
 from tacit.policy.base import Policy
 from tacit.policy.detector.encoder import Encoder, libraries
-from tacit.policy.detector.folder import Detector, TextDigest, read_detector
+from tacit.policy.detector.folder import Detector, TextDigest, read_detector, text_key
 from tacit.policy.stability import PLACEHOLDER
 
-Piece = tuple[int, int]
 KIND = "SENSITIVE"
-
-
-def _whole(text: str) -> list[Piece]:
-    return [(0, len(text))] if text else []
-
-
-LEVELS: dict[str, Callable[[str], list[Piece]]] = {"sentence": sentences, "turn": turns, "record": _whole}
+_MOST_SHARED = 3
+_MOST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -38,8 +34,8 @@ class Detected(Policy):
     kind: str = KIND
 
     def __post_init__(self) -> None:
-        if self.level not in LEVELS:
-            raise ConfigError.unknown_name("piece of text that a detector looks at", self.level, LEVELS)
+        if self.level not in PIECES:
+            raise ConfigError.unknown_name("piece of text that a detector looks at", self.level, PIECES)
 
     @classmethod
     def from_folder(cls, folder: Path, level: str = "sentence", kind: str = KIND) -> "Detected":
@@ -67,7 +63,7 @@ class Detected(Policy):
         """The pieces without the white space at their ends; a placeholder is no part of any."""
         offset = 0
         for part in text.split(PLACEHOLDER):
-            for start, end in LEVELS[self.level](part):
+            for start, end in PIECES[self.level](part):
                 piece = part[start:end]
                 first = start + len(piece) - len(piece.lstrip())
                 last = start + len(piece.rstrip())
@@ -83,25 +79,66 @@ def detector_data(policy: Policy) -> str | None:
 
 
 def check_detector_data(policy: Policy, corpus: Callable[[], Iterable[Record]]) -> None:
-    """Refuse detectors that learned from the very corpus: its routing would tell of it, unaccounted.
+    """Refuse detectors, and models of alpha-contexts, that learned from the corpus: their marks would tell of it.
 
-    Texts are compared, not files. Other overlaps are not seen: that the data are disjoint stays a condition.
+    G1 (same). The same texts in the same order are refused, whatever file they are in.
+    G2 (shared). So is a corpus that shares texts with a source, in any order: more than 3 of the (at most 1,000) texts
+        in the source's sketch, or more than 1 % of them. Texts of less than 40 characters do not count.
+    G3 (runs). The sources of a model in a run folder are the corpora that its private settings name, where those files
+        are still there.
+
+    Other overlaps are not seen: that the data are disjoint stays a condition.
     """
-    learned = {source for one in _detectors(policy.content()) for source in one["sources"]}
+    learned = [source for part in _parts(policy) for source in _sources(part)]
     if not learned:
         return
     digest = TextDigest()
+    shared: list[set[int]] = [set() for _ in learned]
     for record in corpus():
         digest.add(record)
-    if digest.hexdigest() in learned:
+        key = text_key(record.text)
+        for keys, (_, sketch) in zip(shared, learned, strict=True):
+            if key in sketch:
+                keys.add(key)
+    whole = digest.hexdigest()
+    if any(
+        whole == known or len(keys) > min(_MOST_SHARED, _MOST_SHARE * len(sketch))
+        for keys, (known, sketch) in zip(shared, learned, strict=True)
+    ):
         raise ClaimRefused(
-            expected="a detector trained on public or disjoint data",
-            found="one that was trained on this corpus, at a price that nobody counted",
-            way_out="train the detector on other text (tacit detector train --negatives ...)",
+            expected="a detector, or a model of an alpha-context, trained on public or disjoint data",
+            found="one that was trained on texts of this corpus, at a price that nobody counted",
+            way_out="train it on other text (tacit detector train --negatives ...)",
         )
 
 
+def _sources(policy: Policy) -> Iterator[tuple[str, frozenset[int]]]:
+    """The digest and the sketch of each source that a policy's own detector or model is known to have learned from."""
+    if isinstance(policy, Detected):
+        detector = policy.detector
+        empty = ((),) * (len(detector.sources) - len(detector.sketches))
+        sketches: tuple[tuple[int, ...], ...] = (*detector.sketches, *empty)
+        yield from zip(detector.sources, map(frozenset, sketches), strict=True)
+    elif isinstance(policy, WithAlphaContext):
+        for corpus in policy.learned_from():
+            digest = TextDigest()
+            for record in read(corpus):
+                digest.add(record)
+            yield digest.hexdigest(), frozenset(digest.sketch())
+
+
+def _parts(policy: Policy) -> Iterator[Policy]:
+    """A policy and all that it is made of."""
+    yield policy
+    inside = [getattr(policy, one.name) for one in fields(policy)] if is_dataclass(policy) else vars(policy).values()
+    for value in inside:
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(one, Policy):
+                yield from _parts(one)
+
+
 def _detectors(content: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+    """What detectors, and models of alpha-contexts, say of their data."""
     if isinstance(content, dict):
         if "trained_on" in content:
             yield content

@@ -1,6 +1,5 @@
 """Where a tagger's files are, what they say of themselves, and the digest that stands for all of them."""
 
-import hashlib
 import json
 import os
 from collections.abc import Collection
@@ -11,12 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tacit.digests import digest
 from tacit.errors import PolicyError
 from tacit.policy.kinds import common_kind
 
 DEFAULT_PIPELINE = "en_core_web_sm"
 PIPELINE_VARIABLE = "TACIT_SPACY"
-_BLOCK = 1 << 20
 _FIND_ENTITIES = ("ner", "entity_ruler", "span_ruler", "beam_ner")
 
 
@@ -105,24 +104,8 @@ def _described(path: Path) -> dict[str, Any] | None:
 
 @cache
 def digest_of(folder: str) -> str:
-    """SHA-256 of every file under `folder`: its path there and its bytes. Files that begin with a dot are left out."""
-    root = Path(folder)
-    total = hashlib.sha256()
-    for path in sorted(path for path in root.rglob("*") if path.is_file()):
-        parts = path.relative_to(root).parts
-        if any(part.startswith(".") or part == "__pycache__" for part in parts):
-            continue
-        total.update("/".join(parts).encode("utf-8", "surrogateescape") + b"\0")
-        total.update(_file_digest(path))
-    return total.hexdigest()
-
-
-def _file_digest(path: Path) -> bytes:
-    one = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            one.update(block)
-    return one.digest()
+    """The digest of a folder, taken once in a process."""
+    return digest(Path(folder))
 
 
 def check_kinds(wanted: tuple[str, ...] | None, known: frozenset[str], whose: str) -> tuple[str, ...]:

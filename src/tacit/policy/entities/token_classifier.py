@@ -27,6 +27,7 @@ import numpy.typing as npt
 from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.errors import PolicyError
 from tacit.policy.base import Policy
+from tacit.policy.detector.encoder import quietly
 from tacit.policy.entities.folders import check_kinds, digest_of, kinds_in_id, require
 from tacit.policy.entities.memory import Memory
 from tacit.policy.entities.pieces import pieces, readable, tidied
@@ -67,6 +68,7 @@ class TokenClassifier(Policy):
             if not 0 <= value <= 1:
                 raise PolicyError(f"`{name}` between 0 and 1", repr(value), "give a probability, such as 0.3")
         known = frozenset(_labels(self.folder)) - {_PLAIN}
+        _check_weights(self.folder)
         object.__setattr__(self, "kinds", check_kinds(self.kinds, known, f"the model in {Path(self.folder).name!r}"))
 
     @property
@@ -115,14 +117,18 @@ class TokenClassifier(Policy):
 
 
 class _Model:
-    """A model and its tokenizer, loaded."""
+    """A model and its tokenizer, loaded: safetensors only, no code from the folder, no network."""
 
     def __init__(self, folder: str) -> None:
         from transformers import AutoModelForTokenClassification, AutoTokenizer
 
+        _check_weights(folder)
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            self._model = AutoModelForTokenClassification.from_pretrained(folder, local_files_only=True)
+            with quietly():
+                self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+                self._model = AutoModelForTokenClassification.from_pretrained(
+                    folder, local_files_only=True, use_safetensors=True, trust_remote_code=False
+                )
         except (OSError, ValueError) as error:
             raise _unreadable(folder, f"{type(error).__name__} while loading it") from error
         if not self._tokenizer.is_fast:
@@ -205,10 +211,16 @@ def _labels(folder: str) -> tuple[str, ...]:
     return tuple(_PLAIN if label == _PLAIN else common_kind(label) for label in labels)
 
 
+def _check_weights(folder: str) -> None:
+    """Weights in other files are pickles, and reading a pickle runs what its author wrote."""
+    if not any(Path(folder).glob("*.safetensors")):
+        raise _unreadable(folder, "no weights in safetensors; those in a pickle (.bin, .pt) are never read")
+
+
 def _unreadable(folder: str, found: str) -> PolicyError:
     return PolicyError(
-        expected=f"a token-classification model in {Path(folder).name!r}: config.json with named labels, the weights "
-        "and a fast tokenizer",
+        expected=f"a token-classification model in {Path(folder).name!r}: config.json with named labels, weights in "
+        "safetensors and a fast tokenizer",
         found=found,
-        way_out="save model and tokenizer there with `save_pretrained`",
+        way_out="save model and tokenizer there with `save_pretrained`, which writes safetensors",
     )
