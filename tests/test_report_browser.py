@@ -84,7 +84,7 @@ def test_a_series_can_be_switched_off_and_on(pages: tuple[Path, Path, Path], tab
     tab.open(pages[1])
     count = "document.querySelectorAll('.picture .off').length"
     tab.run("document.querySelector('button[data-switch=family-0]').click()")
-    assert tab.run(count) == 4
+    assert tab.run(count) == 5
     assert tab.run("document.querySelector('button[data-switch=family-0]').getAttribute('aria-pressed')") == "false"
     tab.run("document.querySelector('button[data-switch=family-0]').focus()")
     tab.press(" ")
