@@ -164,7 +164,8 @@ def _generated(folder: Path, texts: Sequence[str], beams: int) -> list[list[str]
     import torch
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    from tacit.models.huggingface import pretrained, quietly
+    from tacit.models.huggingface import pretrained
+    from tacit.silence import quietly
 
     try:
         model: Any = pretrained(AutoModelForSeq2SeqLM, folder, 0)

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from tacit.errors import ModelError
 from tacit.models.base import Reading
 from tacit.models.batch import Batch, TokenLosses
-from tacit.models.huggingface import LoRASettings, pretrained, quietly, with_adapters
+from tacit.models.huggingface import LoRASettings, pretrained, with_adapters
 from tacit.models.lstm import SETTINGS_FILE
 from tacit.models.speech import Rereading, losses_of, speaking
+from tacit.silence import quietly
 
 _ADAPTER_FILE = "adapter.safetensors"
 _ADAPTER_MARK = ".lora_"

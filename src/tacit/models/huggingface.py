@@ -1,7 +1,5 @@
 """What all models of transformers share: local folders, adapters, and silence."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ import torch
 from torch import nn
 
 from tacit.errors import ModelError
+from tacit.silence import quietly
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +39,6 @@ def pretrained(kind: Any, folder: Path, vocabulary_size: int) -> nn.Module:  # n
             module.resize_token_embeddings(vocabulary_size)
     loaded: nn.Module = module
     return loaded
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """transformers without its bars and notices."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def with_adapters(module: nn.Module, lora: LoRASettings) -> nn.Module:

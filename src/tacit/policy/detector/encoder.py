@@ -5,8 +5,7 @@ as the linear detector, a window at a time, in 32-bit arithmetic: its scores are
 rounding of the processor, which is why the versions of both libraries are part of the policy's content.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from tacit.errors import PolicyError
 from tacit.policy.detector.features import Window, cut, masked
 from tacit.policy.detector.linear import NO_WORDS
+from tacit.silence import quietly
 
 HEAD = "head.npy"
 MODEL = "model"
@@ -165,19 +165,3 @@ def loaded(folder: Path) -> tuple[Any, Any]:
     tokenizer.no_padding()
     tokenizer.enable_truncation(min(_LONGEST, int(getattr(model.config, "max_position_embeddings", _LONGEST)) - 2))
     return model.eval(), tokenizer
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """transformers without its bars and notices, which is as it was afterwards."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -27,11 +27,11 @@ import numpy.typing as npt
 from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.errors import PolicyError
 from tacit.policy.base import Policy
-from tacit.policy.detector.encoder import quietly
 from tacit.policy.entities.folders import check_kinds, digest_of, kinds_in_id, require
 from tacit.policy.entities.memory import Memory
 from tacit.policy.entities.pieces import pieces, readable, tidied
 from tacit.policy.kinds import common_kind
+from tacit.silence import quietly
 
 BALANCED = 0.3
 _PLAIN = "O"
