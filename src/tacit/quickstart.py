@@ -21,7 +21,7 @@ from tacit.rounding import rounded_up
 from tacit.scan.scanning import scan
 from tacit.settings import Experiment
 
-DIALOGS, PUBLIC_DIALOGS, PUBLIC_SEED = 300, 500, 1_000_003
+DIALOGS, PUBLIC_DIALOGS, PUBLIC_SEED = 420, 500, 1_000_003
 SHARED: dict[str, Any] = {
     "policy": "pii",
     "pieces": "turn",
@@ -29,7 +29,7 @@ SHARED: dict[str, Any] = {
     "vocabulary_size": 500,
     "max_tokens": 64,
     "longest_full": 96,
-    "held_out": 0.2,
+    "held_out": 0.4,
     "shape": {"embedding_size": 64, "hidden_size": 128, "dropout": 0.0},
     "public": {"learning_rate": 1e-2, "longest_gradient": 1.0},
     "canaries": [

@@ -42,7 +42,7 @@ _NOTES = {
     "public": "What remains when secrets do not count: redaction and crt do not try to predict them.",
     "private": "Lower on private tokens means that secrets of new people are better guessed: useful, and not a leak.",
     "exposure": "Median over the canaries that were repeated most. Chance is about 1 bit.",
-    "membership": "The best attack of each run. Chance is 0.5.",
+    "membership": "The best attack of each run; its interval stands on the page of the run. Chance is 0.5.",
     "errors": "Lower is better.",
 }
 
