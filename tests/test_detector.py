@@ -229,7 +229,7 @@ def test_the_canary_and_its_unseen_paraphrases_are_found(trained: Trained) -> No
     assert trained.verbatim.flagged == trained.verbatim.of == 1
     assert trained.recall.flagged / trained.recall.of >= 0.98
     detector = trained.detector
-    assert detector.flags([f"{CANARY} {value:03d}." for value in range(0, 1000, 37)]).all()
+    assert detector.flags([f"{CANARY} {value:03d}." for value in range(1000)]).all()
     unseen = held_out()
     assert len(unseen) >= 202
     assert detector.flags(unseen).mean() >= 0.98
