@@ -64,7 +64,8 @@ ALLOWED: dict[str, set[str]] = {
     "sampling": BASE | {"plan", "prepare", "randomness"},
     "run": BASE | {"events", "guarantee", "ledger", "plan", "randomness", "sampling"},
     "optimisers": BASE,
-    "reading": BASE | {"models", "plan", "prepare"},
+    "inventions": BASE | {"policy", "prepare", "tokenizer"},
+    "reading": BASE | {"inventions", "models", "plan", "prepare"},
     "evaluate": BASE | {"models", "plan", "prepare", "reading", "utility"},
     "labelling": BASE | {"corpus", "guarantee", "policy"},
     "annotating": BASE | {"corpus", "policy", "prepare", "sampling"},
@@ -72,7 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     "native": BASE,
     "local": BASE | {"gradients", "models"},
     "printed": BASE | {"gradients", "models", "plan"},
-    "classify": BASE | {"guarantee", "models", "plan", "prepare", "utility"},
+    "classify": BASE | {"guarantee", "inventions", "models", "plan", "prepare", "reading", "utility"},
     "choosing": BASE | {"mechanisms", "plan", "run"},
     "updates": BASE | ENGINE,
     "train": BASE | ENGINE | {"choosing", "progress", "run", "updates"},
@@ -83,8 +84,8 @@ ALLOWED: dict[str, set[str]] = {
     "tensorboard": BASE | {"progress", "run"},
     "parts": BASE
     | DATA
-    | {"annotating", "classify", "models", "planting", "printed", "progress", "randomness", "reading", "run"}
-    | {"scan", "settings", "train", "updates"},
+    | {"annotating", "classify", "inventions", "models", "planting", "printed", "progress", "randomness", "reading"}
+    | {"run", "scan", "settings", "train", "updates"},
     "experiment": BASE
     | DATA
     | {"accounting", "annotating", "choosing", "classify", "counting", "evaluate", "guarantee", "labelling"}

@@ -1,7 +1,7 @@
 """Text classification: labelled rows of the prepared store as batches, how often a classifier errs, and what a claim
 then says about labels.
 
-G1 (one accessor). Secrets are read here only for a step whose view is FULL.
+G1 (one accessor). Rows are read by `reading.tokens_of`: secrets only for a step whose view is FULL.
 G2 (fixed frame). Every row begins with the end token: none is empty, and a model has a first state to read.
 G3 (labels first). Every label is looked up before the first batch; one that is no class stops a run before it spends.
 G4 (said). A claim of a classifier says that the classes are public, and whether a label is protected with its record or
@@ -17,11 +17,13 @@ from torch import Tensor
 
 from tacit.errors import ConfigError
 from tacit.guarantee import Condition, Guarantee, Status
+from tacit.inventions import Inventions
 from tacit.models.batch import LabelledBatch
 from tacit.models.classifier import Classifier, class_numbers
 from tacit.models.speech import speaking
 from tacit.plan import Plain, Plan, SplitBatch, Targets, Unit, View
 from tacit.prepare import Prepared
+from tacit.reading import tokens_of
 from tacit.utility import ErrorRate, LabelQuality
 
 _ROWS = 64
@@ -43,8 +45,11 @@ class LabelReader:
     longest: the public constant at which a row ends. classes: names in the order of their numbers, a public list.
     """
 
-    def __init__(self, store: Prepared, end: int, longest: int, classes: Sequence[str]) -> None:
+    def __init__(
+        self, store: Prepared, end: int, longest: int, classes: Sequence[str], inventions: Inventions | None = None
+    ) -> None:
         self.store = store
+        self._inventions = inventions
         self._end = end
         self._longest = longest
         self.labels = _numbered(store, classes)
@@ -66,7 +71,7 @@ class LabelReader:
             yield self.batch(range(start, min(start + _ROWS, len(self.store))), view)
 
     def _framed(self, row: int, view: View) -> list[int]:
-        tokens = self.store.redacted(row) if view == View.REDACTED else self.store.full(row).tokens
+        tokens, _ = tokens_of(self.store, row, view, self._inventions)
         return [self._end, *tokens[: self._longest].tolist()]
 
 

@@ -18,6 +18,7 @@ from tacit.corpus.read import read
 from tacit.corpus.record import Record
 from tacit.corpus.split import Shares, Split, split_of
 from tacit.errors import ConfigError
+from tacit.inventions import Inventions
 from tacit.models import (
     GPT,
     LSTM,
@@ -216,9 +217,10 @@ def train_settings(experiment: Experiment) -> TrainSettings:
 
 def make_reader(experiment: Experiment, tokenizer: Tokenizer, store: Prepared) -> Reader:
     """What reads the rows of `store`: as text, or as text and labels."""
+    inventions = Inventions(tokenizer, experiment.inventions)
     if experiment.classes is None:
-        return RowReader(store, tokenizer.end, experiment.longest_full)
-    return LabelReader(store, tokenizer.end, experiment.longest_full, experiment.classes)
+        return RowReader(store, tokenizer.end, experiment.longest_full, inventions)
+    return LabelReader(store, tokenizer.end, experiment.longest_full, experiment.classes, inventions)
 
 
 def make_learner(experiment: Experiment, tokenizer: Tokenizer) -> Model:

@@ -31,6 +31,7 @@ class View(StrEnum):
 
     FULL = "full"  # as written
     REDACTED = "redacted"  # every marked span replaced by one fixed placeholder: a function of the public part
+    INVENTED = "invented"  # by a made-up secret of its kind: a function of the public part too
 
 
 class Pool(StrEnum):
@@ -239,8 +240,8 @@ def cost(step: Step, neighbours: Neighbours) -> Event:
 
 def _why_free(step: Step, unit: Unit) -> str | None:
     """Why the step reads nothing the unit protects; None when it may."""
-    if unit == Unit.SECRETS and step.view == View.REDACTED:
-        return "the redacted view is a function of the public part"
+    if unit == Unit.SECRETS and step.view in (View.REDACTED, View.INVENTED):
+        return f"the {step.view} view is a function of the public part"
     if unit == Unit.FLAGGED_RECORD and step.pool == Pool.CLEARED:
         return "no record of the protected set is in the cleared pool"
     if unit == Unit.ENTITY and step.pool == Pool.NO_ENTITY:

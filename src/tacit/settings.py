@@ -49,6 +49,10 @@ class Experiment(BaseModel):
     canaries: list[CanaryPlan] = Field(
         [], description="Made-up secrets to plant, for the audit: {template: My ID is {6 digits}, count: 20, ...}."
     )
+    inventions: dict[str, list[str]] = Field(
+        {},
+        description="With plan.public_view=invented: public examples of what a kind looks like, {ORDER: [AB-12345]}.",
+    )
     users: Literal["given", "documents", "dealt"] = Field(
         "given",
         description="given in the corpus; documents: each record is a user; dealt: at random, ~15 records each.",
@@ -157,6 +161,8 @@ def check_used(experiment: Experiment) -> None:
     _require(whole, "documents that are not cut", "leave users out: a text without a user is the user of its pieces")
     _require(owned, "users for user, uedp and uedp-published", "leave users out")
     _require(experiment.local.epochs == 1, "local passes in the plan", "set plan.local_epochs instead of local.epochs")
+    invented = experiment.plan.get("public_view") == "invented"
+    _require(invented or not experiment.inventions, "inventions with plan.public_view=invented", "leave them out")
     seeded = experiment.seed is not None
     _require(not (seeded and experiment.mode == Mode.RELEASE), "no seed in release mode", "leave the seed out")
 

@@ -1,5 +1,7 @@
 """Every word with which a person asks for a mechanism, its type and its meaning; light to load."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.plan import ClipStyle, Moves, Targets
@@ -40,6 +42,10 @@ class Vocabulary(BaseModel):
     moves: Moves | None = Field(None, description="What private steps move: all, head, biases or adapters.")
     public_batch: int | None = Field(None, ge=1, description="Records in a public batch.")
     public_epochs: float | None = Field(None, ge=0, allow_inf_nan=False, description="Passes over the public text.")
+    public_view: Literal["redacted", "invented"] | None = Field(
+        None,
+        description="What public steps read for a secret: a placeholder (redacted), or an invented one of its kind.",
+    )
     targets: Targets | None = Field(None, description="Losses of private steps: private (default) or all tokens.")
     weight_cap: int | None = Field(None, ge=1, description="Records from which a user has full weight.")
     local_epochs: int | None = Field(None, ge=1, description="Passes of a user's local update.")

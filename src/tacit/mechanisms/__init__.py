@@ -36,7 +36,7 @@ def _selective(words: Words, public_first: bool) -> Mechanism:
     if with_secrets > records:
         raise ConfigError("at most as many secret_records as records", f"{with_secrets} of {records}", "correct one")
     private = words.private(with_secrets)
-    return Selective(words.public(records), private, words.take("targets", Targets.PRIVATE), public_first)
+    return Selective(words.without_secrets(records), private, words.take("targets", Targets.PRIVATE), public_first)
 
 
 def _routed(words: Words) -> tuple[int, int]:
@@ -96,7 +96,7 @@ REGISTRY: dict[str, Row] = {
     "plain": Row("ordinary training: no guarantee (noiseless)", lambda w: PlainTraining(w.public(w.need("records")))),
     "redaction": Row(
         "marked spans removed, then ordinary training (de-identification, anonymisation)",
-        lambda w: Redaction(w.public(w.need("records"))),
+        lambda w: Redaction(w.without_secrets(w.need("records"))),
     ),
     "dpsgd": Row("noise on everything: hides whether a record was used", lambda w: DPSGD(w.private(w.need("records")))),
     "selective": Row("public text exactly, secrets with noise: hides what they say", lambda w: _selective(w, False)),

@@ -32,10 +32,11 @@ Spent = Mapping[Neighbours, Composition]
 
 @dataclass(frozen=True, slots=True)
 class PublicSteps:
-    """Plain updates on shuffled batches."""
+    """Plain updates on shuffled batches. invents: where secrets are left out, an invented one is read and learned."""
 
     batch_size: int
     steps: int
+    invents: bool = False
 
     def __post_init__(self) -> None:
         _require(self.batch_size >= 1, "a batch size of at least 1", self.batch_size)
@@ -44,6 +45,15 @@ class PublicSteps:
     def step(self, view: View, pool: Pool, targets: Targets = Targets.ALL) -> Step:
         """The plain step that reads `view` of `pool`."""
         return Step("public", view, pool, ShuffledBatch(self.batch_size), Plain(), "public", targets)
+
+    def without_secrets(self) -> Step:
+        """The plain step on all but secrets; placeholders are no targets, for private steps learn what stands there."""
+        view = View.INVENTED if self.invents else View.REDACTED
+        return self.step(view, Pool.EVERY, Targets.PUBLIC)
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """What the claim needs because of `invents`."""
+        return (INVENTED,) if self.invents else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +229,7 @@ LEARNED_ELSEWHERE = "trained on public or disjoint data"
 FROZEN_DETECTOR = Condition(
     f"the detector or model behind the marks was {LEARNED_ELSEWHERE} and frozen", Status.ASSUMED
 )
+INVENTED = Condition("what was invented for secrets comes from their kinds and from public examples", Status.ASSUMED)
 NOISY_CONDITIONS = (FRESH_DRAW, CONSTANT_DIVISOR, PUBLIC_COUNT, PUBLIC_TOKENIZER)
 
 

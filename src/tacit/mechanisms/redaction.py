@@ -3,6 +3,7 @@
 | paper | here |
 |---|---|
 | `<num>`, `<MASK>`, masked entity | the one placeholder of the redacted view |
+| pseudonyms, surrogates | `public_view: invented` |
 | perfect policy, S-DP with epsilon = 0 | epsilon 0 for marked spans, nothing for unmarked text |
 """
 
@@ -25,8 +26,10 @@ class Redaction:
     public: PublicSteps
 
     def plan(self) -> Plan:
-        """Plain steps on the redacted view of everything."""
-        return Plan((Phase(((self.public.step(View.REDACTED, Pool.EVERY), self.public.steps),)),))
+        """Plain steps on everything: on placeholders, which are targets as in the papers, or on what was invented."""
+        public = self.public
+        step = public.without_secrets() if public.invents else public.step(View.REDACTED, Pool.EVERY)
+        return Plan((Phase(((step, public.steps),)),))
 
     def notions(self) -> tuple[Neighbours, ...]:
         """A record's marked secrets."""
@@ -35,11 +38,12 @@ class Redaction:
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """Marked spans were not used; an epsilon of 0 that holds for them alone."""
         figure = unused(spent[SECRETS], SECRETS)
+        done = "replaced by invented ones" if self.public.invents else "removed"
         return Guarantee(
             mechanism=self.name,
-            claim="Marked spans were removed before training. No statement about unmarked text.",
+            claim=f"Marked spans were {done} before training. No statement about unmarked text.",
             figures=(figure,),
-            holds_if=(FROZEN_MARKS, PUBLIC_TOKENIZER),
+            holds_if=(FROZEN_MARKS, PUBLIC_TOKENIZER, *self.public.conditions()),
             not_protected=("unmarked text", "that a record was used", "where secrets stand and of which kind"),
             evidence=evidence,
             coverage=coverage_lines(figure, evidence.coverage),

@@ -6,12 +6,11 @@ Shi et al., "Selective Differential Privacy for Language Modeling" (NAACL 2022).
 |---|---|
 | policy function F, bit matrix P | the policy's marked spans, frozen as public annotation |
 | sigma, C | `noise_multiplier`, `clip_norm` |
-| B_np, regular update | public step: the redacted view, batches of its own, optimiser of its own |
+| B_np, regular update | public step: the redacted or invented view, batches and optimiser of its own |
 | B_p, private update | private step: a fresh Poisson draw over the records with secrets |
 | F-neighbours | a record's secrets, zero-out: same length, mask and public tokens |
 
-Where we differ: public and private steps never share a batch, so the draw stays hidden and amplifies; one clipped
-gradient covers all secrets of a record jointly, with no hidden state to noise; the relation priced is the one claimed.
+Where we differ: public and private steps share no batch, so the draw is hidden; a record's secrets have one gradient.
 """
 
 from dataclasses import dataclass
@@ -55,7 +54,7 @@ class Selective:
     def plan(self) -> Plan:
         """Public steps cost secrets nothing, so their order changes utility alone."""
         order = one_after_the_other if self.public_first else interleaved
-        public = self.public.step(View.REDACTED, Pool.EVERY, Targets.PUBLIC)  # secrets are the private steps' to learn
+        public = self.public.without_secrets()
         private = self.private.step(View.FULL, Pool.WITH_SECRETS, self.targets)
         return Plan(order(public, self.public.steps, private, self.private.steps))
 
@@ -76,7 +75,7 @@ class Selective:
             "which kind, are treated as public; that the record was used is not hidden. A value that occurs in several "
             f"records has a larger epsilon: {copies_words} records. Values the policy did not mark are not protected.",
             figures=figures,
-            holds_if=(*NOISY_CONDITIONS, FROZEN_MARKS),
+            holds_if=(*NOISY_CONDITIONS, FROZEN_MARKS, *self.public.conditions()),
             not_protected=("unmarked text", "that a record was used", "where secrets stand and of which kind"),
             evidence=evidence,
             coverage=coverage_lines(blanked, evidence.coverage),

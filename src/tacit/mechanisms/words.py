@@ -96,6 +96,10 @@ class Words:
             else replace(private, steps=math.ceil(self.take("epochs", DEFAULT_EPOCHS)))
         )
 
+    def without_secrets(self, records: int) -> PublicSteps:
+        """As `public`, of text without its secrets: with placeholders, or with invented ones."""
+        return replace(self.public(records), invents=self.take("public_view") == "invented")
+
     def public(self, records: int) -> PublicSteps:
         """Public steps over `records` records; as many epochs as the private ones unless said otherwise."""
         batch = min(records, self.take("public_batch", DEFAULT_PUBLIC_BATCH))
