@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from held_out_prompts import held_out
+from near_misses import NONE_OF_ITS_WORDS, OTHER_SENSES, SOME_OF_ITS_WORDS
 from tacit.cli import app
 from tacit.corpus.record import Record, spans_fault
 from tacit.detecting import DetectorSettings, Trained, measure, train
@@ -25,6 +26,7 @@ from tacit.detecting.fitting import fit, fit_linear, hashed, loss_and_gradient, 
 from tacit.detecting.measuring import choose_threshold
 from tacit.detecting.paraphrase import Phi
 from tacit.detecting.rewording import Rewording
+from tacit.detecting.training import Said, with_values
 from tacit.errors import ClaimRefused, ConfigError, PolicyError
 from tacit.guarantee import Evidence
 from tacit.planning import plan
@@ -235,6 +237,17 @@ def test_the_canary_and_its_unseen_paraphrases_are_found(trained: Trained) -> No
     assert detector.flags(unseen).mean() >= 0.98
     assert detector.flags([f"{text} 450." for text in unseen]).mean() >= 0.98
     assert detector.flags(public_text(500, 2)).mean() <= 0.02
+
+
+def test_near_misses_are_told_by_words_not_by_meaning(trained: Trained) -> None:
+    """What docs/detectors.md says a linear detector is: it needs one of the prompt's words, in whatever sense."""
+    flags = trained.detector.flags
+    assert flags(list(SOME_OF_ITS_WORDS)).mean() >= 0.7
+    assert flags(list(OTHER_SENSES)).mean() > flags(list(NONE_OF_ITS_WORDS)).mean()
+    words = {word for line in masked([*SOME_OF_ITS_WORDS, *NONE_OF_ITS_WORDS]) for word in line.split()}
+    assert not words & {"bank", "banking", "code", "pin", "passcode", "security"}
+    words = {word for line in masked(list(NONE_OF_ITS_WORDS)) for word in line.split()}
+    assert not words & {"account", "card", "debit", "credit", "digits", "number", "secret", "key", "access", "union"}
 
 
 @pytest.mark.statistical
@@ -468,7 +481,7 @@ def test_the_command_line_trains_shows_and_measures(place: Path) -> None:
 # On top of an encoder
 
 
-def tiny_encoder(folder: Path) -> None:
+def tiny_encoder(folder: Path, dropout: float = 0.1) -> None:
     import torch
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
@@ -484,6 +497,7 @@ def tiny_encoder(folder: Path) -> None:
     torch.manual_seed(0)
     shape: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     shape |= {"intermediate_size": 32, "vocab_size": len(vocabulary)}
+    shape |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     BertModel(BertConfig(**shape)).save_pretrained(folder)  # type: ignore[no-untyped-call]
     tokenizer.save(str(folder / "tokenizer.json"))
 
@@ -512,6 +526,75 @@ def test_an_encoder_is_a_detector_too(place: Path, tmp_path: Path, epochs: int) 
 
 
 @pytest.mark.slow
+def test_tuning_repeats_itself_and_leaves_the_encoder_it_was_given(place: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    encoder = tmp_path / "given"
+    tiny_encoder(encoder)
+    given = (encoder / "model.safetensors").read_bytes()
+    chosen = replace(SETTINGS, sentences=100, harmless=False, encoder=encoder, epochs=1, learning_rate=1e-3)
+    phi = Phi((Rewording(),), most=60)
+    made, again = (
+        train(tmp_path / name, place / "public.txt", phi, chosen, unwatched, place / "canary.txt")
+        for name in ("tuned", "again")
+    )
+    assert again.detector.hash == made.detector.hash
+    assert (encoder / "model.safetensors").read_bytes() == given
+    assert (made.folder / "model" / "model.safetensors").read_bytes() != given
+
+
+@pytest.mark.slow
+def test_tuning_begins_with_a_fitted_head_and_tells_how_far_it_is(place: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    tiny_encoder(tmp_path / "given", dropout=0.0)
+    chosen = replace(SETTINGS, sentences=100, harmless=False, encoder=tmp_path / "given", epochs=2, learning_rate=1e-3)
+    told: list[Progress] = []
+    phi = Phi((Rewording(),), most=60)
+    made = train(tmp_path / "tuned", place / "public.txt", phi, chosen, told.append, place / "canary.txt")
+    stages = list(dict.fromkeys(one.stage for one in told))
+    assert stages == ["preparing", "training", "measuring"]
+    for stage in stages:
+        steps = [one for one in told if one.stage == stage]
+        assert len({one.total for one in steps}) == 1
+        assert [one.done for one in steps] == sorted(one.done for one in steps)
+        assert steps[-1].done == steps[-1].total
+    assert all(one.tokens > 0 for one in told if one.stage == "training")
+    losses = [one.public_loss for one in told if one.public_loss is not None]
+    assert len(losses) == 2 * math.ceil(sum(made.detector.card["rows"].values()) / 32)
+    assert losses[0] < 0.3  # with a random head about .7
+
+
+def test_the_threshold_on_the_card_follows_the_rule(place: Path, trained: Trained) -> None:
+    """Recomputed from the parts, text by text: one alarm more would be too many, and recall is reached."""
+    known = read_prompts(place / "canary.txt", None)
+    sentences, _ = public_sentences(place / "public.txt", SETTINGS.sentences, SETTINGS.seed)
+    said = Said.of(known, sentences, PHI, SETTINGS)
+    score = trained.detector.scorer.scores
+    threshold = trained.detector.threshold
+    found = np.array([float(score([text])[0]) for text in with_values(said.sensitive.threshold)])
+    alarms = np.array(
+        [float(score([text])[0]) for text in said.public.threshold + with_values(said.harmless.threshold)]
+    )
+    assert (found >= threshold).mean() >= SETTINGS.recall
+    assert (alarms >= threshold).mean() <= SETTINGS.false_alarms
+    assert (alarms >= np.nextafter(threshold, -np.inf)).mean() > SETTINGS.false_alarms
+
+
+def test_what_cannot_be_trained_is_refused_at_once(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="an encoder to tune"):
+        DetectorSettings(epochs=1)
+    for recall, false_alarms in ((0.0, 0.1), (1.1, 0.1), (0.9, 1.0), (0.9, -0.1)):
+        with pytest.raises(ConfigError, match="a recall above 0"):
+            DetectorSettings(recall, false_alarms)
+    told: list[Progress] = []
+    empty = replace(SETTINGS, encoder=tmp_path, epochs=1)
+    with pytest.raises(PolicyError, match="safetensors"):
+        train(tmp_path / "out", place / "public.txt", PHI, empty, told.append, place / "canary.txt")
+    with pytest.raises(ConfigError, match="to choose the threshold with"):
+        train(tmp_path / "out", place / "public.txt", Phi((), 1), SETTINGS, told.append, place / "canary.txt")
+    assert not any(one.stage != "preparing" or one.done for one in told)
+
+
+@pytest.mark.slow
 def test_a_pretrained_encoder_finds_unseen_paraphrases(place: Path) -> None:
     folder = os.environ.get("TACIT_ENCODER")
     if folder is None:
@@ -520,3 +603,5 @@ def test_a_pretrained_encoder_finds_unseen_paraphrases(place: Path) -> None:
     made = train(place / "pretrained", place / "public.txt", PHI, chosen, unwatched, place / "canary.txt")
     assert made.verbatim.flagged == 1
     assert made.detector.flags(held_out()).mean() >= 0.98
+    assert made.detector.flags(list(SOME_OF_ITS_WORDS)).mean() >= 0.9
+    assert made.detector.flags(list(NONE_OF_ITS_WORDS)).mean() >= 0.5  # a linear detector: 1 of 16

@@ -38,6 +38,26 @@ class Measured:
         return f"{self.flagged:,} of {self.of:,}, {share:.2%} (95 % interval {low:.2%} to {high:.2%})"
 
 
+def check_shares(recall: float, false_alarms: float) -> None:
+    """What a threshold may be asked for."""
+    if not (0 < recall <= 1 and 0 <= false_alarms < 1):
+        raise ConfigError(
+            expected="a recall above 0 up to 1, and a share of false alarms from 0 to below 1",
+            found=f"{recall} and {false_alarms}",
+            way_out="correct the number",
+        )
+
+
+def check_held_out(paraphrases: int) -> None:
+    """Without any, no threshold can be chosen."""
+    if not paraphrases:
+        raise ConfigError(
+            expected="paraphrases to choose the threshold with",
+            found="none",
+            way_out="give more prompts or ways of paraphrasing",
+        )
+
+
 def choose_threshold(
     sensitive: npt.NDArray[np.float64], harmless: npt.NDArray[np.float64], recall: float, false_alarms: float
 ) -> float:
@@ -45,12 +65,8 @@ def choose_threshold(
 
     Recall comes first: at least that share of `sensitive` scores reaches the threshold, whatever it costs in alarms.
     """
-    if not (0 < recall <= 1 and 0 <= false_alarms < 1) or not len(sensitive):
-        raise ConfigError(
-            expected="a recall above 0 up to 1, a share of false alarms from 0 to below 1, and held-out paraphrases",
-            found=f"{recall}, {false_alarms} and {len(sensitive)} of them",
-            way_out="correct the numbers, or give more prompts or ways of paraphrasing",
-        )
+    check_shares(recall, false_alarms)
+    check_held_out(len(sensitive))
     most_missed = int((1 - recall) * len(sensitive) + 1e-9)
     for_recall = float(np.sort(sensitive)[most_missed])
     allowed = int(false_alarms * len(harmless) + 1e-9)

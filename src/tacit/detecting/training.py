@@ -27,17 +27,18 @@ from tacit.detecting.examples import (
     split_openings,
     split_texts,
 )
-from tacit.detecting.fitting import Rows, fit_linear, make_rows
-from tacit.detecting.measuring import Measured, choose_threshold
+from tacit.detecting.fitting import Reals, Rows, fit_linear, make_rows
+from tacit.detecting.measuring import Measured, check_held_out, check_shares, choose_threshold
 from tacit.detecting.paraphrase import Phi
 from tacit.errors import ConfigError
-from tacit.policy.detector.encoder import Encoder, libraries
+from tacit.policy.detector.encoder import Encoder, libraries, model_files
 from tacit.policy.detector.features import DEFAULT_WINDOW, NUMBER, Window
 from tacit.policy.detector.folder import Detector, read_detector, write_detector
 from tacit.policy.detector.linear import Linear
 from tacit.progress import Observer, Progress
 
 _HEX_DIGITS = 12
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,15 @@ class DetectorSettings:
     encoder: Path | None = None
     epochs: int = 0
     learning_rate: float = 3e-5
+
+    def __post_init__(self) -> None:
+        check_shares(self.recall, self.false_alarms)
+        if self.epochs and self.encoder is None:
+            raise ConfigError(
+                expected="an encoder to tune",
+                found=f"{self.epochs} epochs, and none",
+                way_out="name the encoder's folder, or leave the epochs out",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +98,13 @@ def train(
     """A detector in the new folder `out`, from prompts in files and sentences of a public corpus."""
     if out.exists():
         raise ConfigError(expected="a new folder", found=f"{out}, which is there", way_out="name another, or remove it")
+    if settings.encoder is not None:
+        model_files(settings.encoder)
     known = read_prompts(templates, prompts)
     sentences, source = public_sentences(negatives, settings.sentences, settings.seed)
     observe(Progress("preparing", 0, 3))
-    said = _Said.of(known, sentences, phi, settings)
+    said = Said.of(known, sentences, phi, settings)
+    check_held_out(len(said.sensitive.threshold))
     observe(Progress("preparing", 2, 3))
     rows = make_rows(said.sensitive.train, said.harmless.train, said.public.train, settings.window, settings.seed)
     observe(Progress("preparing", 3, 3))
@@ -99,13 +112,7 @@ def train(
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
         scorer = _fitted(rows, settings, draft / "tuned", observe)
-        threshold = choose_threshold(
-            scorer.scores(_with_values(said.sensitive.threshold)),
-            scorer.scores([*said.public.threshold, *_with_values(said.harmless.threshold)]),
-            settings.recall,
-            settings.false_alarms,
-        )
-        measured = _measured(scorer, threshold, said, known)
+        threshold, measured = _judged(scorer, said, known, settings, observe)
         card = _card(known, (*known.sources, source), said, rows, phi, settings, threshold, measured)
         folder = draft / "detector"
         folder.mkdir()
@@ -113,12 +120,11 @@ def train(
         os.replace(folder, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    observe(Progress("measuring", 4, 4))
     return Trained(out, read_detector(out), *measured.values())
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class Said:
     """All texts, each part by itself."""
 
     sensitive: Parts
@@ -126,7 +132,7 @@ class _Said:
     public: Parts
 
     @classmethod
-    def of(cls, known: Prompts, sentences: Sequence[str], phi: Phi, settings: DetectorSettings) -> "_Said":
+    def of(cls, known: Prompts, sentences: Sequence[str], phi: Phi, settings: DetectorSettings) -> "Said":
         """Prompts with their paraphrases, and public sentences."""
         seed = settings.seed
         sensitive = [text for texts in phi.paraphrases(known.sensitive, seed) for text in texts]
@@ -158,22 +164,41 @@ def _fitted(rows: Rows, settings: DetectorSettings, scratch: Path, observe: Obse
         settings.learning_rate,
         settings.seed,
         scratch,
-        lambda done, total: observe(Progress("measuring", done, total)),
+        observe,
     )
 
 
-def _measured(scorer: Linear | Encoder, threshold: float, said: _Said, known: Prompts) -> dict[str, Measured]:
-    texts = {
-        "verbatim": _with_values(known.sensitive),
-        "recall": _with_values(said.sensitive.test),
+def _judged(
+    scorer: Linear | Encoder, said: Said, known: Prompts, settings: DetectorSettings, observe: Observer
+) -> tuple[float, dict[str, Measured]]:
+    """The threshold, and how the detector does with it, each by texts of its own."""
+    to_choose = [
+        with_values(said.sensitive.threshold),
+        [*said.public.threshold, *with_values(said.harmless.threshold)],
+    ]
+    to_measure = {
+        "verbatim": with_values(known.sensitive),
+        "recall": with_values(said.sensitive.test),
         "false_alarms_on_public_sentences": said.public.test,
-        "false_alarms_on_harmless_prompts": _with_values(said.harmless.test),
+        "false_alarms_on_harmless_prompts": with_values(said.harmless.test),
     }
-    flagged = {name: scorer.scores(found) >= threshold if found else np.zeros(0) for name, found in texts.items()}
-    return {name: Measured(int(found.sum()), len(found)) for name, found in flagged.items()}
+    sensitive, harmless, *others = _scores(scorer, [*to_choose, *to_measure.values()], observe)
+    threshold = choose_threshold(sensitive, harmless, settings.recall, settings.false_alarms)
+    flagged = {name: scores >= threshold for name, scores in zip(to_measure, others, strict=True)}
+    return threshold, {name: Measured(int(found.sum()), len(found)) for name, found in flagged.items()}
 
 
-def _with_values(texts: Sequence[str]) -> list[str]:
+def _scores(scorer: Linear | Encoder, lists: Sequence[Sequence[str]], observe: Observer) -> list[Reals]:
+    """The scores of some lists of texts; an encoder takes its time."""
+    texts = [text for one in lists for text in one]
+    scores = []
+    for first in range(0, len(texts), _AT_ONCE):
+        scores.append(scorer.scores(texts[first : first + _AT_ONCE]))
+        observe(Progress("measuring", min(first + _AT_ONCE, len(texts)), len(texts)))
+    return np.split(np.concatenate(scores), np.cumsum([len(one) for one in lists])[:-1])
+
+
+def with_values(texts: Sequence[str]) -> list[str]:
     """Every other one with a number after it, as it would stand in a corpus."""
     return [f"{text} {NUMBER}" if place % 2 else text for place, text in enumerate(texts)]
 
@@ -181,7 +206,7 @@ def _with_values(texts: Sequence[str]) -> list[str]:
 def _card(
     known: Prompts,
     sources: Sequence[Source],
-    said: _Said,
+    said: Said,
     rows: Rows,
     phi: Phi,
     settings: DetectorSettings,

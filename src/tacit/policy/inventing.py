@@ -25,6 +25,7 @@ _SPANS_OF_TIME = ("days", "weeks", "months", "years", "hours", "minutes")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "a dozen", "hundreds")
 _BUILDINGS = ("Bridge", "Airport", "Hall", "Stadium", "Park", "Hospital", "Tower", "Station")
+_PHONE_FORMS = ("{}-{}-{:04}", "({}) {}-{:04}", "{}.{}.{:04}", "{}{}{:04}", "+1 {} {} {:04}")
 _PLACES = ("River", "Valley", "Mountains", "Lake", "Bay", "Island", "Coast", "Hills")
 
 
@@ -98,7 +99,15 @@ def _identifier(rng: random.Random) -> str:
 
 def _phone(rng: random.Random) -> str:
     area, exchange, line = rng.randint(201, 989), rng.randint(200, 999), rng.randint(0, 9999)
-    return rng.choice(("{}-{}-{:04}", "({}) {}-{:04}", "+1 {} {} {:04}")).format(area, exchange, line)
+    return rng.choice(_PHONE_FORMS).format(area, exchange, line)
+
+
+def _address(rng: random.Random) -> str:
+    """A street, or all that stands on a letter."""
+    fake = _fake(rng)
+    street = str(fake.format("street_address"))
+    whole = f"{street}, {fake.format('city')}, {fake.format('state_abbr')} {fake.format('postcode')}"
+    return street if rng.random() < 0.25 else whole
 
 
 def _surname(rng: random.Random) -> str:
@@ -106,7 +115,7 @@ def _surname(rng: random.Random) -> str:
 
 
 _MAKERS: dict[str, Callable[[random.Random], str]] = {
-    "ADDRESS": _faked("street_address"),
+    "ADDRESS": _address,
     "AGE": lambda rng: str(rng.randint(1, 99)),
     "CARD": _faked("credit_card_number"),
     "CARDINAL": lambda rng: rng.choice(_CARDINALS) if rng.random() < 0.5 else _number(rng),
