@@ -44,7 +44,7 @@ from tacit.policy.registry import build_policy
 from tacit.settings import Experiment, check_used
 
 ROOT = Path(__file__).parent.parent
-SLOW_VERBS = {"train", "audit", "report", "generate", "quickstart"}
+SLOW_VERBS = {"train", "audit", "report", "generate", "quickstart", "sweep"}
 SMALLER = {"--dialogs": 80, "--epochs": 1, "--batch": 16, "--candidates": 10}
 FEWER_LABELS = 40  # records of `tacit label draw`
 LESS = ("held_out=0.3", "max_tokens=64", "longest_full=64", "shape.hidden_size=8", "shape.embedding_size=8")

@@ -39,12 +39,14 @@ RECIPE: dict[str, Any] = {
         "max_tokens": 64,
         "longest_full": 64,
         "checkpoint_steps": 3,
+        "keep_every": 4,
         "shape": {"embedding_size": 8, "hidden_size": 8},
         "canaries": [{"template": "My ID is {2 digits}.", "count": 6, "repetitions": 2}],
     },
     "runs": {"selective": {"plan": SELECTIVE}},
     "normalise_with": "$measure",
-    "audit": {"candidates": 20, "secrets": 5},
+    "audit": {"candidates": 20, "secrets": 5, "checkpoints": True},
+    "draws": [{"title": "On the way", "points": "checkpoints", "x": "perplexity", "y": "exposure"}],
 }
 
 
@@ -80,6 +82,11 @@ def test_a_sweep_from_recipe_to_page(tmp_path: Path) -> None:
     assert found["utility"]["normalised"]["overall"]["count"] > 0
     assert found["attacks"]["canaries"][0]["inside"] + 1 > 0
     assert {"training", "audit"} == set(line["seconds"])
+    on_the_way = found["attacks"]["curve"]
+    last, overall = on_the_way[-1], found["utility"]["normalised"]["overall"]["perplexity"]
+    assert last["normalised"] == pytest.approx(overall, rel=1e-4)
+    page = (tmp_path / "two.runs" / "sweep.html").read_text()
+    assert page.count('<a class="point"') == len(on_the_way) > 1
     settings = json.loads((run / "private" / "settings.json").read_text())
     assert settings["held_out_corpus"].endswith("test.jsonl")
     assert "held_out_corpus" not in json.loads((run / "release" / ReleaseFile.CONFIG).read_text())
@@ -177,7 +184,9 @@ def test_several_at_a_time_end_as_one_after_the_other(tmp_path: Path) -> None:
     texts = []
     for jobs, place in enumerate(places, 1):
         place.mkdir()
-        file = write_recipe(place, runs={"selective": {"plan": SELECTIVE}}, grid={"seed": [0, 1]}, audit=False)
+        file = write_recipe(
+            place, runs={"selective": {"plan": SELECTIVE}}, grid={"seed": [0, 1]}, audit=False, draws=[]
+        )
         swept = sweep(file, jobs=jobs)
         assert swept.page is not None
         assert "selective-seed-1" in swept.page.read_text()

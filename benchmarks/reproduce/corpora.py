@@ -2,6 +2,7 @@
 
     python benchmarks/reproduce/corpora.py NAME OUT.jsonl [--split train] [--records N]
     python benchmarks/reproduce/corpora.py gpt2 gpt2.json
+    python benchmarks/reproduce/corpora.py stories15m FOLDER
     python benchmarks/reproduce/corpora.py --for RECIPE.yaml [--data FOLDER]
 
 The data is looked for in the folder TACIT_DATA, by default ../shared/data beside the project. `--records` keeps the
@@ -15,11 +16,13 @@ the article as its user. The authors' records are windows of 35 GPT-2 tokens tha
 of 7 an epoch. `wikitext2-windows` has the windows that stay inside a paragraph and cut no word. `gpt2` writes GPT-2's
 tokenizer as a tokenizer.json. Clean jokes have one joke a record. `detector` writes a policy file, and beside it the
 folder of a detector that was trained on the paraphrases of CADP-LM's canary and on WikiText-2's validation lines.
-`--for` makes what a recipe needs and is not there yet.
+`stories15m` and `stories15m-small` make a pretrained model (pretrained.py). `--for` makes what a recipe needs and is
+not there yet.
 """
 
 import argparse
 import csv
+import hashlib
 import itertools
 import json
 import lzma
@@ -28,6 +31,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -76,6 +80,13 @@ def dialogs(name: str) -> Iterator[Record]:
             spans += [Span(start + a, start + b, str(slot).upper()) for a, b, _, slot, *_ in turn["spans"]]
             text += f"{turn['speaker']}: {turn['text']}\n"
         yield Record(row["id"], text, spans=resolve_overlaps(spans))
+
+
+def sgd_mixed(split: str) -> Iterator[Record]:
+    """SGD's files go by domain; in a fixed order of hashes the first dialogs are of all domains."""
+    everything = dialogs(f"sgd/{'dev' if split == 'valid' else split}.jsonl")
+    named = (replace(record, id=_of(split, record.id)) for record in everything)
+    return iter(sorted(named, key=lambda record: hashlib.sha256(record.id.encode()).digest()))
 
 
 def conll2003(split: str = "train") -> Iterator[Record]:
@@ -176,6 +187,17 @@ def detector(out: Path) -> None:
     out.write_text(f"# detector {made.detector.hash}\n{definition}", encoding="utf-8")
 
 
+def of_uedp(name: str) -> Callable[[str], Iterator[Record]]:
+    """A corpus of uedp_corpora.py."""
+
+    def found(split: str) -> Iterator[Record]:
+        import uedp_corpora
+
+        return uedp_corpora.CORPORA[name](split)
+
+    return found
+
+
 CORPORA: dict[str, Callable[[], Iterator[Record]]] = {
     "customersim": customersim,
     "sgd": lambda: dialogs("sgd/train.jsonl"),
@@ -188,14 +210,20 @@ CORPORA: dict[str, Callable[[], Iterator[Record]]] = {
 
 
 SPLITS: dict[str, Callable[[str], Iterator[Record]]] = {
+    "ag_news-entities": of_uedp("ag_news"),
+    "sec_clauses-entities": of_uedp("sec_clauses"),
     "customersim": customersim,
     "conll2003": conll2003,
     "jokes": jokes,
+    "sgd-mixed": sgd_mixed,
     "wikitext2": wikitext2,
     "wikitext2-windows": wikitext2_windows,
 }
 """Those that come as train, valid and test."""
 TOKENIZER, DETECTOR = "gpt2", "detector"
+MODELS: dict[str, int | None] = {"stories15m": None, "stories15m-small": 4096}
+"""Pretrained models, and how many merges of their vocabulary they keep."""
+MODELS_OF_UEDP = ("news-gpt", "minilm-2")
 CANARY = "My bank security code is {3 digits}."
 
 
@@ -206,6 +234,16 @@ def make(name: str, out: Path, split: str, records: int | None) -> None:
         return
     if name == DETECTOR:
         detector(out)
+        return
+    if name in MODELS_OF_UEDP:
+        import uedp_corpora
+
+        uedp_corpora.MODELS[name](out)
+        return
+    if name in MODELS:
+        from pretrained import stories15m
+
+        stories15m(out, MODELS[name])
         return
     if name not in SPLITS and split != "train":
         sys.exit(f"{name} has no split but train")
@@ -228,7 +266,8 @@ def make_for(recipe: Path, data: Path) -> None:
 def run(words: list[str] | None = None) -> None:
     """Parse, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", nargs="?", choices=sorted({*CORPORA, *SPLITS, TOKENIZER, DETECTOR}))
+    names = {*CORPORA, *SPLITS, TOKENIZER, DETECTOR, *MODELS, *MODELS_OF_UEDP}
+    parser.add_argument("name", nargs="?", choices=sorted(names))
     parser.add_argument("out", nargs="?", type=Path)
     parser.add_argument("--split", default="train", choices=["train", "valid", "test"])
     parser.add_argument("--records", type=int, help="keep the first so many")

@@ -65,8 +65,9 @@ def sweep(
     if swept.is_mixed:
         console.print(Text(MIXED, style="yellow"), soft_wrap=True)
     console.print(Text(f"results {swept.results}"), soft_wrap=True)
-    if swept.page is not None:
-        console.print(Text(f"page {swept.page}"), soft_wrap=True)
+    console.print(Text(f"page {swept.page}"), soft_wrap=True)
+    if swept.compared is not None:
+        console.print(Text(f"claims compared {swept.compared}"), soft_wrap=True)
     raise typer.Exit(swept.exit_code)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from tacit.report.scales import Axis
-from tacit.report.svg import Attribute, element, group, line, marker, path, words
+from tacit.report.svg import Attribute, element, group, line, marker, path, whisker, words
 
 WIDTH, HEIGHT = 480.0, 330.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 34.0, 46.0
@@ -51,18 +51,23 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place; `tip` is shown when the mouse or the keyboard stands on it, its first line as a heading."""
+    """A place; `tip` is shown when the mouse or the keyboard stands on it, its first line as a heading.
+
+    x_ends, y_ends: from where to where it may be off.
+    """
 
     x: float
     y: float
     tip: str = ""
     link: str | None = None
     label: str = ""
+    x_ends: tuple[float, float] | None = None
+    y_ends: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points with one look. `tip` belongs to the whole line."""
+    """Points with one look. `tip` belongs to the whole line; hollow: markers are outlines."""
 
     name: str
     points: tuple[Point, ...]
@@ -71,12 +76,18 @@ class Series:
     lines: bool = True
     markers: bool = True
     tip: str = ""
+    hollow: bool = False
+
+    @property
+    def marked(self) -> str:
+        """The class of its markers."""
+        return f"marker c{self.look % COLOURS}" + (" hollow" if self.hollow else "")
 
     def swatch(self) -> Markup:
         """Its look, small."""
         drawn = [line(1, 8, 27, 8, f"series c{self.look % COLOURS} d{self.look % COLOURS}")] if self.lines else []
         if self.markers:
-            drawn.append(marker(self.look, 14, 8, 4.5, f"marker c{self.look % COLOURS}"))
+            drawn.append(marker(self.look, 14, 8, 4.5, self.marked))
         return _swatch(*drawn)
 
 
@@ -220,15 +231,26 @@ def _series(sketch: Sketch, series: Series, labels: "_Labels") -> Markup:
         if series.tip:
             drawn.append(group({"class": "near", "data-tip": series.tip}, path(places, "hit")))
     if series.markers:
-        drawn += [_point(point, place, series.look, labels) for point, place in zip(series.points, places, strict=True)]
+        drawn += [_whiskers(sketch, point, f"whisker c{colour}") for point in series.points]
+        drawn += [_point(point, place, series, labels) for point, place in zip(series.points, places, strict=True)]
     return group({"data-series": series.key}, *drawn)
 
 
-def _point(point: Point, place: tuple[float, float], look: int, labels: "_Labels") -> Markup:
-    colour = look % COLOURS
-    drawn = [marker(look, *place, 5.5, f"marker c{colour}")]
+def _whiskers(sketch: Sketch, point: Point, kind: str) -> Markup:
+    drawn = []
+    if point.x_ends is not None:
+        low, high = (sketch.at(x, point.y) for x in point.x_ends)
+        drawn.append(whisker(low, high, kind))
+    if point.y_ends is not None:
+        low, high = (sketch.at(point.x, y) for y in point.y_ends)
+        drawn.append(whisker(low, high, kind))
+    return Markup("").join(drawn)
+
+
+def _point(point: Point, place: tuple[float, float], series: Series, labels: "_Labels") -> Markup:
+    drawn = [marker(series.look, *place, 5.5, series.marked)]
     if point.label:
-        drawn.append(labels.beside(place, point.label, f"label t{colour}"))
+        drawn.append(labels.beside(place, point.label, f"label t{series.look % COLOURS}"))
     spoken = point.tip.replace("\n", ", ")
     if point.link is None:
         return group({"class": "point", "data-tip": point.tip or None, "aria-label": spoken or None}, *drawn)

@@ -78,7 +78,7 @@ def lines(runs: Sequence[Finished]) -> list[Line]:
 
 
 def _line(run: Finished, family: Family) -> Line:
-    figure, exposed, accuracy = run.headline, exposure(run), membership_accuracy(run)
+    figure, accuracy = run.headline, membership_accuracy(run)
     labels = run.utility.labels
     return Line(
         run,
@@ -89,9 +89,18 @@ def _line(run: Finished, family: Family) -> Line:
         sum(condition.status.value == "assumed" for condition in run.guarantee.holds_if),
         number(run.utility.overall.perplexity) if labels is None else f"{percent(labels.overall.share)} wrong",
         number(run.utility.private.perplexity) if labels is None else f"{percent(labels.with_secrets.share)} wrong",
-        "–" if exposed is None else f"{number(exposed.planted)} ({number(exposed.held_out)})",
+        _exposed(run),
         percent(accuracy),
     )
+
+
+def _exposed(run: Finished) -> str:
+    """Canaries that the policy was told of, then those that it was not."""
+    known, unknown = (
+        None if found is None else f"{number(found.planted)} ({number(found.held_out)})"
+        for found in (exposure(run, True), exposure(run, False))
+    )
+    return " ".join(filter(None, (known, None if unknown is None else f"not told: {unknown}"))) or "–"
 
 
 def differing(runs: Sequence[Finished]) -> dict[int, list[str]]:

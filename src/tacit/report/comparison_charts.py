@@ -8,7 +8,7 @@ from tacit.report.charts import PAGE_LABELS, Chart, Point, Series, Sketch, Table
 from tacit.report.comparing import Family, differing
 from tacit.report.facts import exposure, membership_accuracy
 from tacit.report.runs import Finished
-from tacit.report.scales import Axis, axis_for
+from tacit.report.scales import axis_for, epsilon_axis
 from tacit.report.words import number
 from tacit.rounding import rounded_up
 
@@ -27,6 +27,7 @@ def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> lis
             ("public", "Privacy against utility on public text", price, _epsilon, "Perplexity, public tokens", _public),
             ("private", "Privacy against utility on secrets", price, _epsilon, "Perplexity, private tokens", _private),
             ("exposure", "How much of a canary is known", "Perplexity", _perplexity, "Exposure in bits", _exposure),
+            ("missed", "How much of a missed canary is known", "Perplexity", _perplexity, "Exposure in bits", _missed),
             ("membership", "Telling who was trained on", "Perplexity", _perplexity, "Accuracy", membership_accuracy),
         ]
     if any(run.utility.labels is not None for run in runs):
@@ -41,7 +42,8 @@ _NOTES = {
     "utility": "Lower is better. Points of one colour and shape protect the same thing; others do not compare.",
     "public": "What remains when secrets do not count: redaction and crt do not try to predict them.",
     "private": "Lower on private tokens means that secrets of new people are better guessed: useful, and not a leak.",
-    "exposure": "Median over the canaries that were repeated most. Chance is about 1 bit.",
+    "exposure": "Median over canaries that the policy was told of; the most repeated ones. Chance is about 1 bit.",
+    "missed": "The same, of canaries that the policy was not told of. Claims about whole records mean to hide them.",
     "membership": "The best attack of each run; its interval stands on the page of the run. Chance is 0.5.",
     "errors": "Lower is better.",
 }
@@ -64,7 +66,7 @@ def _chart(
     if not places:
         return None
     across = [x for x, _ in places.values()]
-    x_axis = _epsilon_axis(x_name, across) if x_of is _epsilon else axis_for(x_name, across)
+    x_axis = epsilon_axis(x_name, across) if x_of is _epsilon else axis_for(x_name, across)
     y_axis = axis_for(y_name, [y for _, y in places.values()] + ([0.5] if key == "membership" else []))
     few = len(places) <= PAGE_LABELS
     series = tuple(
@@ -111,15 +113,6 @@ def _tip(run: Finished, place: tuple[float, float], names: tuple[str, str], apar
     )
 
 
-def _epsilon_axis(label: str, values: Sequence[float]) -> Axis:
-    """Logarithmic, with a place for 0 (unused under conditions) and one for no guarantee at all."""
-    positive = [value for value in values if 0 < value < math.inf]
-    plain = axis_for(label, positive or [1.0], logarithmic=True)
-    return Axis(
-        label, plain.low, plain.high, True, any(value == 0 for value in values), any(math.isinf(one) for one in values)
-    )
-
-
 def _epsilon(run: Finished) -> float:
     return math.inf if run.headline is None else float(rounded_up(run.headline.epsilon, 4))
 
@@ -138,6 +131,11 @@ def _private(run: Finished) -> float | None:
 
 def _exposure(run: Finished) -> float | None:
     exposed = exposure(run)
+    return None if exposed is None else exposed.planted
+
+
+def _missed(run: Finished) -> float | None:
+    exposed = exposure(run, known=False)
     return None if exposed is None else exposed.planted
 
 

@@ -74,10 +74,11 @@ def _attacked(run: Finished) -> Iterator[Tile]:
     if run.audit is None:
         yield Tile("Attacks", "none", "not audited")
         return
-    exposed = exposure(run)
-    if exposed is not None:
-        against = f"bits, median; never planted {number(exposed.held_out)}"
-        yield Tile("Exposure of canaries", number(exposed.planted), against)
+    for known, canaries in ((True, "canaries"), (False, "canaries that the policy was not told of")):
+        exposed = exposure(run, known)
+        if exposed is not None:
+            against = f"bits, median; never planted {number(exposed.held_out)}"
+            yield Tile(f"Exposure of {canaries}", number(exposed.planted), against)
     accuracy = membership_accuracy(run)
     if accuracy is not None:
         blind = (
@@ -106,13 +107,13 @@ def meanings(run: Finished) -> list[Meaning]:
     ]
 
 
-def exposure(run: Finished) -> Exposed | None:
-    """Of the canaries that the policy marks (or of all where it marks none), those that were repeated most."""
+def exposure(run: Finished, known: bool = True) -> Exposed | None:
+    """Of the canaries that the policy was told of, or was not, those that were repeated most."""
     if run.audit is None:
         return None
-    marked = [one for one in run.audit.canaries if one.known] or list(run.audit.canaries)
-    most = max((one.repetitions for one in marked), default=1)
-    findings = [one for one in marked if one.repetitions == most]
+    meant = [one for one in run.audit.canaries if one.known is known]
+    most = max((one.repetitions for one in meant), default=1)
+    findings = [one for one in meant if one.repetitions == most]
     planted = [one.own.bits for finding in findings for one in finding.exposure.canaries if one.inside]
     held_out = [one.twin.bits for finding in findings for one in finding.exposure.canaries]
     if not planted:

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from tacit.report.charts import COLOURS, WIDTH, Chart, Entry, Table, frame, tick_line
 from tacit.report.scales import Axis
-from tacit.report.svg import element, group, line, marker, words
+from tacit.report.svg import element, group, line, marker, whisker, words
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 10.0, 18.0, 8.0, 46.0
 _LABEL, _BAND, _GAP = 18.0, 26.0, 12.0
@@ -117,8 +117,7 @@ def _across(axis: Axis, value: float) -> float:
 def _item(sketch: RowSketch, item: Bar | Dot | Whisker, middle: float, at: int) -> Markup:
     if isinstance(item, Whisker):
         low, high = _across(sketch.axis, item.low), _across(sketch.axis, item.high)
-        ends = [line(x, middle - 5, x, middle + 5, "whisker") for x in (low, high)]
-        return group({}, line(low, middle, high, middle, "whisker"), *ends)
+        return whisker((low, middle), (high, middle))
     if isinstance(item, Dot):
         shift = ((at * _GOLDEN) % 1 - 0.5) * (sketch.band - 8) if item.spread else 0.0
         kind = _dot_class(item.look, item.hollow)

@@ -1,12 +1,12 @@
 """Axes: from a quantity to a place on a picture, and the round numbers that are written along it.
 
 G1. `place` never decreases with the value, and values outside the axis stand at its ends.
-G2. Ticks lie on the axis, increase, and are at most ten.
+G2. Ticks lie on the axis, increase, and are at most ten, words apart.
 """
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tacit.report.words import number
 
@@ -21,6 +21,7 @@ class Axis:
     """What is measured, from `low` to `high`; on a logarithmic axis both are above 0.
 
     zero: a place of its own for 0, before the axis begins. infinite: one for what has no bound, after it ends.
+    words: what stands at 0, 1, 2 and so on, instead of numbers.
     """
 
     label: str
@@ -29,6 +30,7 @@ class Axis:
     logarithmic: bool = False
     zero: bool = False
     infinite: bool = False
+    words: tuple[str, ...] = ()
 
     def place(self, value: float) -> float:
         """Where `value` stands, from 0 to 1."""
@@ -52,13 +54,17 @@ class Axis:
 
     def ticks(self, wanted: int = 5) -> tuple[float, ...]:
         """Round numbers along the axis, about as many as wanted, and none that would touch a place of its own."""
+        if self.words:
+            return tuple(float(at) for at in range(len(self.words)))
         found = _powers(self.low, self.high, wanted) if self.logarithmic else _steps(self.low, self.high, wanted)
         first = _BAND + _ROOM if self.zero else 0.0
         last = 1 - _BAND - _ROOM if self.infinite else 1.0
         return tuple(tick for tick in found if first <= self.place(tick) <= last)
 
     def written(self, value: float) -> str:
-        """A tick's number, as short as it is exact."""
+        """A tick's number, as short as it is exact, or its word."""
+        if self.words:
+            return self.words[round(value)]
         shown = number(value, 3)
         return shown.rstrip("0").rstrip(".") if "." in shown and "e" not in shown else shown
 
@@ -80,6 +86,19 @@ def axis_for(label: str, values: Iterable[float], logarithmic: bool | None = Non
     room = max((high - low) * 0.12, abs(high) * 0.02, 1e-9)
     begin = least if not math.isnan(least) else (max(0.0, low - room) if low >= 0 else low - room)
     return Axis(label, begin, high + room)
+
+
+def epsilon_axis(label: str, values: Iterable[float]) -> Axis:
+    """Logarithmic, with a place for 0 (unused under conditions) and one for no guarantee at all."""
+    known = list(values)
+    plain = axis_for(label, [value for value in known if 0 < value < math.inf] or [1.0], logarithmic=True)
+    return replace(plain, zero=0.0 in known, infinite=math.inf in known)
+
+
+def word_axis(label: str, words: Iterable[str]) -> Axis:
+    """A place for each word."""
+    known = tuple(words)
+    return Axis(label, -0.5, len(known) - 0.5, words=known)
 
 
 def _steps(low: float, high: float, wanted: int) -> tuple[float, ...]:

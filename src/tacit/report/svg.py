@@ -39,6 +39,14 @@ def path(points: list[tuple[float, float]], kind: str, closed: bool = False) -> 
     return element("path", {"class": kind, "d": moves})
 
 
+def whisker(start: tuple[float, float], end: tuple[float, float], kind: str = "whisker", half: float = 5.0) -> Markup:
+    """A level or upright line between two places, with a short line across each end."""
+    (x1, y1), (x2, y2) = start, end
+    across, up = (0.0, half) if y1 == y2 else (half, 0.0)
+    ends = [line(x - across, y - up, x + across, y + up, kind) for x, y in (start, end)]
+    return group({}, line(x1, y1, x2, y2, kind), *ends)
+
+
 _SHAPES = 8
 
 

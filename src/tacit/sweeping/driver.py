@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -28,6 +29,7 @@ from tacit.errors import ConfigError, RunError
 from tacit.policy.registry import parse_policy
 from tacit.progress import Progress
 from tacit.run.files import write_bytes
+from tacit.sweeping.page import PAGE, sweep_page
 from tacit.sweeping.processes import Drive, Outcome, Place, Places, Told, available_threads, locked, without_places
 from tacit.sweeping.recipe import Need, Recipe, Variation, read_recipe, references, resolved, variations
 from tacit.sweeping.work import (
@@ -48,11 +50,14 @@ MIXED = "These runs were made with different versions of tacit: their figures ma
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """How all runs ended, in the order of the recipe; where the results and the page over all are."""
+    """How all runs ended, in the order of the recipe; where the results are, the page of the sweep, and the one that
+    compares its runs where there are several.
+    """
 
     outcomes: tuple[Outcome, ...]
     results: Path
-    page: Path | None
+    page: Path
+    compared: Path | None
 
     @property
     def is_mixed(self) -> bool:
@@ -81,7 +86,7 @@ def sweep(
     audit: bool = True,
     observe: Told = unwatched,
 ) -> Swept:
-    """Train, attack and report every run of a recipe, `jobs` at a time; then write the results and one page over all.
+    """Train, attack and report every run of a recipe, `jobs` at a time; then write and draw the results.
 
     By default runs go to RECIPE.runs, results to RECIPE.results.json, and files are looked for in data/, all beside the
     recipe. `observe` hears of each run by its name: how far it is, and how it ended.
@@ -105,8 +110,13 @@ def sweep(
         with ThreadPoolExecutor(jobs) as pool:
             drive = Drive(places, max(1, available_threads() // min(jobs, len(todo))), lock, observe)
             outcomes = tuple(drive.all(pool, todo))
-        write_bytes(places.results, _results(read, scale, outcomes).encode())
-        return Swept(outcomes, places.results, _compared(places, outcomes))
+        content = _results(read, scale, outcomes)
+        write_bytes(places.results, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+        compared = _compared(places, outcomes)
+        page = places.out / PAGE
+        beside = None if compared is None else compared.name
+        write_bytes(page, sweep_page(read, content, beside, linked=True).encode())
+        return Swept(outcomes, places.results, page, compared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +181,8 @@ def _job(recipe: Recipe, one: Variation, needs: dict[str, Needed], places: Place
     except ConfigError as error:
         raise ConfigError(f"in the run {one.name}: {error.expected}", error.found, error.way_out) from error
     audit = None if experiment.classifies else recipe.audit
+    if audit is not None and experiment.keep_every is None and audit.get("checkpoints") is True:
+        audit = {word: value for word, value in audit.items() if word != "checkpoints"}
     measure = recipe.normalise_with
     known = {name: needs[name].digest for name in references(one.words)}
     full = from_words(Experiment, resolved(one.words, {name: f"${name}" for name in needs}))
@@ -205,8 +217,8 @@ def _check_same(name: str, job: Job, places: Places) -> None:
     write_state(places.state(name), State(job.identity.trained))
 
 
-def _results(recipe: Recipe, scale: float, outcomes: tuple[Outcome, ...]) -> str:
-    content = {
+def _results(recipe: Recipe, scale: float, outcomes: tuple[Outcome, ...]) -> dict[str, Any]:
+    return {
         "recipe": recipe.name,
         "states": recipe.states,
         "scale": scale,
@@ -215,7 +227,6 @@ def _results(recipe: Recipe, scale: float, outcomes: tuple[Outcome, ...]) -> str
         "settings": without_places(recipe.settings),
         "runs": [one.line for one in outcomes],
     }
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _codes(outcomes: tuple[Outcome, ...]) -> set[str]:

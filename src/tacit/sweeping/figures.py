@@ -18,8 +18,9 @@ from typing import Any
 
 import tokenizers
 
+from tacit.audit.excess import Excess
 from tacit.audit.rates import Rates
-from tacit.audit.results import Audit, CanaryFinding, MembershipFinding
+from tacit.audit.results import Audit, CanaryFinding, CheckpointFinding, MembershipFinding
 from tacit.errors import ConfigError
 from tacit.guarantee import Guarantee
 from tacit.prepare import Prepared
@@ -117,8 +118,14 @@ def figures(folder: Path, words: Counts | None, tokens: Counts | None, *, attack
         "code": _code(run),
         "claim": _claim(guarantee),
         "utility": _labels(utility.labels) if utility.labels is not None else _utility(utility, words, tokens),
-        "attacks": _attacks(run.read_json(Audit, ReleaseFile.AUDIT)) if attacks else None,
+        "attacks": _attacks(run.read_json(Audit, ReleaseFile.AUDIT), _share(utility, tokens)) if attacks else None,
     }
+
+
+def _share(utility: Utility, tokens: Counts | None) -> float | None:
+    """How many of the run's own tokens there are to one of the measure's, on the held-out text."""
+    own = utility.overall.tokens
+    return None if tokens is None or not tokens.overall or not own else own / tokens.overall
 
 
 def _code(run: Run) -> list[str]:
@@ -191,7 +198,8 @@ def _labels(labels: LabelQuality) -> Figures:
     }
 
 
-def _attacks(found: Audit) -> Figures:
+def _attacks(found: Audit, share: float | None) -> Figures:
+    staged = found.two_stage
     return {
         "verdict": str(found.verdict.finding),
         "canaries": [_canaries(one) for one in found.canaries],
@@ -214,12 +222,32 @@ def _attacks(found: Audit) -> Figures:
             }
             for one in found.bounds
         ],
+        "two_stage": None
+        if staged is None
+        else {"accuracy": number(staged.accuracy), "of_noise": number(staged.of_noise)},
+        "curve": [_checkpoint(one, share) for one in found.curve],
+    }
+
+
+def _checkpoint(finding: CheckpointFinding, share: float | None) -> Figures:
+    """A model on the way; its perplexity in the measure's tokens, too, where there is one."""
+    rates = finding.membership
+    nats = math.log(finding.perplexity)
+    return {
+        "step": finding.step,
+        "perplexity": number(finding.perplexity),
+        "normalised": None if share is None else number(math.exp(min(nats * share, 700.0))),
+        "canaries": [_excess({"known": one.known}, one.excess) for one in finding.exposures],
+        "membership": None if rates is None else number(rates.cut.accuracy.value),
     }
 
 
 def _canaries(finding: CanaryFinding) -> Figures:
-    excess = finding.exposure.excess
     shared = {"template": finding.template, "known": finding.known, "repetitions": finding.repetitions}
+    return _excess(shared, finding.exposure.excess)
+
+
+def _excess(shared: Figures, excess: Excess | None) -> Figures:
     if excess is None:
         return {**shared, "inside": 0}
     return {

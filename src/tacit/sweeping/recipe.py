@@ -13,6 +13,9 @@
     grid: {seed: [0, 1]}
     scales: [needs.train.records, plan.public_epochs]
     audit: {candidates: 200}                            # or false
+    draws: [{title: Privacy against utility, x: epsilon, y: perplexity}]     # pictures: see `draws.py`
+
+Audits with `checkpoints: true` attack the models that runs keep on the way; runs without `keep_every` have none.
 
 A need is known by its content; a file that settings name directly, by its name alone. Files that a policy under
 `needs` names are looked for in the data folder, like every need.
@@ -22,7 +25,8 @@ figures name the code that made them, by a hash, and the results say so when not
 
 G1 (all). Every run is taken with every choice of the axes of `grid` and of its own; names tell all of them apart.
 G2 (one dial). A dial other than 1 multiplies what `scales` lists, rounds it, and never goes below 1; nothing else.
-G3 (nothing ignored). A word, need or key of `scales` that nothing uses is refused.
+G3 (nothing ignored). A word, need or key of `scales` that nothing uses is refused, and so is a column or setting that
+   nothing has, under `paper` and `draws`.
 """
 
 import itertools
@@ -39,6 +43,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.codec import from_words, merged
 from tacit.errors import ConfigError
+from tacit.sweeping.columns import COLUMNS
+from tacit.sweeping.draws import Draw, check_draws, draws_of
 
 Words = dict[str, Any]
 SEED = "seed"
@@ -76,13 +82,15 @@ class Recipe(BaseModel):
     normalise_with: str | None = Field(None, description="A tokenizer.json whose tokens perplexities are stated in.")
     paper: dict[str, dict[str, float | str]] = Field({}, description="Printed figures: {run: {perplexity: 160}}.")
     audit: Words | None = Field({}, description="Settings of the audits, or false.")
+    draws: list[Draw] = Field([], description="Pictures: {title: ..., x: epsilon, y: perplexity}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """One run. group: its name without the seed; differs: the settings that are not common, under dotted names."""
+    """One run. run: its name under `runs`; group: its name without the seed; differs: what is not common, dotted."""
 
     name: str
+    run: str
     group: str
     words: Words
     differs: Words
@@ -101,6 +109,7 @@ def read_recipe(path: Path, scale: float = 1.0) -> Recipe:
     if content.get("audit") is False:
         content["audit"] = None
     content["needs"] = _needs(content.get("needs") or {})
+    content["draws"] = draws_of(content.get("draws") or [])
     recipe = from_words(Recipe, content)
     everything = variations(recipe)
     _check(recipe, everything)
@@ -197,7 +206,7 @@ def _variations(recipe: Recipe, name: str, own: Words) -> Iterator[Variation]:
             _named([name, *(f"{word.split('.')[-1]}-{_short(chosen[word])}" for word in axes if word != left_out)])
             for left_out in ("", SEED)
         )
-        yield Variation(called, group or recipe.name, merged(common, nested(differs)), differs)
+        yield Variation(called, name or recipe.name, group or recipe.name, merged(common, nested(differs)), differs)
 
 
 def _named(parts: list[str]) -> str:
@@ -225,6 +234,24 @@ def _check(recipe: Recipe, everything: list[Variation]) -> None:
     groups = {one.group for one in everything}
     for name in sorted(recipe.paper.keys() - groups):
         raise ConfigError.unknown_name("run, without its seed, under `paper`", name, groups)
+    for column in sorted({column for printed in recipe.paper.values() for column in printed} - COLUMNS.keys()):
+        raise ConfigError.unknown_name("column, under `paper`", column, COLUMNS)
+    _check_kept(recipe, everything)
+
+
+def _check_kept(recipe: Recipe, everything: list[Variation]) -> None:
+    values: dict[str, list[object]] = {}
+    for word, value in (pair for one in everything for pair in dotted(one.words).items() if pair[0] != SEED):
+        values.setdefault(word, []).append(value)
+    kept = any(one.words.get("keep_every") for one in everything)
+    attacked = recipe.audit is not None and recipe.audit.get("checkpoints") is True
+    if attacked and not kept:
+        raise ConfigError(
+            expected="runs that keep models on the way, as audit.checkpoints asks to attack them",
+            found="none with keep_every",
+            way_out="settings: {keep_every: 100} (steps), or leave audit.checkpoints out",
+        )
+    check_draws(recipe.draws, values, {name for one in everything for name in (one.run, one.group)}, kept, attacked)
 
 
 def _scaled(recipe: Recipe, everything: list[Variation], scale: float) -> Recipe:

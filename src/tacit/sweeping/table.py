@@ -3,10 +3,10 @@
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from tacit.progress import Progress
 from tacit.rounding import rounded_up
+from tacit.sweeping.columns import COLUMNS, Line, written
 from tacit.sweeping.processes import Outcome
 
 HEADS = ("run", "how far", "perplexity", "on secrets", "epsilon", "canaries", "seconds")
@@ -63,34 +63,32 @@ def row_of(outcome: Outcome) -> tuple[str, ...]:
     state = "done before" if outcome.known else "done"
     if outcome.is_contradicted:
         state += ", CONTRADICTED"
-    overall, private = _worth(figures["utility"])
-    return (outcome.name, state, overall, private, _epsilon(figures["claim"]), _canaries(figures["attacks"]), passed)
+    epsilon = COLUMNS["epsilon"](outcome.line)
+    spent = "none" if epsilon is None else written("epsilon", epsilon)
+    return (outcome.name, state, *_worth(outcome.line), spent, _canaries(outcome.line), passed)
 
 
-def _worth(utility: dict[str, Any]) -> tuple[str, str]:
-    if "labels" in utility:
-        rates = utility["labels"]
-        return _wrong(rates["overall"]["error_rate"]), _wrong(rates["with_secrets"]["error_rate"])
-    parts = utility["normalised"] or utility["tokens"]
-    return _number(parts["overall"]["perplexity"]), _number(parts["private"]["perplexity"])
+def _worth(line: Line) -> tuple[str, str]:
+    if "labels" in line["figures"]["utility"]:
+        return _wrong(line, "test error rate"), _wrong(line, "test error rate, with secrets")
+    return _number(line, "perplexity"), _number(line, "private perplexity")
 
 
-def _wrong(rate: float | None) -> str:
+def _wrong(line: Line, column: str) -> str:
+    rate = COLUMNS[column](line)
     return "–" if rate is None else f"{rate:.1%} wrong"
 
 
-def _epsilon(claim: dict[str, Any]) -> str:
-    figures = claim["figures"]
-    return rounded_up(figures[0]["epsilon"], 3) if figures and figures[0]["epsilon"] is not None else "none"
+def _canaries(line: Line) -> str:
+    """Exposure of canaries that the policy knows, and of those it does not; in brackets, of values not planted."""
+    said = [
+        f"{before}{_number(line, column)} ({_number(line, f'{column}, not planted')})"
+        for before, column in (("", "exposure"), ("unknown ", "exposure, unknown"))
+        if COLUMNS[column](line) is not None
+    ]
+    return f"{', '.join(said)} bits" if said else ""
 
 
-def _canaries(attacks: dict[str, Any] | None) -> str:
-    """Median exposure of the first plan's canaries, and of values that were not planted."""
-    if not attacks or not attacks["canaries"] or not attacks["canaries"][0]["inside"]:
-        return ""
-    first = attacks["canaries"][0]
-    return f"{_number(first['median'])} ({_number(first['median_held_out'])}) bits"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+def _number(line: Line, column: str) -> str:
+    value = COLUMNS[column](line)
+    return "–" if value is None else written(column, value)
