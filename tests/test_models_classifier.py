@@ -27,6 +27,7 @@ from tacit.gradients import (
     plain_sum,
 )
 from tacit.intervals import exact_interval
+from tacit.inventions import Inventions
 from tacit.models import LoRASettings, LSTMSettings
 from tacit.models.batch import PADDING, LabelledBatch
 from tacit.models.classifier import (
@@ -490,7 +491,9 @@ def test_rows_are_read_with_their_labels_in_both_views(tmp_path: Path) -> None:
 
 
 def test_rows_end_at_the_public_constant(tmp_path: Path) -> None:
-    reader = LabelReader(store_of(tmp_path, "world", "sports"), byte_tokenizer().end, 4, CLASSES)
+    tokenizer = byte_tokenizer()
+    store = store_of(tmp_path, "world", "sports")
+    reader = LabelReader(store, tokenizer.end, 4, CLASSES, Inventions(tokenizer, {}))
     assert [reader.batch([1], view).inputs.shape[1] for view in View] == [5] * len(View)
 
 

@@ -1,7 +1,7 @@
 """From a target epsilon back to the noise or the number of steps. Both searches end on the safe side.
 
 G1. The result of a calibration spends at most the target, by the same `account` that the certificate uses.
-G2. It is tight: a little less noise (0.2 %), or a few more steps (0.1 %, at least one), would overspend.
+G2. It is tight: a little less noise (1 %), or a few more steps (1 %, two at least), would overspend.
 """
 
 import math
