@@ -198,6 +198,20 @@ def test_a_comparison_keeps_the_order_and_says_what_compares(tmp_path: Path) -> 
     assert not any(words.startswith("task") for words in differing(runs)[1])
 
 
+@pytest.mark.parametrize("missed", [True, False])
+def test_canaries_that_the_policy_missed_are_shown_beside_the_others(tmp_path: Path, missed: bool) -> None:
+    """A policy that hides what it knows and says what it missed must not look safe."""
+    folder, other = write_run(tmp_path / "run", "redaction"), write_run(tmp_path / "other", "plain")
+    safe, leaky = (make_audit(read_run(folder).guarantee, leak).canaries for leak in (0.0, 12.0))
+    unknown = tuple(replace(one, known=False) for one in leaky) if missed else ()
+    rewrite(folder, ReleaseFile.AUDIT, canaries=(*safe, *unknown))
+    page, compared = run_page(read_run(folder)), comparison_page(read_runs([folder, other]))
+    table = compared.split('<table class="runs">')[1].split("</table>")[0]
+    assert ("not told: 12.6" in table) == missed
+    assert ("How much of a missed canary is known" in compared) == missed
+    assert ("Exposure of canaries that the policy was not told of" in page) == missed
+
+
 def test_profiles_at_other_deltas_do_not_compare(tmp_path: Path) -> None:
     first, second = write_run(tmp_path / "a", "dpsgd"), write_run(tmp_path / "b", "dpsgd")
     guarantee = Run.view(second).read_json(Guarantee, ReleaseFile.GUARANTEE)

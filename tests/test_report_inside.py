@@ -130,11 +130,14 @@ def test_every_setting_that_is_a_word_is_known_to_name_a_file_or_not(tmp_path: P
     """A setting of free text that is added later has to be put on one side."""
     free = {word for word, field in Experiment.model_fields.items() if field.annotation in (str, str | None)}
     harmless = {"device"}
-    assert free == {*NAMES_OF_FILES, *NOT_RELEASED, *harmless} - {"seed"}
+    assert free == {*NAMES_OF_FILES, *NOT_RELEASED, *harmless} - {"seed", "inventions"}
     given = {word: f"{tmp_path}/deep/{word}.yaml" for word in free - harmless}
-    settings = Experiment.model_validate({**given, "plan": {"mechanism": "plain"}, "canaries": [_SLASHED]})
+    examples = {"ORDER": ["an example that somebody took from the corpus"]}
+    words = {**given, "plan": {"mechanism": "plain"}, "canaries": [_SLASHED], "inventions": examples}
+    settings = Experiment.model_validate(words)
     released = for_release(settings)
     assert str(tmp_path) not in json.dumps(released)
+    assert "an example" not in json.dumps(released)
     assert released["vocabulary_corpus"] == "vocabulary_corpus.yaml"
     assert released["canaries"][0]["template"] == _SLASHED["template"]
     assert for_release(settings.model_copy(update={"policy": "digits,pii"}))["policy"] == "digits,pii"

@@ -36,11 +36,12 @@ from tacit.progress import Progress
 from tacit.run import ReleaseFile, Run
 from tacit.run.made import code_hash
 from tacit.sweeping import Swept, processes, read_recipe, sweep
+from tacit.sweeping.columns import written
 from tacit.sweeping.driver import MIXED, make_needs
 from tacit.sweeping.figures import Counts, Measure, count, figures, marked_texts
-from tacit.sweeping.processes import Places
+from tacit.sweeping.processes import Outcome, Places
 from tacit.sweeping.recipe import Need, Recipe, dotted, nested, references, resolved, variations
-from tacit.sweeping.table import HEADS, Board
+from tacit.sweeping.table import HEADS, Board, row_of
 from tacit.sweeping.work import read_state, write_state
 from tacit.tokenizer import NOTHING, Tokenizer, byte_tokenizer, train_bpe
 from tacit.utility import Utility
@@ -613,6 +614,27 @@ def test_a_table_has_means_deviations_and_the_papers_values(tmp_path: Path, tabl
     assert "Failed: plain-seed-1." in rest
     with pytest.raises(TacitError, match="results of small"):
         tables.table(read_recipe(file), {**results, "recipe": "other"}, "x")
+
+
+def test_a_perplexity_that_diverged_is_said_to_have() -> None:
+    assert written("perplexity", math.exp(700)) == "over 1e+99"
+    assert written("perplexity", 1e98) == "1e+98"
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ([True], "1.5 (0.5) bits"),
+        ([False], "unknown 1.5 (0.5) bits"),
+        ([True, False], "1.5 (0.5), unknown 1.5 (0.5) bits"),
+        ([], ""),
+    ],
+)
+def test_a_line_of_a_sweep_tells_of_known_and_of_unknown_canaries(known: list[bool], said: str) -> None:
+    line = _line("plain", 0, 4.0)
+    plans = [{"known": one, "median": 1.5, "median_held_out": 0.5} for one in known]
+    line["figures"]["attacks"] = {"canaries": plans, "membership": [], "verdict": "holds"}
+    assert row_of(Outcome("plain-seed-0", line))[HEADS.index("canaries")] == said
 
 
 def test_a_table_replaces_what_stands_between_its_markers(tmp_path: Path, tables: ModuleType) -> None:

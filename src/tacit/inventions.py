@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 
-from tacit.policy.inventing import Examples, invent, is_known
+from tacit.policy.inventing import Examples, invent
 from tacit.prepare import Prepared
 from tacit.prepare.views import Mask, Tokens, encode_all, fill_in
 from tacit.tokenizer import Tokenizer
@@ -28,28 +28,26 @@ class Inventions:
 
     def row(self, store: Prepared, row: int) -> tuple[Tokens, Mask]:
         """The row with an invented secret at each span, and which of its tokens still are placeholders."""
-        redacted, positions, kinds = store.redacted(row), store.positions(row), store.kinds(row)
-        places = enumerate(zip(kinds, positions.tolist(), strict=True))
-        made = [self._tokens(kind, row, number) or [int(redacted[position])] for number, (kind, position) in places]
+        redacted, positions = store.redacted(row), store.positions(row)
+        invented = [self._tokens(kind, row, number) for number, kind in enumerate(store.kinds(row))]
+        placeholders = redacted[positions].tolist()
+        made = [tokens or [placeholder] for tokens, placeholder in zip(invented, placeholders, strict=True)]
         lengths = np.array([len(tokens) for tokens in made], dtype=np.int64)
         contents = np.array([token for tokens in made for token in tokens], dtype=redacted.dtype)
         filled = fill_in(redacted, positions, contents, lengths)
-        known = np.array([bool(self._table(kind)) for kind in kinds], dtype=np.bool_)
         left = np.zeros(len(filled.tokens), dtype=np.bool_)
-        left[filled.starts[~known]] = True
+        left[[start for start, tokens in zip(filled.starts, invented, strict=True) if not tokens]] = True
         return filled.tokens, left
 
     def _tokens(self, kind: str, row: int, number: int) -> list[int]:
         table = self._table(kind)
-        if not table:
-            return []
         place = hashlib.blake2b(f"{row} {number}".encode(), digest_size=8).digest()
-        return table[int.from_bytes(place, "little") % len(table)]
+        return table[int.from_bytes(place, "little") % len(table)] if table else []
 
     def _table(self, kind: str) -> list[list[int]]:
         """Made when a kind is first seen; empty where nobody knows its form."""
         if kind not in self._tables:
             rng = random.Random(f"tacit invents {kind}")  # public: the same for everybody
-            texts = [invent(kind, rng, self._examples) or "" for _ in range(VALUES * is_known(kind, self._examples))]
+            texts = [invent(kind, rng, self._examples) or "" for _ in range(VALUES)]
             self._tables[kind] = [tokens for tokens in encode_all(texts, self._tokenizer) if tokens]
         return self._tables[kind]

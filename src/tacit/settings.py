@@ -220,11 +220,11 @@ NAMES_OF_FILES = (
     "choose_on",
 )
 """Settings that may name a file or folder of the house: `private/` has them whole, `release/` their last part."""
-NOT_RELEASED = ("seed", "corpus", "held_out_corpus")
+NOT_RELEASED = ("seed", "corpus", "held_out_corpus", "inventions")
 
 
 def for_release(experiment: Experiment) -> dict[str, Any]:
-    """The settings that may leave the house: no seed, no corpus, and of a path its last part alone."""
+    """The settings that may leave the house: no seed, no corpus, no examples, and of a path its last part."""
     words = experiment.model_dump(mode="json", exclude=set(NOT_RELEASED))
     return words | {word: PurePath(words[word]).name for word in NAMES_OF_FILES if words[word] is not None}
 

@@ -16,7 +16,7 @@ from tacit.policy.kinds import common_kind
 from tacit.policy.surrogate import surrogate
 
 Examples = Mapping[str, Sequence[str]]
-"""Public examples of the form of a kind: every letter and digit of one becomes another."""
+"""Public examples of the form of a kind: of each, `surrogate` keeps what the kind keeps (an area code, a country)."""
 
 _SCALES = (1, 2, 3, 4, 5, 6)
 _HOW_OFTEN_SO_LONG = (30, 30, 14, 6, 3, 1)
@@ -36,11 +36,6 @@ def invent(kind: str, rng: random.Random, examples: Examples) -> str | None:
         return surrogate(kind, rng.choice(given), rng)
     make = _MAKERS.get(common_kind(kind))
     return None if make is None else make(rng)
-
-
-def is_known(kind: str, examples: Examples) -> bool:
-    """Whether secrets of `kind` can be invented."""
-    return bool(examples.get(kind) or examples.get(common_kind(kind))) or common_kind(kind) in _MAKERS
 
 
 @cache
