@@ -25,14 +25,19 @@ from tacit.audit.verdict import Finding
 from tacit.auditing import AuditSettings, audit
 from tacit.auditing.target import Candidates, Target
 from tacit.cli import app
+from tacit.codec import from_words
+from tacit.corpus.record import Record
+from tacit.corpus.write import write_jsonl
 from tacit.errors import AttackError, RunError
 from tacit.events import Relation
+from tacit.experiment import train
 from tacit.gradients import NoiseStream
 from tacit.loading import load
 from tacit.planting import Planted, planted_canaries
 from tacit.progress import Progress
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.kept import keep_model
+from tacit.settings import Experiment
 
 SETTINGS = AuditSettings(
     candidates=30,
@@ -342,3 +347,22 @@ def test_a_curve_has_a_point_for_each_model_that_was_kept(leaky: Path, found: Au
 def test_without_kept_models_there_is_no_curve(little: Path) -> None:
     with pytest.raises(RunError, match="keep_every"):
         audit(little, replace(SETTINGS, checkpoints=True), quiet)
+
+
+def test_members_are_like_others_where_equal_texts_were_left_out(tmp_path: Path) -> None:
+    """Half of all records are one sentence: training reads it once, and both sides of the attack have it as often."""
+    corpus = tmp_path / "corpus.jsonl"
+    texts = ("All is well." if number % 2 else f"Case {number}." for number in range(400))
+    write_jsonl((Record(f"r{number}", text, f"u{number}") for number, text in enumerate(texts)), corpus)
+    words = {"corpus": str(corpus), "policy": "digits", "held_out": 0.5, "duplicates": "exact", "plan": LITTLE}
+    train(from_words(Experiment, words), tmp_path / "run", quiet)
+    target = Target.of(Run.view(tmp_path / "run"))
+    assert len(target.trained.store) < len(target.members.store) / 3
+    candidates = Candidates.of(target, replace(SETTINGS, candidates=300))
+    assert candidates is not None
+    shares = [
+        [candidates.texts[one] == "All is well." for one, inside in candidates.inside.items() if inside == side]
+        for side in (True, False)
+    ]
+    # About 200 of each side: two standard deviations of a coin's share are .07; .25 is passed once in 1e6.
+    assert all(abs(sum(side) / len(side) - 0.5) < 0.25 for side in shares)

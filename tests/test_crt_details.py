@@ -28,7 +28,7 @@ from tacit.policy.algebra import Either, Forgetful
 from tacit.policy.base import Policy
 from tacit.policy.patterns import Capitals, Digits, Gold, Regex
 from tacit.policy.stability import PLACEHOLDER, redaction_is_stable, with_replaced
-from tacit.prepare import Prepared, PrepareSettings, prepare
+from tacit.prepare import Duplicates, Prepared, PrepareSettings, prepare
 from tacit.randomness import Streams
 from tacit.sampling import Batch, Pools, Samplers
 from tacit.tokenizer import byte_tokenizer
@@ -57,9 +57,11 @@ def _masked(records: Sequence[Record], which: int) -> list[Record]:
     return changed
 
 
-def _prepared(folder: Path, records: Iterable[Record], policy: Policy, max_tokens: int = 64) -> Prepared:
+def _prepared(
+    folder: Path, records: Iterable[Record], policy: Policy, max_tokens: int = 64, duplicates: Duplicates = "exact"
+) -> Prepared:
     """As a run of crt prepares its corpus."""
-    return prepare(records, policy, TOKENIZER, folder, PrepareSettings(max_tokens, "exact"))
+    return prepare(records, policy, TOKENIZER, folder, PrepareSettings(max_tokens, duplicates))
 
 
 def _contents(store: Prepared) -> Rows:
@@ -91,8 +93,11 @@ def test_1_neighbours_are_a_corpus_and_the_same_one_perfectly_redacted(tmp_path:
     assert all(isinstance(cost(step, secrets), Free) for step in _plan(100, 30).executions())
 
 
+@pytest.mark.parametrize("duplicates", ["exact", "unmarked"])
 @pytest.mark.parametrize("missed", range(6))
-def test_2_records_are_divided_before_redaction_so_that_nothing_is_misaligned(missed: int, tmp_path: Path) -> None:
+def test_2_records_are_divided_before_redaction_so_that_nothing_is_misaligned(
+    missed: int, duplicates: Duplicates, tmp_path: Path
+) -> None:
     """An approximate policy, that misses one record's secret, against the ideal one: one record's rows differ.
 
     Duplicates (the last two records), cuts (the long ones) and secrets of any length make no other record differ.
@@ -108,8 +113,8 @@ def test_2_records_are_divided_before_redaction_so_that_nothing_is_misaligned(mi
     )
     ideal = _marked(corpus, Digits())
     approximate = [dataclasses.replace(r, spans=()) if number == missed else r for number, r in enumerate(ideal)]
-    ours = _prepared(tmp_path / "approximate", approximate, Gold(), 40)
-    theirs = _prepared(tmp_path / "ideal", ideal, Gold(), 40)
+    ours = _prepared(tmp_path / "approximate", approximate, Gold(), 40, duplicates)
+    theirs = _prepared(tmp_path / "ideal", ideal, Gold(), 40, duplicates)
     of_missed = Counter(tuple(ours.redacted(int(row)).tolist()) for row in np.flatnonzero(ours.records == missed))
     assert sum((_contents(ours) - _contents(theirs)).values()) <= sum(of_missed.values())
     assert _contents(ours) - _contents(theirs) <= of_missed
@@ -117,8 +122,11 @@ def test_2_records_are_divided_before_redaction_so_that_nothing_is_misaligned(mi
     assert _contents(theirs) - _contents(ours) <= ideal_alone
 
 
+@pytest.mark.parametrize("duplicates", ["exact", "unmarked"])
 @pytest.mark.parametrize("gone", [0, 1])
-def test_2_a_protected_record_does_not_decide_which_other_rows_are_trained(gone: int, tmp_path: Path) -> None:
+def test_2_a_protected_record_does_not_decide_which_other_rows_are_trained(
+    gone: int, duplicates: Duplicates, tmp_path: Path
+) -> None:
     """Duplicates are whole records: pieces that protected records share with others stay with those, too."""
     shared = "It was a long day, and nobody came. "
     corpus = _texts(
@@ -129,7 +137,7 @@ def test_2_a_protected_record_does_not_decide_which_other_rows_are_trained(gone:
         annotator = Annotator(Digits())
         (tmp_path / name).mkdir()
         store = prepare(
-            annotator.watching(records), Digits(), TOKENIZER, tmp_path / name / "store", PrepareSettings(40, "exact")
+            annotator.watching(records), Digits(), TOKENIZER, tmp_path / name / "store", PrepareSettings(40, duplicates)
         )
         flagged = annotator.marks().flagged[store.records.astype(np.int64)]
         kept = [row for row in range(len(store)) if store.record_id(row) != f"r{gone}"]

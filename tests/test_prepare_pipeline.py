@@ -32,7 +32,9 @@ from tacit.tokenizer import Tokenizer, byte_tokenizer
 from test_prepare_views import TOKENIZERS, Annotated, Parts, parts
 
 every_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=["bytes", "bpe"])
-choices = st.builds(PrepareSettings, max_tokens=st.integers(8, 60), duplicates=st.sampled_from(["keep", "exact"]))
+choices = st.builds(
+    PrepareSettings, max_tokens=st.integers(8, 60), duplicates=st.sampled_from(["keep", "exact", "unmarked"])
+)
 corpora = st.lists(parts(), max_size=4)
 
 

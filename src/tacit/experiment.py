@@ -284,7 +284,7 @@ def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:
     """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
     secrets_only = all(neighbours.unit == Unit.SECRETS for neighbours in mechanism.notions())
     redacted_only = all(step.view != View.FULL for step in mechanism.plan().executions())
-    allowed = {"keep", "exact"} if secrets_only or redacted_only else {"keep"}
+    allowed = {"keep", "exact", "unmarked"} if secrets_only or redacted_only else {"keep"}
     if mechanism.notions() and experiment.which_duplicates not in allowed:
         raise ClaimRefused(
             expected=f"duplicates: {' or '.join(sorted(allowed))}, under the claim of {mechanism.name}",

@@ -163,10 +163,13 @@ def prepare_stores(experiment: Experiment, policy: Policy, tokenizer: Tokenizer,
         store = prepare(records, policy, tokenizer, place, settings)
         run.write_json(PrivateFile.SAMPLE, Inside(sampler.excerpts(), store.kind_counts()).to_json())
         write_atomically(marks, annotator.marks().save, 0o600)
-    held_out = run.path(PrivateFile.HELD_OUT)
-    if not held_out.exists():
-        plain = PrepareSettings(experiment.max_tokens, labelled=experiment.classifies)
-        prepare(_counted(records_of(experiment, Split.VALIDATION), observe), policy, tokenizer, held_out, plain)
+    whole = PrepareSettings(experiment.max_tokens, labelled=experiment.classifies)
+    sides = {PrivateFile.HELD_OUT: records_of(experiment, Split.VALIDATION)}
+    if experiment.which_duplicates != "keep":
+        sides[PrivateFile.MEMBERS] = training_records(experiment)  # also what was left out, as on the held-out side
+    for name, records in sides.items():
+        if not run.path(name).exists():
+            prepare(_counted(records, observe), policy, tokenizer, run.path(name), whole)
     if not run.path(ReleaseFile.POLICY).exists():
         found = measured(policy, _counted(records_of(experiment, Split.VALIDATION), observe))
         if found is not None:

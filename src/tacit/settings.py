@@ -43,7 +43,9 @@ class Experiment(BaseModel):
     conservative: str | None = Field(None, description="Second policy: what it finds routes a record to the protected.")
     coverage: str | None = Field(None, description="Miss rates from a labelled sample: what `tacit label read` wrote.")
     duplicates: Duplicates | None = Field(
-        None, description="keep, exact, or without a claim bloom or near. Default: exact for crt, keep otherwise."
+        None,
+        description="Of equal redacted texts keep all (keep), one (exact), or one unless they have placeholders"
+        " (unmarked); without a claim also bloom or near. Default: exact for crt, keep otherwise.",
     )
     pieces: Pieces = Field("record", description="What a record is: record (as in the corpus), turn or sentence.")
     canaries: list[CanaryPlan] = Field(

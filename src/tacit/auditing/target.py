@@ -32,13 +32,18 @@ from tacit.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """A finished run. longest: where training ended the full view of a row."""
+    """A finished run. longest: where training ended the full view of a row.
+
+    trained: what training read. members: every record of the corpus, those that de-duplication left out among them, as
+    nobody leaves them out of the held-out side: the sides of a membership attack differ by a coin alone.
+    """
 
     learner: Learner
     tokenizer: Tokenizer
     guarantee: Guarantee
     planted: tuple[Planted, ...]
     trained: CandidateRows
+    members: CandidateRows
     held_out: CandidateRows
     longest: int
 
@@ -55,8 +60,10 @@ class Target:
             CandidateRows(Prepared(run.path(place)), tokenizer, longest)
             for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT)
         )
+        whole = run.path(PrivateFile.MEMBERS)
+        members = CandidateRows(Prepared(whole), tokenizer, longest) if whole.exists() else trained
         guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
-        target = cls(learner, tokenizer, guarantee, planted_canaries(run).planted, trained, held_out, longest)
+        target = cls(learner, tokenizer, guarantee, planted_canaries(run).planted, trained, members, held_out, longest)
         target.check_planted()
         return target
 
@@ -113,7 +120,7 @@ class Candidates:
     def of(cls, target: Target, settings: AuditSettings) -> "Candidates | None":
         """None where a side has too few rows for a figure to mean anything."""
         rng = random.Random(settings.seed)
-        sides = (target.trained, target.held_out)
+        sides = (target.members, target.held_out)
         chosen = [side.chosen(settings.candidates, rng) for side in sides]
         size = min(map(len, chosen))
         if size < FEWEST:

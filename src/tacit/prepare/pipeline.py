@@ -36,18 +36,20 @@ _BATCH_CHARACTERS = 1 << 19
 _FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 
 
-Duplicates = Literal["keep", "exact", "bloom", "near"]
+Duplicates = Literal["keep", "exact", "unmarked", "bloom", "near"]
 AnySeen = Seen | BloomSeen | NearSeen
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareSettings:
     """`max_tokens`: the longest redacted piece. `duplicates`: which records are left out because their redacted
-    text came before: none (keep), those that are equal (exact), or about equal (`prepare.approximate`).
+    text came before: none (keep), those that are equal (exact), those of them that have no placeholder (unmarked), or
+    about equal ones (`prepare.approximate`).
 
     `labelled`: records without a label are set aside.
 
-    A record that is left out takes its secrets with it: of many records that differ in their secrets only, one stays.
+    A record that is left out takes its secrets with it: of many records that differ in their secrets only, `exact`
+    leaves one, `unmarked` all.
     """
 
     max_tokens: int = 512
@@ -91,7 +93,7 @@ def prepare(
 
 
 def _seen(duplicates: Duplicates, folder: Path) -> AbstractContextManager[AnySeen | None]:
-    if duplicates == "exact":
+    if duplicates in ("exact", "unmarked"):
         return seen_texts(folder)
     return nullcontext({"keep": None, "bloom": BloomSeen(), "near": NearSeen()}[duplicates])
 
@@ -200,10 +202,16 @@ class _Job:
                 return [Piece(public, tokens)]
         return cut(public, self._tokenizer, self._settings.max_tokens)
 
+    def _is_duplicate(self, public: PublicText) -> bool:
+        # Equal texts are both marked or both not, so that which of them survive still is a function of a set of texts.
+        if self._seen is None or (self._settings.duplicates == "unmarked" and public.kinds):
+            return False
+        return not self._seen.add(public)
+
     def _store(self, item: _Divided, pieces: Sequence[Piece], secrets: Sequence[list[int]]) -> None:
         # Whole records: a piece that two records share would go to whichever came first, so that a protected record
         # decided what is trained of another one, be it a cleared one.
-        if self._seen is not None and not self._seen.add(item.public):
+        if self._is_duplicate(item.public):
             self._duplicates += 1
             return
         record, done = item.record, 0

@@ -74,6 +74,7 @@ class PrivateFile(StrEnum):
     SETTINGS = "settings.json"
     STEPS = "steps.jsonl"
     PREPARED = "prepared"
+    MEMBERS = "members"
     HELD_OUT = "held-out"
     CHOICE = "choice"
     MARKS = "marks.safetensors"
