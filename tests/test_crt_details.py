@@ -5,6 +5,7 @@ policies, `prepare`, the annotator, pools, and a run.
 """
 
 import dataclasses
+import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -57,11 +58,9 @@ def _masked(records: Sequence[Record], which: int) -> list[Record]:
     return changed
 
 
-def _prepared(
-    folder: Path, records: Iterable[Record], policy: Policy, max_tokens: int = 64, duplicates: Duplicates = "exact"
-) -> Prepared:
+def _prepared(folder: Path, records: Iterable[Record], policy: Policy, max_tokens: int = 64) -> Prepared:
     """As a run of crt prepares its corpus."""
-    return prepare(records, policy, TOKENIZER, folder, PrepareSettings(max_tokens, duplicates))
+    return prepare(records, policy, TOKENIZER, folder, PrepareSettings(max_tokens, "exact"))
 
 
 def _contents(store: Prepared) -> Rows:
@@ -93,11 +92,8 @@ def test_1_neighbours_are_a_corpus_and_the_same_one_perfectly_redacted(tmp_path:
     assert all(isinstance(cost(step, secrets), Free) for step in _plan(100, 30).executions())
 
 
-@pytest.mark.parametrize("duplicates", ["exact", "unmarked"])
 @pytest.mark.parametrize("missed", range(6))
-def test_2_records_are_divided_before_redaction_so_that_nothing_is_misaligned(
-    missed: int, duplicates: Duplicates, tmp_path: Path
-) -> None:
+def test_2_records_are_divided_before_redaction_so_that_nothing_is_misaligned(missed: int, tmp_path: Path) -> None:
     """An approximate policy, that misses one record's secret, against the ideal one: one record's rows differ.
 
     Duplicates (the last two records), cuts (the long ones) and secrets of any length make no other record differ.
@@ -113,8 +109,8 @@ def test_2_records_are_divided_before_redaction_so_that_nothing_is_misaligned(
     )
     ideal = _marked(corpus, Digits())
     approximate = [dataclasses.replace(r, spans=()) if number == missed else r for number, r in enumerate(ideal)]
-    ours = _prepared(tmp_path / "approximate", approximate, Gold(), 40, duplicates)
-    theirs = _prepared(tmp_path / "ideal", ideal, Gold(), 40, duplicates)
+    ours = _prepared(tmp_path / "approximate", approximate, Gold(), 40)
+    theirs = _prepared(tmp_path / "ideal", ideal, Gold(), 40)
     of_missed = Counter(tuple(ours.redacted(int(row)).tolist()) for row in np.flatnonzero(ours.records == missed))
     assert sum((_contents(ours) - _contents(theirs)).values()) <= sum(of_missed.values())
     assert _contents(ours) - _contents(theirs) <= of_missed
@@ -122,11 +118,8 @@ def test_2_records_are_divided_before_redaction_so_that_nothing_is_misaligned(
     assert _contents(theirs) - _contents(ours) <= ideal_alone
 
 
-@pytest.mark.parametrize("duplicates", ["exact", "unmarked"])
 @pytest.mark.parametrize("gone", [0, 1])
-def test_2_a_protected_record_does_not_decide_which_other_rows_are_trained(
-    gone: int, duplicates: Duplicates, tmp_path: Path
-) -> None:
+def test_2_a_protected_record_does_not_decide_which_other_rows_are_trained(gone: int, tmp_path: Path) -> None:
     """Duplicates are whole records: pieces that protected records share with others stay with those, too."""
     shared = "It was a long day, and nobody came. "
     corpus = _texts(
@@ -137,7 +130,7 @@ def test_2_a_protected_record_does_not_decide_which_other_rows_are_trained(
         annotator = Annotator(Digits())
         (tmp_path / name).mkdir()
         store = prepare(
-            annotator.watching(records), Digits(), TOKENIZER, tmp_path / name / "store", PrepareSettings(40, duplicates)
+            annotator.watching(records), Digits(), TOKENIZER, tmp_path / name / "store", PrepareSettings(40, "exact")
         )
         flagged = annotator.marks().flagged[store.records.astype(np.int64)]
         kept = [row for row in range(len(store)) if store.record_id(row) != f"r{gone}"]
@@ -236,3 +229,32 @@ def test_6_a_minibatch_is_all_protected_with_noise_or_all_cleared_without(
     for step, rows in drawn:
         assert set(rows) <= (flagged if isinstance(step.update, Noisy) else cleared)
     assert any(rows for step, rows in drawn if isinstance(step.update, Noisy))
+
+
+@pytest.mark.parametrize("duplicates", ["keep", "exact", "doubtful"])
+def test_taking_a_protected_record_away_takes_at_most_its_own_rows_from_its_own_pool(
+    duplicates: Duplicates, tmp_path: Path
+) -> None:
+    """Equal texts of all three sorts (marked, doubtful, cleared), some of them with other secrets, in any order."""
+    texts = ["my code is 1", "my code is 2", "ask Ann", "it rained", "ask Ann", "it rained", "my code is 3", "ask Bo"]
+    corpus = _texts(*random.Random(5).sample(texts * 2, 16))
+
+    def pools(name: str, records: Sequence[Record]) -> Counter[tuple[bool, tuple[int, ...]]]:
+        annotator = Annotator(Digits(), Capitals())
+        store = prepare(
+            annotator.watching(records),
+            Digits(),
+            TOKENIZER,
+            tmp_path / name,
+            PrepareSettings(64, duplicates),
+            annotator.is_doubtful,
+        )
+        flagged = annotator.marks().flagged[store.records.astype(np.int64)]
+        return Counter((bool(flagged[row]), tuple(store.redacted(row).tolist())) for row in range(len(store)))
+
+    everything = pools("all", corpus)
+    assert sum(everything.values()) == {"keep": 16, "exact": 4, "doubtful": 6 + 2 + 4}[duplicates]
+    for gone, record in enumerate(corpus):
+        without = pools(f"without-{gone}", corpus[:gone] + corpus[gone + 1 :])
+        assert not without - everything
+        assert everything - without <= pools(f"alone-{gone}", [record])

@@ -42,14 +42,16 @@ def test_near_knows_a_text_with_one_word_changed_and_not_another_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duplicates", "rows"), [("keep", 5), ("exact", 3), ("unmarked", 4), ("bloom", 3), ("near", 2)]
+    ("duplicates", "rows"), [("keep", 5), ("exact", 3), ("doubtful", 4), ("bloom", 3), ("near", 2)]
 )
 def test_rows_that_are_left_out(duplicates: Duplicates, rows: int, tmp_path: Path) -> None:
     twice = LONG + " " + LONG.upper()
     texts = (twice, twice, f"{twice} 7", f"{twice} 8", "something else")
     records = [Record(f"r{number}", content) for number, content in enumerate(texts)]
     settings = PrepareSettings(512, duplicates)
-    assert len(prepare(records, Digits(), byte_tokenizer(), tmp_path / "store", settings)) == rows
+    assert (
+        len(prepare(records, Digits(), byte_tokenizer(), tmp_path / "store", settings, (0, 1, 4).__contains__)) == rows
+    )
 
 
 @pytest.mark.parametrize("duplicates", ["bloom", "near"])
@@ -57,6 +59,6 @@ def test_they_are_refused_under_a_claim_and_allowed_without(duplicates: Any, tmp
     write_jsonl(simulate("customersim", 30), tmp_path / "corpus.jsonl")
     common = {"corpus": str(tmp_path / "corpus.jsonl"), "policy": "gold", "held_out": 0.2, "duplicates": duplicates}
     claim = {"mechanism": "redaction", "public_epochs": 1}
-    with pytest.raises(ClaimRefused, match="exact or keep or unmarked"):
+    with pytest.raises(ClaimRefused, match="doubtful or exact or keep"):
         train(Experiment(plan=claim, max_tokens=64, **common), tmp_path / "claim", lambda _: None)
     train(Experiment(plan={**claim, "mechanism": "plain"}, max_tokens=64, **common), tmp_path / "run", lambda _: None)

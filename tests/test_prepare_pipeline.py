@@ -33,7 +33,7 @@ from test_prepare_views import TOKENIZERS, Annotated, Parts, parts
 
 every_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=["bytes", "bpe"])
 choices = st.builds(
-    PrepareSettings, max_tokens=st.integers(8, 60), duplicates=st.sampled_from(["keep", "exact", "unmarked"])
+    PrepareSettings, max_tokens=st.integers(8, 60), duplicates=st.sampled_from(["keep", "exact", "doubtful"])
 )
 corpora = st.lists(parts(), max_size=4)
 

@@ -272,7 +272,7 @@ def test_a_corpus_that_leaves_nobody_to_measure_with_is_refused_before_anything_
     assert not read_entries(tmp_path / "run" / "release" / "ledger.jsonl").charges()
 
 
-@pytest.mark.parametrize("duplicates", ["exact", "unmarked"])
+@pytest.mark.parametrize("duplicates", ["exact", "doubtful"])
 @pytest.mark.parametrize("mechanism", ["dpsgd", "user", "uedp", "cadp"])
 def test_one_record_never_decides_about_another(mechanism: str, duplicates: str, corpus: Path, tmp_path: Path) -> None:
     """With the full text, leaving equal redacted texts out is a replacement, and it was priced as a removal."""
@@ -310,3 +310,8 @@ def test_a_text_that_was_cut_is_the_user_of_its_pieces_and_the_guarantee_says_so
     assert len(set(texts.values())) == len(texts) < len(rows)
     with pytest.raises(ConfigError, match="documents that are not cut"):
         train(experiment(corpus, "user", pieces="turn", users="documents"), tmp_path / "other", quiet)
+
+
+def test_doubtful_duplicates_need_a_policy_that_doubts(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a conservative policy"):
+        train(experiment(corpus, "crt", duplicates="doubtful"), tmp_path / "run", quiet)

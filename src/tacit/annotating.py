@@ -80,6 +80,7 @@ class Annotator:
     aliases: Mapping[str, str] = field(default_factory=dict)
     check_stability: bool = False
     _flagged: list[bool] = field(default_factory=list, init=False)
+    _doubtful: list[bool] = field(default_factory=list, init=False)
     _entities: list[list[int]] = field(default_factory=list, init=False)
     _ids: dict[str, int] = field(default_factory=dict, init=False)
     _spans: int = field(default=0, init=False)
@@ -90,6 +91,10 @@ class Annotator:
         for record in records:
             self._see(record)
             yield record
+
+    def is_doubtful(self, number: int) -> bool:
+        """Whether the conservative policy alone flagged the record of this number."""
+        return self._doubtful[number]
 
     def marks(self) -> Marks:
         """What was seen."""
@@ -102,6 +107,7 @@ class Annotator:
     def _see(self, record: Record) -> None:
         found = self.policy.find(record)
         doubtful = self.conservative is not None and not found and bool(self.conservative.find(record))
+        self._doubtful.append(doubtful)
         self._flagged.append(bool(found) or doubtful)
         self._entities.append(sorted({self._id(record, span) for span in found if self._is_entity(span)}))
         if self.check_stability:

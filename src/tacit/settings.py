@@ -44,8 +44,8 @@ class Experiment(BaseModel):
     coverage: str | None = Field(None, description="Miss rates from a labelled sample: what `tacit label read` wrote.")
     duplicates: Duplicates | None = Field(
         None,
-        description="Of equal redacted texts keep all (keep), one (exact), or one unless they have placeholders"
-        " (unmarked); without a claim also bloom or near. Default: exact for crt, keep otherwise.",
+        description="Of equal redacted texts keep all (keep), one (exact), or one of those that only the conservative"
+        " policy flags (doubtful); without a claim also bloom or near. Default: exact for crt, keep otherwise.",
     )
     pieces: Pieces = Field("record", description="What a record is: record (as in the corpus), turn or sentence.")
     canaries: list[CanaryPlan] = Field(

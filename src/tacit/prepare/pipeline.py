@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -36,20 +36,20 @@ _BATCH_CHARACTERS = 1 << 19
 _FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 
 
-Duplicates = Literal["keep", "exact", "unmarked", "bloom", "near"]
+Duplicates = Literal["keep", "exact", "doubtful", "bloom", "near"]
 AnySeen = Seen | BloomSeen | NearSeen
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareSettings:
     """`max_tokens`: the longest redacted piece. `duplicates`: which records are left out because their redacted
-    text came before: none (keep), those that are equal (exact), those of them that have no placeholder (unmarked), or
+    text came before: none (keep), those that are equal (exact), those of them that are doubtful (see `prepare`), or
     about equal ones (`prepare.approximate`).
 
     `labelled`: records without a label are set aside.
 
     A record that is left out takes its secrets with it: of many records that differ in their secrets only, `exact`
-    leaves one, `unmarked` all.
+    leaves one.
     """
 
     max_tokens: int = 512
@@ -77,15 +77,20 @@ def prepare(
     tokenizer: Tokenizer,
     out: Path,
     settings: PrepareSettings = PrepareSettings(),  # noqa: B008  (frozen)
+    is_doubtful: Callable[[int], bool] = lambda _: True,
 ) -> Prepared:
-    """Prepare `records` into the new folder `out` and open it. Records without sensible spans go to quarantine."""
+    """Prepare `records` into the new folder `out` and open it. Records without sensible spans go to quarantine.
+
+    is_doubtful: by its place in the stream, whether a record may hold a missed secret; asked after the record was read.
+    The answer may depend on that record alone: then which records survive changes by one when one is taken away.
+    """
     with ExitStack() as stack:
         folder = stack.enter_context(_appearing(out))
         writer = StoreWriter(folder, tokenizer.vocabulary_size)
         stack.callback(writer.abandon)
         quarantine = stack.enter_context((folder / PRIVATE / "quarantine.jsonl").open("w", encoding="utf-8"))
         seen = stack.enter_context(_seen(settings.duplicates, folder))
-        job = _Job(policy, tokenizer, settings, writer, _Quarantine(quarantine), seen)
+        job = _Job(policy, tokenizer, settings, writer, _Quarantine(quarantine), seen, is_doubtful)
         for batch in _batches(records):
             job.add(batch)
         writer.finish(_facts(policy, tokenizer, settings), job.counts())
@@ -93,7 +98,7 @@ def prepare(
 
 
 def _seen(duplicates: Duplicates, folder: Path) -> AbstractContextManager[AnySeen | None]:
-    if duplicates in ("exact", "unmarked"):
+    if duplicates in ("exact", "doubtful"):
         return seen_texts(folder)
     return nullcontext({"keep": None, "bloom": BloomSeen(), "near": NearSeen()}[duplicates])
 
@@ -139,6 +144,7 @@ class _Job:
         writer: StoreWriter,
         quarantine: _Quarantine,
         seen: AnySeen | None,
+        is_doubtful: Callable[[int], bool],
     ) -> None:
         self._policy = policy
         self._tokenizer = tokenizer
@@ -146,6 +152,7 @@ class _Job:
         self._writer = writer
         self._quarantine = quarantine
         self._seen = seen
+        self._is_doubtful = is_doubtful
         self._records = self._empty = self._duplicates = 0
 
     def add(self, batch: Sequence[Record]) -> None:
@@ -202,16 +209,15 @@ class _Job:
                 return [Piece(public, tokens)]
         return cut(public, self._tokenizer, self._settings.max_tokens)
 
-    def _is_duplicate(self, public: PublicText) -> bool:
-        # Equal texts are both marked or both not, so that which of them survive still is a function of a set of texts.
-        if self._seen is None or (self._settings.duplicates == "unmarked" and public.kinds):
+    def _is_duplicate(self, item: _Divided) -> bool:
+        if self._seen is None or (self._settings.duplicates == "doubtful" and not self._is_doubtful(item.number)):
             return False
-        return not self._seen.add(public)
+        return not self._seen.add(item.public)
 
     def _store(self, item: _Divided, pieces: Sequence[Piece], secrets: Sequence[list[int]]) -> None:
         # Whole records: a piece that two records share would go to whichever came first, so that a protected record
         # decided what is trained of another one, be it a cleared one.
-        if self._is_duplicate(item.public):
+        if self._is_duplicate(item):
             self._duplicates += 1
             return
         record, done = item.record, 0
