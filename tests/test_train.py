@@ -314,4 +314,4 @@ def test_a_text_that_was_cut_is_the_user_of_its_pieces_and_the_guarantee_says_so
 
 def test_doubtful_duplicates_need_a_policy_that_doubts(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a conservative policy"):
-        train(experiment(corpus, "crt", duplicates="doubtful"), tmp_path / "run", quiet)
+        train(experiment(corpus, "crt", duplicates="doubtful", conservative=None), tmp_path / "run", quiet)
