@@ -80,6 +80,12 @@ def test_g1_every_run_meets_every_choice(tmp_path: Path) -> None:
     assert last.differs == {"shape.layers": 2, "plan.public_batch": 16, "seed": 4}
 
 
+def test_an_axis_of_a_run_comes_before_the_one_that_all_share(tmp_path: Path) -> None:
+    runs = {"once": {"plan.mechanism": "plain"}, "often": {"plan.mechanism": "plain", "grid": {"seed": [0, 1, 2]}}}
+    found = names(read_recipe(recipe_file(tmp_path, runs=runs, grid={"seed": [5]})))
+    assert found == ["once-seed-5", "often-seed-0", "often-seed-1", "often-seed-2"]
+
+
 def test_g2_the_dial_moves_what_is_listed_and_nothing_else(tmp_path: Path) -> None:
     runs = {"a": {"plan.public_epochs": 8}, "b": {"plan": {"public_batch": 30}}}
     scales = ["needs.train.dialogs", "plan.public_epochs", "plan.public_batch"]

@@ -194,7 +194,8 @@ def _need(name: str, given: object) -> Need:
 
 
 def _variations(recipe: Recipe, name: str, own: Words) -> Iterator[Variation]:
-    axes = {**(recipe.runs.get(name, {}).get(_GRID) or {}), **recipe.grid}
+    axes = dict(recipe.runs.get(name, {}).get(_GRID) or {})
+    axes |= {word: values for word, values in recipe.grid.items() if word not in axes}
     for word, values in axes.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(f"values of the axis {word}", repr(values), f"{word}: [value, value]")
