@@ -212,6 +212,17 @@ def test_canaries_that_the_policy_missed_are_shown_beside_the_others(tmp_path: P
     assert ("Exposure of canaries that the policy was not told of" in page) == missed
 
 
+@pytest.mark.parametrize(("second", "curves"), [(2.0, 1), (0.7, 0)])
+def test_a_line_leads_from_one_epsilon_to_another_and_nowhere_else(second: float, curves: int, tmp_path: Path) -> None:
+    folders = [
+        write_run(tmp_path / f"run-{at}", "dpsgd", utility=text_utility(5 + at, 60), noise_multiplier=noise)
+        for at, noise in enumerate((0.7, second))
+    ]
+    page = comparison_page(read_runs(folders))
+    drawn = dict(re.findall(r'<svg [^>]*"chart-(\w+)-title[^>]*>(.*?)</svg>', page, re.DOTALL))
+    assert drawn["utility"].count('class="series') == drawn["public"].count('class="series') == curves
+
+
 def test_profiles_at_other_deltas_do_not_compare(tmp_path: Path) -> None:
     first, second = write_run(tmp_path / "a", "dpsgd"), write_run(tmp_path / "b", "dpsgd")
     guarantee = Run.view(second).read_json(Guarantee, ReleaseFile.GUARANTEE)

@@ -9,10 +9,10 @@ from tacit.report.comparing import Family, differing
 from tacit.report.facts import exposure, membership_accuracy
 from tacit.report.runs import Finished
 from tacit.report.scales import axis_for, epsilon_axis
-from tacit.report.words import number
+from tacit.report.words import number, shortened
 from tacit.rounding import rounded_up
 
-_LONGEST_LABEL = 18
+_LONGEST_LABEL = 20
 Measure = Callable[[Finished], float | None]
 
 
@@ -70,7 +70,7 @@ def _chart(
     y_axis = axis_for(y_name, [y for _, y in places.values()] + ([0.5] if key == "membership" else []))
     few = len(places) <= PAGE_LABELS
     series = tuple(
-        Series(family.name, points, family.look, family.key, lines=len(points) > 1)
+        Series(family.name, points, family.look, family.key, lines=x_of is _epsilon and _is_curve(points))
         for family in groups
         if (points := _points(family, places, apart, (x_name, y_name), few))
     )
@@ -82,6 +82,11 @@ def _chart(
     table = Table(("Run", x_name.partition(":")[0], y_name), rows)
     sketch = Sketch(f"chart-{key}", title, described, x_axis, y_axis, series, table, note=_NOTES[key], legend=False)
     return draw(sketch)
+
+
+def _is_curve(points: Sequence[Point]) -> bool:
+    """Runs at one epsilon differ in something else, and nothing leads from one to the other."""
+    return len({point.x for point in points}) == len(points) > 1
 
 
 def _points(
@@ -96,7 +101,7 @@ def _points(
             *places[run.at],
             _tip(run, places[run.at], names, apart[run.at]),
             f"#{run.key}",
-            run.name[:_LONGEST_LABEL] if labelled else "",
+            shortened(run.name, _LONGEST_LABEL) if labelled else "",
         )
         for run in family.runs
         if run.at in places

@@ -10,7 +10,7 @@ import yaml
 
 from tacit.report.promises import best_guess
 from tacit.report.runs import Finished
-from tacit.report.words import ceiling, number, percent, text
+from tacit.report.words import ceiling, number, percent, shortened, text
 from tacit.rounding import rounded_up
 
 _LONGEST_SETTINGS = 20_000
@@ -132,8 +132,7 @@ def settings_yaml(config: dict[str, Any]) -> str:
     """The settings that were not left alone, as YAML; a path of somebody's machine is cut to its last part."""
     given = {word: value for word, value in config.items() if value not in (None, {}, [])}
     written = yaml.safe_dump(_without_paths(given), sort_keys=False, allow_unicode=True, width=100)
-    shortened = written[:_LONGEST_SETTINGS] + ("…" if len(written) > _LONGEST_SETTINGS else "")
-    return "\n".join(text(line) for line in shortened.splitlines())
+    return "\n".join(text(line) for line in shortened(written, _LONGEST_SETTINGS).splitlines())
 
 
 def flat_settings(config: dict[str, Any], prefix: str = "") -> dict[str, str]:

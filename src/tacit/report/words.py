@@ -62,4 +62,9 @@ def text(value: object) -> str:
 def name(value: str) -> str:
     """A name on one line."""
     line = " ".join(printable(value[: 4 * _LONGEST_NAME]).split())
-    return line if len(line) <= _LONGEST_NAME else line[: _LONGEST_NAME - 1] + "…"
+    return shortened(line, _LONGEST_NAME)
+
+
+def shortened(line: str, longest: int) -> str:
+    """At most so many characters, and a sign where some are missing."""
+    return line if len(line) <= longest else line[: longest - 1] + "…"
