@@ -50,6 +50,7 @@ def test_g2_ticks_lie_on_the_axis_and_increase(values: list[float], logarithmic:
     slack = 1e-3 * (axis.high - axis.low)
     assert all(axis.low - slack <= tick <= axis.high + slack for tick in ticks)
     assert all(axis.written(tick) for tick in ticks)
+    assert all(len(axis.written(tick)) <= 8 for tick in ticks), "more would stand out of the picture"
 
 
 def test_numbers_are_short_and_say_when_there_is_none() -> None:

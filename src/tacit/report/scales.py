@@ -65,7 +65,7 @@ class Axis:
         """A tick's number, as short as it is exact, or its word."""
         if self.words:
             return self.words[round(value)]
-        shown = number(value, 3)
+        shown = number(value, 3, commas_up_to=5)  # a million would stand out of the picture
         return shown.rstrip("0").rstrip(".") if "." in shown and "e" not in shown else shown
 
 

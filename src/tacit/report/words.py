@@ -30,7 +30,7 @@ def ceiling(bound: float) -> str:
     return f"{math.ceil(1e4 * bound) / 100:.2f} %"
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def number(value: float | None, digits: int = 3, commas_up_to: int = 6) -> str:
     """`value` to so many significant digits, thousands with commas, very large or small ones as powers of ten."""
     if value is None or math.isnan(value):
         return "–"
@@ -39,7 +39,7 @@ def number(value: float | None, digits: int = 3) -> str:
     if value == 0:
         return "0"
     power = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
-    if power < -3 or power > 6:
+    if power < -3 or power > commas_up_to:
         mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
         mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
         return f"{mantissa}e{int(exponent)}".replace("-", "−")
