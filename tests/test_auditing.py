@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from audited import ALWAYS, FAST, HIDDEN, KNOWN, MANY, NOISY, OVERFIT, SECRET, secret_records, train_run
 from runs import quiet
+from tacit.attacks.candidates import Spelling
 from tacit.attacks.exposure import ExposureSettings
 from tacit.attacks.extraction import ExtractionSettings
 from tacit.attacks.membership import loss_scores
@@ -366,3 +367,41 @@ def test_members_are_like_others_where_equal_texts_were_left_out(tmp_path: Path)
     ]
     # About 200 of each side: two standard deviations of a coin's share are .07; .25 is passed once in 1e6.
     assert all(abs(sum(side) / len(side) - 0.5) < 0.25 for side in shares)
+
+
+@pytest.mark.parametrize(("policy", "found"), [("digits", True), ("gold", False)])
+def test_canaries_are_spelled_as_training_spelled_them_whoever_told_the_policy(
+    policy: str, found: bool, tmp_path: Path
+) -> None:
+    """Nobody tells `digits` of these, and it marks them: joined to the text before, they would have other tokens."""
+    canary = {"template": "It is {3 digits} again", "count": 12, "known": False}
+    corpus = tmp_path / "words.jsonl"
+    write_jsonl((Record(f"r{n}", f"It is {n:03} again and again") for n in range(1000)), corpus)
+    run = train_run(
+        tmp_path, LITTLE, [canary], policy=policy, tokenizer="bpe", vocabulary_size=900, vocabulary_corpus=str(corpus)
+    )
+    target = Target.of(Run.view(run))
+    (planted,) = target.planted
+    assert planted.plan.known == found
+    values = {f"{one.id}/0": one.value for one in planted.canaries if one.inside}
+    store = target.trained.store
+    rows = {store.record_id(row): store.full(row).tokens.tolist() for row in range(len(store))}
+    other = Spelling.as_trained(target.tokenizer, not found)
+    for name, value in values.items():
+        spelled, wrong = (_tokens(way, planted, value) for way in (target.spelling(planted), other))
+        assert spelled == rows[name]
+        assert wrong != rows[name]
+
+
+def _tokens(spelling: Spelling, planted: Planted, value: str) -> list[int]:
+    row = spelling.of_values(planted.plan.slot, [value])[0].astype(int)
+    return [int(token) - 1 for token in row if token]
+
+
+def test_a_policy_that_marks_some_canaries_and_not_others_is_refused(tmp_path: Path) -> None:
+    odd = tmp_path / "odd.yaml"
+    odd.write_text("policy: {regex: '[13579]{1}[0-9]{3}', kind: CODE}\n")
+    canary = {"template": "or {4 digits}", "count": 16, "known": False, "inside_probability": 1.0}
+    run = train_run(tmp_path, LITTLE, [canary], policy=str(odd))
+    with pytest.raises(AttackError, match="marks all canaries"):
+        audit(run, SETTINGS, quiet)

@@ -46,6 +46,12 @@ class CandidateRows:
                 seen |= {user} - {0}
         return found
 
+    def is_marked(self, row: int, value: str) -> bool:
+        """Whether a secret of the row is this value, no more and no less."""
+        tokens, _, starts, ends = self.store.full(row)
+        spelled = self.tokenizer.encode(value)
+        return any(tokens[a:b].tolist() == spelled for a, b in zip(starts.tolist(), ends.tolist(), strict=True))
+
     def passage(self, name: str, row: int) -> Passage:
         """The row as a candidate for membership."""
         return Passage(name, self._framed(self.store.full(row).tokens.tolist()))

@@ -2,11 +2,13 @@
 
 G1 (as trained). Canaries that bound an epsilon are in the prepared rows, each as often as planned and whole: one that
    training never read would make any claim look consistent. Those left out as duplicates are counted.
+G2 (as marked). A canary counts as known, and is spelled so, if the policy marked it in the prepared rows, whatever its
+   plan says: a policy finds digits that nobody told it of, and other tokens than those trained look like no leak.
 """
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -25,6 +27,7 @@ from tacit.loading import load
 from tacit.models import Learner
 from tacit.planting import Planted, planted_canaries
 from tacit.prepare import Prepared
+from tacit.prepare.canaries import CanaryRecord
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.settings import Experiment
 from tacit.tokenizer import Tokenizer
@@ -63,7 +66,8 @@ class Target:
         whole = run.path(PrivateFile.MEMBERS)
         members = CandidateRows(Prepared(whole), tokenizer, longest) if whole.exists() else trained
         guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
-        target = cls(learner, tokenizer, guarantee, planted_canaries(run).planted, trained, members, held_out, longest)
+        planted = tuple(_as_marked(one, trained) for one in planted_canaries(run).planted)
+        target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest)
         target.check_planted()
         return target
 
@@ -167,6 +171,25 @@ def _check_finished(run: Run) -> None:
             )
 
 
+def _as_marked(planted: Planted, trained: CandidateRows) -> Planted:
+    """With `known` as training had it."""
+    values = {one: canary.value for canary in planted.canaries for one in _copies(canary)}
+    store = trained.store
+    rows = ((row, values.get(store.record_id(row))) for row in range(len(store)))
+    marked = {trained.is_marked(row, value) for row, value in rows if value is not None}
+    if len(marked) == 2:
+        raise AttackError(
+            expected=f"a policy that marks all canaries of {planted.plan.template!r}, or none",
+            found="one that marks some",
+            way_out="plant canaries that it never finds, or known: true",
+        )
+    return replace(planted, plan=replace(planted.plan, known=marked.pop())) if marked else planted
+
+
 def _planned(planted: Planted) -> list[str]:
     """The ids of the records that were planted."""
-    return [f"{canary.id}/{n}" for canary in planted.canaries if canary.inside for n in range(canary.repetitions)]
+    return [one for canary in planted.canaries for one in _copies(canary)]
+
+
+def _copies(canary: CanaryRecord) -> list[str]:
+    return [f"{canary.id}/{n}" for n in range(canary.repetitions)] if canary.inside else []
