@@ -212,6 +212,17 @@ def test_canaries_that_the_policy_missed_are_shown_beside_the_others(tmp_path: P
     assert ("Exposure of canaries that the policy was not told of" in page) == missed
 
 
+def test_labels_leave_out_what_all_names_end_with_and_the_middle_of_long_ones(tmp_path: Path) -> None:
+    names = ("plain-seed-0", "a-name-that-is-long-misses-10-seed-0", "a-name-that-is-long-misses-50-seed-0")
+    folders = [
+        write_run(tmp_path / name, "plain", utility=text_utility(5 + 9 * at, 60)) for at, name in enumerate(names)
+    ]
+    page = comparison_page(read_runs(folders))
+    picture = re.findall(r'<svg [^>]*"chart-utility-title[^>]*>(.*?)</svg>', page, re.DOTALL)[0]
+    labels = re.findall(r'<text [^>]*class="label[^>]*>(.*?)</text>', picture)
+    assert sorted(labels) == ["a-name-th…-misses-10", "a-name-th…-misses-50", "plain"]
+
+
 @pytest.mark.parametrize(("second", "curves"), [(2.0, 1), (0.7, 0)])
 def test_a_line_leads_from_one_epsilon_to_another_and_nowhere_else(second: float, curves: int, tmp_path: Path) -> None:
     folders = [

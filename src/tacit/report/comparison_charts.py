@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from tacit.report.amplification import amplification_chart
 from tacit.report.charts import PAGE_LABELS, Chart, Point, Series, Sketch, Table, draw
@@ -9,7 +10,7 @@ from tacit.report.comparing import Family, differing
 from tacit.report.facts import exposure, membership_accuracy
 from tacit.report.runs import Finished
 from tacit.report.scales import axis_for, epsilon_axis
-from tacit.report.words import number, shortened
+from tacit.report.words import abridged, number
 from tacit.rounding import rounded_up
 
 _LONGEST_LABEL = 20
@@ -68,11 +69,11 @@ def _chart(
     across = [x for x, _ in places.values()]
     x_axis = epsilon_axis(x_name, across) if x_of is _epsilon else axis_for(x_name, across)
     y_axis = axis_for(y_name, [y for _, y in places.values()] + ([0.5] if key == "membership" else []))
-    few = len(places) <= PAGE_LABELS
+    labels = _labels(runs) if len(places) <= PAGE_LABELS else {}
     series = tuple(
         Series(family.name, points, family.look, family.key, lines=x_of is _epsilon and _is_curve(points))
         for family in groups
-        if (points := _points(family, places, apart, (x_name, y_name), few))
+        if (points := _points(family, places, apart, (x_name, y_name), labels))
     )
     rows = tuple(
         (run.name, number(places[run.at][0], 4), number(places[run.at][1], 4)) for run in runs if run.at in places
@@ -82,6 +83,15 @@ def _chart(
     table = Table(("Run", x_name.partition(":")[0], y_name), rows)
     sketch = Sketch(f"chart-{key}", title, described, x_axis, y_axis, series, table, note=_NOTES[key], legend=False)
     return draw(sketch)
+
+
+def _labels(runs: Sequence[Finished]) -> dict[int, str]:
+    """The names without what all of them end with, as a seed."""
+    parts = {run.at: run.name.split("-") for run in runs}
+    endings = zip(*(reversed(own) for own in parts.values()), strict=False)
+    alike = len(list(takewhile(lambda ending: len(set(ending)) == 1, endings))) if len(runs) > 1 else 0
+    kept = {at: "-".join(own[: len(own) - alike] or own) for at, own in parts.items()}
+    return {at: abridged(name, _LONGEST_LABEL) for at, name in kept.items()}
 
 
 def _is_curve(points: Sequence[Point]) -> bool:
@@ -94,14 +104,14 @@ def _points(
     places: dict[int, tuple[float, float]],
     apart: dict[int, list[str]],
     names: tuple[str, str],
-    labelled: bool,
+    labels: dict[int, str],
 ) -> tuple[Point, ...]:
     points = [
         Point(
             *places[run.at],
             _tip(run, places[run.at], names, apart[run.at]),
             f"#{run.key}",
-            shortened(run.name, _LONGEST_LABEL) if labelled else "",
+            labels.get(run.at, ""),
         )
         for run in family.runs
         if run.at in places

@@ -68,3 +68,9 @@ def name(value: str) -> str:
 def shortened(line: str, longest: int) -> str:
     """At most so many characters, and a sign where some are missing."""
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def abridged(line: str, longest: int) -> str:
+    """The same, by leaving out the middle: the ends of names tell them apart."""
+    half = longest // 2
+    return line if len(line) <= longest else f"{line[: longest - half - 1]}…{line[-half:]}"
