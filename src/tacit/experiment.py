@@ -291,12 +291,6 @@ def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:
             found=f"duplicates: {experiment.which_duplicates}, which lets one record decide about another",
             way_out="leave duplicates out",
         )
-    if experiment.which_duplicates == "doubtful" and experiment.conservative is None:
-        raise ConfigError(
-            expected="a conservative policy, which says what is doubtful",
-            found="duplicates: doubtful without one",
-            way_out="name a second policy with conservative, or set duplicates to exact",
-        )
 
 
 def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy: Policy) -> None:

@@ -163,6 +163,8 @@ def check_used(experiment: Experiment) -> None:
     _require(whole, "documents that are not cut", "leave users out: a text without a user is the user of its pieces")
     _require(owned, "users for user, uedp and uedp-published", "leave users out")
     _require(experiment.local.epochs == 1, "local passes in the plan", "set plan.local_epochs instead of local.epochs")
+    doubted = experiment.duplicates != "doubtful" or experiment.conservative is not None
+    _require(doubted, "a conservative policy (of crt), which says what is doubtful", "leave duplicates out")
     invented = experiment.plan.get("public_view") == "invented"
     _require(invented or not experiment.inventions, "inventions with plan.public_view=invented", "leave them out")
     seeded = experiment.seed is not None
