@@ -312,7 +312,8 @@ def test_a_text_that_was_cut_is_the_user_of_its_pieces_and_the_guarantee_says_so
 
 
 @pytest.mark.parametrize("mechanism", ["crt", "dpsgd", "user", "uedp", "cadp", "redaction"])
-def test_doubtful_duplicates_need_a_policy_that_doubts(mechanism: str, corpus: Path) -> None:
+def test_doubtful_duplicates_need_a_policy_that_doubts(mechanism: str, corpus: Path, tmp_path: Path) -> None:
     """Which `crt` alone may have, so that nothing else can ask for them."""
     with pytest.raises(ConfigError, match="a conservative policy"):
-        experiment(corpus, mechanism, duplicates="doubtful", conservative=None)
+        train(experiment(corpus, mechanism, duplicates="doubtful", conservative=None), tmp_path / "run", quiet)
+    assert not (tmp_path / "run").exists()
