@@ -63,16 +63,25 @@ def test_entities_are_strings_without_case_and_spaces(tmp_path: Path) -> None:
     assert marks.entities(1) == []
 
 
-def test_aliases_melt_entities_and_kinds_choose_them(tmp_path: Path) -> None:
+def test_aliases_melt_entities(tmp_path: Path) -> None:
     aliases = tmp_path / "aliases.txt"
     aliases.write_text("Ann Lee\tAnn\n\n")
     annotator = Annotator(Gold(), aliases=read_aliases(aliases))
     _, marks = prepared(tmp_path, annotator, PrepareSettings())
     assert marks.entities(2)[0] in marks.entities(0)
+    apart = Annotator(Gold())
+    list(apart.watching(RECORDS))
+    assert apart.marks().entity_list_hash != marks.entity_list_hash
+
+
+def test_kinds_that_nothing_is_of_are_refused() -> None:
     other = Annotator(Gold(), entity_kinds=frozenset({"PLACE"}))
     list(other.watching(RECORDS))
-    assert len(other.marks().entity_ids) == 0
-    assert other.marks().entity_list_hash != marks.entity_list_hash
+    with pytest.raises(ConfigError, match=r"kinds PLACE.*the policy marks"):
+        other.marks()
+    quiet = Annotator(Gold(), entity_kinds=frozenset({"PLACE"}))
+    list(quiet.watching([Record("r", "no secret at all", spans=())]))
+    assert len(quiet.marks().entity_ids) == 0  # nothing was marked, so nothing was named wrongly
 
 
 def test_a_listed_kind_is_never_widened() -> None:
@@ -87,7 +96,8 @@ def test_a_listed_kind_is_never_widened() -> None:
     assert found("PATIENT") == 1
     assert found("PATIENT", "DOCTOR") == 2
     assert found("PERSON") == 3  # what the common name says, whatever the corpus calls them
-    assert found("PER") == 0
+    with pytest.raises(ConfigError):
+        found("PER")
 
 
 def test_an_alias_of_two_entities_is_refused(tmp_path: Path) -> None:

