@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from tacit.policy.patterns import Digits, Everything, Gold, Regex
 from tacit.scan import look
 from tacit.scan.excerpt import VISIBLE, Excerpt, State, excerpt, printable
 from tacit.scan.look import count_tokens
-from tacit.scan.scanning import WORDS, Scan, scan
+from tacit.scan.scanning import WORDS, Scan, scan, user_groups
 from tacit.scan.workers import IN_FLIGHT, Workers
 from tacit.tokenizer import byte_tokenizer
 
@@ -78,6 +79,7 @@ def test_counts() -> None:
     assert result.kinds == {"DIGITS": (45, 45)}
     assert result.secrets == 45
     assert result.users == 7
+    assert result.user_groups == user_groups(Counter(one.user for one in corpus() if one.user is not None))
     assert result.token_unit == WORDS
     assert result.tokens == sum(len(re.findall(r"\w+|[^\w\s]", record.text)) for record in corpus())
     assert result.sensitive_tokens == 45
@@ -85,6 +87,18 @@ def test_counts() -> None:
     assert result.card == PolicyCard.measure(Digits(), corpus())
     assert result.stability.spans == result.stability.found_again == result.stability.redaction_stable == 45
     assert result.quarantined == {}
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(1, 40), max_size=12))
+def test_users_by_their_records(records: dict[str, int]) -> None:
+    groups = user_groups(records)
+    assert sum(group.users for group in groups) == len(records)
+    for group in groups:
+        assert group.users == sum(group.fewest <= size <= group.most for size in records.values()) > 0
+        assert group.kept == sum(min(size, group.most) for size in records.values())
+        assert group.most < 2 * group.fewest
+    assert list(groups) == sorted(groups)
+    assert not groups or groups[-1].kept == sum(records.values())
 
 
 @st.composite

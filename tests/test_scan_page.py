@@ -127,6 +127,15 @@ def test_a_reader_without_colours_or_eyes_gets_everything() -> None:
     assert labels <= {value for name, value in parsed.attributes if name == "id"}
 
 
+def test_users_stand_by_their_records() -> None:
+    sizes = {"ann": 1, "bob": 1, "cid": 6}
+    records = [Record(f"{user}-{at}", "order 12345", user) for user, size in sizes.items() for at in range(size)]
+    text = Page(scan_page(scan(records, Digits()))).text
+    assert "1237.5 %" in text  # two users with one record each: at most one each keeps 3 of 8
+    assert "4 to 71100.0 %" in text
+    assert "Records a user" not in scan_page(scan([Record("1", "order 12345")], Digits()))
+
+
 def test_an_empty_result_has_a_page() -> None:
     page = Page(scan_page(scan([], Digits())))
     assert "The policy found nothing" in page.text

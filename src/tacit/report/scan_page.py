@@ -28,6 +28,16 @@ class KindRow:
 
 
 @dataclass(frozen=True, slots=True)
+class UserRow:
+    """Users with so many records; `width` is a share of the longest bar, `kept` the records that such a cap leaves."""
+
+    size: str
+    users: int
+    width: float
+    kept: float
+
+
+@dataclass(frozen=True, slots=True)
 class CardRow:
     """One line of the card; `name` is None for all kinds together."""
 
@@ -43,6 +53,7 @@ def scan_page(scan: Scan) -> str:
         scan=scan,
         kinds=kind_rows(scan, colours),
         more_kinds=max(0, len(scan.kinds) - MOST_KINDS),
+        users=user_rows(scan),
         card_rows=card_rows(scan.card) if scan.card else [],
         more_card_kinds=max(0, len(scan.card.counts.kinds) - MOST_KINDS) if scan.card else 0,
         colours=colours,
@@ -59,6 +70,21 @@ def kind_rows(scan: Scan, colours: dict[str, int]) -> list[KindRow]:
     return [
         KindRow(short(kind), colours[short(kind)], total.secrets, total.records, round(total.secrets / most, 4))
         for kind, total in order
+    ]
+
+
+def user_rows(scan: Scan) -> list[UserRow]:
+    """Users by size, those with the fewest records first."""
+    most = max((group.users for group in scan.user_groups), default=1)
+    owned = scan.user_groups[-1].kept if scan.user_groups else 1
+    return [
+        UserRow(
+            f"{group.fewest:,} to {group.most:,}" if group.most > group.fewest else f"{group.most:,}",
+            group.users,
+            round(group.users / most, 4),
+            group.kept / owned,
+        )
+        for group in scan.user_groups
     ]
 
 

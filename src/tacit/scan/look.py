@@ -70,7 +70,7 @@ class Part:
     characters: int = 0
     tokens: int = 0
     sensitive_tokens: int = 0
-    users: set[str] = field(default_factory=set)
+    users: Counter[str] = field(default_factory=Counter)
     secrets: Counter[str] = field(default_factory=Counter)
     records_by_kind: Counter[str] = field(default_factory=Counter)
     card: CardCounts = field(default_factory=CardCounts)
@@ -84,7 +84,7 @@ class Part:
         self.characters += other.characters
         self.tokens += other.tokens
         self.sensitive_tokens += other.sensitive_tokens
-        self.users |= other.users
+        self.users.update(other.users)
         self.secrets += other.secrets
         self.records_by_kind += other.records_by_kind
         self.card += other.card
@@ -181,7 +181,7 @@ def _count(part: Part, record: Record, found: tuple[Span, ...], tokenizer: Encod
     part.tokens += tokens
     part.sensitive_tokens += sensitive
     if record.user is not None:
-        part.users.add(record.user)
+        part.users[record.user] += 1
     part.secrets.update(span.kind for span in found)
     part.records_by_kind.update({span.kind for span in found})
     part.card.add(record, found)

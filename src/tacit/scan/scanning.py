@@ -9,7 +9,8 @@ G4. The JSON form, read back, gives an equal result.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -26,7 +27,7 @@ from tacit.scan.workers import Workers, processes_for
 
 WORDS = "words and marks"
 SMALL = 8  # batches: fewer are for one process
-_FORMAT = 1
+_FORMAT = 2
 
 
 class KindTotal(NamedTuple):
@@ -34,6 +35,15 @@ class KindTotal(NamedTuple):
 
     secrets: int
     records: int
+
+
+class UserGroup(NamedTuple):
+    """Users with `fewest` to `most` records, how many they are, and records of all users that a cap of `most` keeps."""
+
+    fewest: int
+    most: int
+    users: int
+    kept: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +59,7 @@ class Scan:
     tokens: int
     sensitive_tokens: int
     token_unit: str
-    users: int
+    user_groups: tuple[UserGroup, ...]
     kinds: dict[str, KindTotal]
     quarantined: dict[str, int]
     card: PolicyCard | None
@@ -62,6 +72,11 @@ class Scan:
     def secrets(self) -> int:
         """Found spans of all kinds."""
         return sum(total.secrets for total in self.kinds.values())
+
+    @property
+    def users(self) -> int:
+        """Users of all sizes."""
+        return sum(group.users for group in self.user_groups)
 
     @property
     def share_of_tokens(self) -> float:
@@ -88,6 +103,7 @@ class Scan:
             "share_of_tokens": self.share_of_tokens,
             "token_unit": self.token_unit,
             "users": self.users,
+            "user_groups": [group._asdict() for group in self.user_groups],
             "secrets": self.secrets,
             "kinds": {kind: total._asdict() for kind, total in self.kinds.items()},
             "quarantined": self.quarantined,
@@ -111,7 +127,7 @@ class Scan:
                 tokens=value["tokens"],
                 sensitive_tokens=value["sensitive_tokens"],
                 token_unit=value["token_unit"],
-                users=value["users"],
+                user_groups=tuple(UserGroup(**group) for group in value["user_groups"]),
                 kinds={kind: KindTotal(**total) for kind, total in value["kinds"].items()},
                 quarantined=value["quarantined"],
                 card=PolicyCard.from_json(value["card"]) if value["card"] else None,
@@ -202,7 +218,7 @@ def _result(
         tokens=total.tokens,
         sensitive_tokens=total.sensitive_tokens,
         token_unit=token_unit(tokenizer),
-        users=len(total.users),
+        user_groups=user_groups(total.users),
         kinds={kind: KindTotal(total.secrets[kind], total.records_by_kind[kind]) for kind in sorted(total.secrets)},
         quarantined=set_aside(records),
         card=measured_card(policy, total.card),
@@ -211,3 +227,13 @@ def _result(
         shows_secrets=show_secrets,
         seconds=seconds,
     )
+
+
+def user_groups(records: Mapping[str, int]) -> tuple[UserGroup, ...]:
+    """Users by how many records they have: 1, 2 to 3, 4 to 7 and so on."""
+    users = Counter(size.bit_length() for size in records.values())
+
+    def kept(cap: int) -> int:
+        return sum(min(size, cap) for size in records.values())
+
+    return tuple(UserGroup(2 ** (bits - 1), 2**bits - 1, users[bits], kept(2**bits - 1)) for bits in sorted(users))
