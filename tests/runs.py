@@ -11,6 +11,7 @@ from tacit.corpus.record import Record
 from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
 from tacit.counting import measured_counts
+from tacit.inventions import Inventions
 from tacit.mechanisms import build_mechanism
 from tacit.mechanisms.base import Mechanism
 from tacit.policy.patterns import Gold
@@ -87,4 +88,4 @@ def make_parts(folder: Path, records: Iterable[Record], words: dict[str, Any]) -
     annotation, _ = annotate(store, annotator.marks(), Caps(words.get("user_cap"), words.get("entity_cap")))
     pools = Pools(annotation)
     mechanism = build_mechanism(from_words(Vocabulary, words), measured_counts(annotation, pools, words))
-    return Parts(store, annotation, pools, mechanism, RowReader(store, tokenizer.end, 100))
+    return Parts(store, annotation, pools, mechanism, RowReader(store, tokenizer.end, 100, Inventions(tokenizer, {})))

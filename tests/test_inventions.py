@@ -18,7 +18,7 @@ from tacit.corpus.record import Record, Span
 from tacit.errors import ConfigError, PrepareError
 from tacit.events import Free
 from tacit.experiment import train
-from tacit.guarantee import Guarantee
+from tacit.guarantee import Guarantee, Status
 from tacit.inventions import Inventions
 from tacit.mechanisms import build_mechanism
 from tacit.plan import Neighbours, Targets, Unit, View, cost
@@ -181,8 +181,32 @@ def test_mechanisms_that_leave_no_secrets_out_refuse_the_word(name: str) -> None
 def test_examples_without_the_view_are_refused(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
     with pytest.raises(ConfigError, match="inventions"):
-        check_used(experiment(corpus, "selective", inventions={"ORDER": ["A1"]}))
-    check_used(experiment(corpus, "selective", {"public_view": "invented"}, inventions={"ORDER": ["A1"]}))
+        check_used(experiment(corpus, "redaction", inventions={"ORDER": ["A1"]}))
+    with pytest.raises(ConfigError, match="inventions"):
+        check_used(experiment(corpus, "selective", {"public_view": "redacted"}, inventions={"ORDER": ["A1"]}))
+    check_used(experiment(corpus, "selective", inventions={"ORDER": ["A1"]}))
+    check_used(experiment(corpus, "redaction", {"public_view": "invented"}, inventions={"ORDER": ["A1"]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "view"), [("selective", View.INVENTED), ("twice", View.INVENTED), ("redaction", View.REDACTED)]
+)
+def test_what_public_steps_read_unless_told(name: str, view: View) -> None:
+    words = {"mechanism": name, **WORDS, **({} if name == "redaction" else NOISE)}
+    steps = build_mechanism(from_words(Vocabulary, words)).plan().executions()
+    assert {step.view for step in steps if step.name == "public"} == {view}
+
+
+def test_only_examples_have_to_be_trusted(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path)
+    found = list[list[Status]]()
+    chosen: dict[str, dict[str, list[str]]] = {"without": {}, "with": {"ORDER": ["A1"]}}
+    for name, examples in chosen.items():
+        train(experiment(corpus, "selective", inventions=examples), tmp_path / name, quiet)
+        with Run.view(tmp_path / name) as run:
+            guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
+        found.append([one.status for one in guarantee.holds_if if "invented" in one.text])
+    assert found == [[Status.MET], [Status.ASSUMED]]
 
 
 @pytest.mark.parametrize("name", ["redaction", "selective"])

@@ -258,6 +258,7 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
         detector_data=detector_data(_all_policies(experiment, policy)),
         user_origin=_user_origin(experiment),
         record_is=RECORD_IS[experiment.pieces],
+        examples_given=bool(experiment.inventions),
     )
 
 

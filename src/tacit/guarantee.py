@@ -109,6 +109,7 @@ class Evidence:
     detector_data: str | None = None
     user_origin: str | None = None
     record_is: str | None = None
+    examples_given: bool | None = None
     tuning: str = "not covered: settings were chosen outside this accounting"
 
 

@@ -45,7 +45,7 @@ WAYS: dict[str, dict[str, Any]] = {  # equal redacted turns are left out for crt
     "plain": {"plan": EXACT},
     "redaction": {"plan": EXACT},
     "dpsgd": {"plan": NOISY, "private": {"learning_rate": 1e-2}},
-    "selective": {"plan": {**EXACT, **NOISY, "public_view": "invented"}, "private": {**SLOWLY, "learning_rate": 0.3}},
+    "selective": {"plan": {**EXACT, **NOISY}, "private": {**SLOWLY, "learning_rate": 0.3}},
     "crt": {"plan": {**EXACT, **NOISY, "public_epochs": 20}, "private": SLOWLY, "conservative": "digits"},
 }
 

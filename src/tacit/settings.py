@@ -18,7 +18,7 @@ from tacit.optimisers import OptimiserSettings
 from tacit.prepare import Duplicates
 from tacit.prepare.canaries import CanaryPlan
 from tacit.randomness import Mode
-from tacit.vocabulary import BASELINES
+from tacit.vocabulary import BASELINES, invents
 
 BUILT_IN = ("lstm", "gpt")
 DEFAULT_HELD_OUT = 0.05
@@ -165,7 +165,7 @@ def check_used(experiment: Experiment) -> None:
     _require(experiment.local.epochs == 1, "local passes in the plan", "set plan.local_epochs instead of local.epochs")
     doubted = experiment.duplicates != "doubtful" or experiment.conservative is not None
     _require(doubted, "a conservative policy (of crt), which says what is doubtful", "leave duplicates out")
-    invented = experiment.plan.get("public_view") == "invented"
+    invented = invents(mechanism, experiment.plan.get("public_view"))
     _require(invented or not experiment.inventions, "inventions with plan.public_view=invented", "leave them out")
     seeded = experiment.seed is not None
     _require(not (seeded and experiment.mode == Mode.RELEASE), "no seed in release mode", "leave the seed out")

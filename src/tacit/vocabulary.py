@@ -14,6 +14,8 @@ BASELINES: dict[str, str] = {
 }
 """What papers call their baselines, and the mechanism that each is: the claim is that mechanism's."""
 
+_INVENTING = ("selective", "twice")
+
 
 class Vocabulary(BaseModel):
     """Every word, its type and its meaning."""
@@ -44,7 +46,8 @@ class Vocabulary(BaseModel):
     public_epochs: float | None = Field(None, ge=0, allow_inf_nan=False, description="Passes over the public text.")
     public_view: Literal["redacted", "invented"] | None = Field(
         None,
-        description="What public steps read for a secret: a placeholder (redacted), or an invented one of its kind.",
+        description="What public steps read for a secret: a placeholder (redacted), or an invented one of its kind. "
+        "Default: invented for selective and twice, redacted elsewhere.",
     )
     targets: Targets | None = Field(None, description="Losses of private steps: private (default) or all tokens.")
     weight_cap: int | None = Field(None, ge=1, description="Records from which a user has full weight.")
@@ -58,3 +61,8 @@ class Vocabulary(BaseModel):
     events_per_batch: float | None = Field(None, gt=0, description="S-DP as printed: private updates a batch.")
     segments_per_record: int | None = Field(None, ge=1, description="S-DP as printed: secrets of one record.")
     noised_states: int | None = Field(None, ge=0, description="S-DP as printed: hidden states noised a segment.")
+
+
+def invents(mechanism: str, public_view: str | None) -> bool:
+    """Whether public steps of the mechanism read invented secrets; `public_view` is what a person said, if anything."""
+    return public_view == "invented" if public_view is not None else mechanism in _INVENTING

@@ -51,9 +51,11 @@ class PublicSteps:
         view = View.INVENTED if self.invents else View.REDACTED
         return self.step(view, Pool.EVERY, Targets.PUBLIC)
 
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self, evidence: Evidence) -> tuple[Condition, ...]:
         """What the claim needs because of `invents`."""
-        return (INVENTED,) if self.invents else ()
+        if not self.invents:
+            return ()
+        return (INVENTED_BY_KIND if evidence.examples_given is False else INVENTED,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ FROZEN_DETECTOR = Condition(
     f"the detector or model behind the marks was {LEARNED_ELSEWHERE} and frozen", Status.ASSUMED
 )
 INVENTED = Condition("what was invented for secrets comes from their kinds and from public examples", Status.ASSUMED)
+INVENTED_BY_KIND = Condition("what was invented for secrets comes from their kinds alone", Status.MET)
 NOISY_CONDITIONS = (FRESH_DRAW, CONSTANT_DIVISOR, PUBLIC_COUNT, PUBLIC_TOKENIZER)
 
 

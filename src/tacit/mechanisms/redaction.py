@@ -43,7 +43,7 @@ class Redaction:
             mechanism=self.name,
             claim=f"Marked spans were {done} before training. No statement about unmarked text.",
             figures=(figure,),
-            holds_if=(FROZEN_MARKS, PUBLIC_TOKENIZER, *self.public.conditions()),
+            holds_if=(FROZEN_MARKS, PUBLIC_TOKENIZER, *self.public.conditions(evidence)),
             not_protected=("unmarked text", "that a record was used", "where secrets stand and of which kind"),
             evidence=evidence,
             coverage=coverage_lines(figure, evidence.coverage),

@@ -39,7 +39,7 @@ NOTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Selective:
-    """Plain steps on the redacted view and noisy steps on the records with secrets: in turn, or public ones first."""
+    """Plain steps on text without its secrets and noisy steps on records with some: in turn, or public ones first."""
 
     public: PublicSteps
     private: PrivateSteps
@@ -75,7 +75,7 @@ class Selective:
             "which kind, are treated as public; that the record was used is not hidden. A value that occurs in several "
             f"records has a larger epsilon: {copies_words} records. Values the policy did not mark are not protected.",
             figures=figures,
-            holds_if=(*NOISY_CONDITIONS, FROZEN_MARKS, *self.public.conditions()),
+            holds_if=(*NOISY_CONDITIONS, FROZEN_MARKS, *self.public.conditions(evidence)),
             not_protected=("unmarked text", "that a record was used", "where secrets stand and of which kind"),
             evidence=evidence,
             coverage=coverage_lines(blanked, evidence.coverage),

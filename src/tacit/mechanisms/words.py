@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.errors import ConfigError
 from tacit.mechanisms.base import PrivateSteps, PublicSteps
-from tacit.vocabulary import Vocabulary
+from tacit.vocabulary import Vocabulary, invents
 
 DEFAULT_EPOCHS = 20.0
 DEFAULT_PUBLIC_BATCH = 32
@@ -98,7 +98,7 @@ class Words:
 
     def without_secrets(self, records: int) -> PublicSteps:
         """As `public`, of text without its secrets: with placeholders, or with invented ones."""
-        return replace(self.public(records), invents=self.take("public_view") == "invented")
+        return replace(self.public(records), invents=invents(self._mechanism, self.take("public_view")))
 
     def public(self, records: int) -> PublicSteps:
         """Public steps over `records` records; as many epochs as the private ones unless said otherwise."""
