@@ -164,6 +164,8 @@ def test_a_vocabulary_that_would_break_the_claim_is_refused(corpus: Path, tmp_pa
         {"precision": "bfloat16"},
         {"tokenizer": "model"},
         {"model": "some/folder", "shape": {"layers": 2}},
+        {"shape": {"layers": 2}},
+        {"model": "gpt", "shape": {"width": 16, "layers": 1, "heads": 3}},
     ],
 )
 def test_settings_that_would_be_ignored_are_refused(ignored: dict[str, Any], corpus: Path, tmp_path: Path) -> None:

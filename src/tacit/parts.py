@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 
 from tacit.annotating import Annotator, read_aliases
 from tacit.classify import LabelReader
@@ -46,7 +44,7 @@ from tacit.reading import RowReader
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.files import write_atomically
 from tacit.scan.sample import Inside, Sampler
-from tacit.settings import Experiment
+from tacit.settings import Experiment, shaped
 from tacit.tokenizer import (
     Dependence,
     Source,
@@ -58,7 +56,6 @@ from tacit.tokenizer import (
 from tacit.train import TrainSettings
 from tacit.updates import UpdateSettings
 
-Shape = TypeVar("Shape", LSTMSettings, GPTSettings)
 Model = Learner | Classifier
 Reader = RowReader | LabelReader
 
@@ -244,13 +241,13 @@ def make_learner(experiment: Experiment, tokenizer: Tokenizer) -> Model:
 
 def _learner(experiment: Experiment, vocabulary_size: int) -> Learner:
     if experiment.model == "lstm":
-        return LSTM.new(_shaped(LSTMSettings, experiment, {"vocabulary_size": vocabulary_size}))
+        return LSTM.new(shaped(LSTMSettings, experiment.shape, {"vocabulary_size": vocabulary_size}))
     longest = experiment.longest_full + 2
     if is_own(experiment.model):
         return OwnModel.new(experiment.model, vocabulary_size, longest, experiment.shape)
     if experiment.model == "gpt":
         fixed = {"vocabulary_size": vocabulary_size, "context": longest}
-        return GPT.new(_shaped(GPTSettings, experiment, fixed), experiment.lora)
+        return GPT.new(shaped(GPTSettings, experiment.shape, fixed), experiment.lora)
     learner = GPT.from_folder(Path(experiment.model), experiment.lora, vocabulary_size)
     _check_context(experiment, learner.context, 2)
     return learner
@@ -259,7 +256,7 @@ def _learner(experiment: Experiment, vocabulary_size: int) -> Learner:
 def _classifier(experiment: Experiment, vocabulary_size: int) -> Classifier:
     settings = ClassifierSettings(tuple(experiment.classes or ()))
     if experiment.model == "lstm":
-        shape = _shaped(LSTMSettings, experiment, {"vocabulary_size": vocabulary_size})
+        shape = shaped(LSTMSettings, experiment.shape, {"vocabulary_size": vocabulary_size})
         return LSTMClassifier.new(shape, settings)
     folder = Path(experiment.model)
     classifier = EncoderClassifier.from_folder(folder, settings, experiment.lora, vocabulary_size)
@@ -276,16 +273,3 @@ def _check_context(experiment: Experiment, context: int, frame: int) -> None:
             found=f"one that reads {context}",
             way_out=f"longest_full: {context - frame}, or less",
         )
-
-
-def _shaped(kind: type[Shape], experiment: Experiment, fixed: dict[str, int]) -> Shape:
-    known = [word for word in kind.__dataclass_fields__ if word not in fixed]
-    for word in experiment.shape:
-        if word not in known:
-            raise ConfigError.unknown_name("word in shape", word, known)
-    try:
-        return TypeAdapter(kind).validate_python({**experiment.shape, **fixed})
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        raise ConfigError(f"shape.{where}: {fault['msg']}", repr(fault["input"]), "correct the number") from None

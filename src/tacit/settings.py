@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tacit.codec import from_words, merged
 from tacit.corpus.pieces import Pieces
 from tacit.errors import ConfigError
 from tacit.local import LocalSettings
 from tacit.models.classifier import class_numbers
+from tacit.models.gpt import GPTSettings
 from tacit.models.huggingface import LoRASettings
+from tacit.models.lstm import LSTMSettings
 from tacit.models.own import is_own
 from tacit.optimisers import OptimiserSettings
 from tacit.prepare import Duplicates
@@ -22,6 +24,7 @@ from tacit.vocabulary import BASELINES, invents
 
 BUILT_IN = ("lstm", "gpt")
 DEFAULT_HELD_OUT = 0.05
+Shape = TypeVar("Shape", LSTMSettings, GPTSettings)
 ClassName = Annotated[str, Field(coerce_numbers_to_str=True)]  # labels 0 and 1 are names too
 
 
@@ -151,6 +154,7 @@ def check_used(experiment: Experiment) -> None:
     )
     _check_held_out(experiment)
     _check_task(experiment)
+    _check_shape(experiment)
     bfloat = experiment.precision == "bfloat16"
     _require(not (bfloat and experiment.model == "lstm"), "float32 for the lstm", "leave precision out")
     mechanism = experiment.mechanism
@@ -195,6 +199,27 @@ def _check_task(experiment: Experiment) -> None:
     class_numbers(classes)
     classifies = experiment.model == "lstm" or not experiment.is_new
     _require(classifies, "an lstm or an encoder that classifies", "model: lstm, or an encoder's folder")
+
+
+def shaped(kind: type[Shape], shape: Mapping[str, Any], fixed: Mapping[str, int]) -> Shape:
+    """The settings of a new model: what a person says of its shape, and what is `fixed` by tokenizer and corpus."""
+    known = [word for word in kind.__dataclass_fields__ if word not in fixed]
+    for word in shape:
+        if word not in known:
+            raise ConfigError.unknown_name("word in shape", word, known)
+    try:
+        return TypeAdapter(kind).validate_python({**shape, **fixed})
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise ConfigError(f"shape.{where}: {fault['msg']}", repr(fault["input"]), "correct the number") from None
+
+
+def _check_shape(experiment: Experiment) -> None:
+    if experiment.model == "lstm":
+        shaped(LSTMSettings, experiment.shape, {"vocabulary_size": 1})
+    elif experiment.model == "gpt":
+        shaped(GPTSettings, experiment.shape, {"vocabulary_size": 1, "context": experiment.longest_full + 2})
 
 
 def _require(holds: bool, expected: str, way_out: str) -> None:
