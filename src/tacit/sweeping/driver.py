@@ -25,7 +25,7 @@ from tacit.corpus.read import read as read_corpus
 from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
 from tacit.digests import digest
-from tacit.errors import ConfigError, RunError
+from tacit.errors import ConfigError, RunError, TacitError
 from tacit.policy.registry import parse_policy
 from tacit.progress import Progress
 from tacit.run.files import write_bytes
@@ -178,7 +178,7 @@ def _job(recipe: Recipe, one: Variation, needs: dict[str, Needed], places: Place
     try:
         experiment = from_words(Experiment, words)
         check_used(experiment)
-    except ConfigError as error:
+    except TacitError as error:
         raise ConfigError(f"in the run {one.name}: {error.expected}", error.found, error.way_out) from error
     audit = None if experiment.classifies else recipe.audit
     if audit is not None and experiment.keep_every is None and audit.get("checkpoints") is True:
