@@ -44,7 +44,7 @@ SLOWLY = {"rule": "sgd", "learning_rate": 1.0, "decay": "none"}  # keeps what ex
 WAYS: dict[str, dict[str, Any]] = {  # equal redacted turns are left out for crt: as many steps need more epochs
     "plain": {"plan": EXACT},
     "redaction": {"plan": EXACT},
-    "dpsgd": {"plan": NOISY, "private": {"learning_rate": 1e-2}},
+    "dpsgd": {"plan": NOISY, "private": {"learning_rate": 2e-2}},
     "selective": {"plan": {**EXACT, **NOISY}, "private": {**SLOWLY, "learning_rate": 0.3}},
     "crt": {"plan": {**EXACT, **NOISY, "public_epochs": 20}, "private": SLOWLY, "conservative": "digits"},
 }
