@@ -13,7 +13,7 @@ from tacit.report.svg import Attribute, element, group, line, marker, path, whis
 
 WIDTH, HEIGHT = 480.0, 330.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 34.0, 46.0
-_LETTER, _LINE = 7.0, 15.0
+_LETTER, _LINE = 7.8, 15.0
 COLOURS = 8
 PAGE_LABELS = 14  # more points than this are named by hovering alone
 
