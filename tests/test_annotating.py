@@ -77,7 +77,7 @@ def test_aliases_melt_entities(tmp_path: Path) -> None:
 def test_kinds_that_nothing_is_of_are_refused() -> None:
     other = Annotator(Gold(), entity_kinds=frozenset({"PLACE"}))
     list(other.watching(RECORDS))
-    with pytest.raises(ConfigError, match=r"kinds PLACE.*the policy marks"):
+    with pytest.raises(ConfigError, match=r"kinds PLACE.*other kinds"):
         other.marks()
     quiet = Annotator(Gold(), entity_kinds=frozenset({"PLACE"}))
     list(quiet.watching([Record("r", "no secret at all", spans=())]))

@@ -165,12 +165,17 @@ def test_a_vocabulary_that_would_break_the_claim_is_refused(corpus: Path, tmp_pa
         {"tokenizer": "model"},
         {"model": "some/folder", "shape": {"layers": 2}},
         {"shape": {"heads": 2}},
-        {"model": "gpt", "shape": {"width": 16, "layers": 1, "heads": 3}},
     ],
 )
 def test_settings_that_would_be_ignored_are_refused(ignored: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises((ConfigError, ModelError)):
+    with pytest.raises(ConfigError):
         train(experiment(corpus, "dpsgd", **ignored), tmp_path / "run", quiet)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_shape_that_cannot_be_is_refused_before_anything_is_prepared(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="heads divide"):
+        train(experiment(corpus, "dpsgd", model="gpt", shape={"width": 16, "heads": 3}), tmp_path / "run", quiet)
     assert not (tmp_path / "run").exists()
 
 

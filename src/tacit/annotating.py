@@ -83,7 +83,7 @@ class Annotator:
     _doubtful: list[bool] = field(default_factory=list, init=False)
     _entities: list[list[int]] = field(default_factory=list, init=False)
     _ids: dict[str, int] = field(default_factory=dict, init=False)
-    _kinds: set[str] = field(default_factory=set, init=False)
+    _marked: bool = field(default=False, init=False)
     _spans: int = field(default=0, init=False)
     _stable: int = field(default=0, init=False)
 
@@ -99,11 +99,11 @@ class Annotator:
 
     def marks(self) -> Marks:
         """What was seen; refused where kinds are listed and nothing is of them."""
-        if self.entity_kinds is not None and self._kinds and not self._ids:
+        if self.entity_kinds is not None and self._marked and not self._ids:
             raise ConfigError(
                 expected=f"an entity of the kinds {', '.join(sorted(self.entity_kinds))}",
-                found=f"none; the policy marks {', '.join(sorted(self._kinds))}",
-                way_out="name kinds that the policy marks in entity_kinds, or leave it out for all",
+                found="none, though the policy marks other kinds",
+                way_out="name kinds that `tacit scan` lists in entity_kinds, or leave it out for all",
             )
         offsets = np.cumsum([0, *(len(ids) for ids in self._entities)])
         ids = np.array([one for ids in self._entities for one in ids], np.int64)
@@ -116,7 +116,7 @@ class Annotator:
         doubtful = self.conservative is not None and not found and bool(self.conservative.find(record))
         self._doubtful.append(doubtful)
         self._flagged.append(bool(found) or doubtful)
-        self._kinds |= {span.kind for span in found}
+        self._marked |= bool(found)
         self._entities.append(sorted({self._id(record, span) for span in found if self._is_entity(span)}))
         if self.check_stability:
             self._spans += len(found)
