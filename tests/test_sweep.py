@@ -536,6 +536,9 @@ def test_settings_that_mean_nothing_are_refused_before_anything_runs(tmp_path: P
     file = recipe_file(tmp_path, runs={"good": {}, "bad": {"seed": -3}}, grid={})
     with pytest.raises(ConfigError, match="in the run bad: seed"):
         sweep(file)
+    bad = {"model": "gpt", "shape": {"width": 16, "heads": 3}}
+    with pytest.raises(ConfigError, match=r"in the run bad: .* heads divide"):
+        sweep(recipe_file(tmp_path, runs={"good": {}, "bad": bad}, grid={}))
     with pytest.raises(ConfigError, match=r"audit\.candidate"):
         sweep(recipe_file(tmp_path, audit={"candidate": 3}))
     assert said() == []
