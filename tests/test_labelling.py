@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2, hypergeom
 
+from tacit.corpus.identity import corpus_hash
 from tacit.corpus.record import Record, Span
 from tacit.errors import ClaimRefused, ConfigError, CorpusError, PolicyError, TacitError
 from tacit.intervals import upper_bound
@@ -24,9 +25,9 @@ from tacit.labelling import (
     Labels,
     Measured,
     Sample,
+    TrainedOn,
     check_corpus,
     draw_sample,
-    fingerprint,
     measured,
     read_coverage,
     read_labels,
@@ -60,6 +61,11 @@ def fill(path: Path, labels: dict[str, Any]) -> None:
     """What a person does: set `secrets` of every line, by the record's id."""
     header, *rows = lines_of(path)
     rewrite(path, [header, *(row | {"secrets": labels[row["id"]]} for row in rows)])
+
+
+def used(records: list[Record]) -> TrainedOn:
+    """A corpus of which everything is trained on, uncut."""
+    return TrainedOn(records, "record", lambda _: True)
 
 
 def labelled(
@@ -136,7 +142,7 @@ def test_g2_one_pass_in_flat_memory() -> None:
 
 def test_seeds_repeat_and_without_one_samples_differ() -> None:
     draws = [draw_sample(numbered(1000), Digits(), size=20, seed=seed) for seed in (5, 5, 6, None, None)]
-    assert draws[0] == draws[1]
+    assert draws[0].items == draws[1].items
     assert len({tuple(item.record.id for item in draw.items) for draw in draws}) == 4  # 5 and 5 are one
 
 
@@ -168,7 +174,9 @@ def test_g3_the_sample_shows_nothing_of_what_the_policy_finds(tmp_path: Path) ->
         assert header["policy"] == {"id": "digits", "hash": Digits().hash}
         assert header["conservative"]["hash"] == Capitals().hash
         assert (header["sampled"], header["seed"], header["labels"]) == (1, 2, labels)
-        assert header["population"]["ids"] == fingerprint(records)
+        population = header["population"]
+        assert (population["pieces"], population["records"]) == ("record", 1)
+        assert population["hash"] == corpus_hash(bytes.fromhex(population["key"]), records)
 
 
 def test_g4_only_the_owner_may_read_it_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +257,9 @@ EDITS: dict[str, Edit] = {
     "another policy": in_header("policy", {"id": "gold", "hash": Gold().hash}),
     "no conservative policy": in_header("conservative", None),
     "another seed": in_header("seed", 5),
-    "another population": in_header("population", {"what": "x", "records": 9, "ids": "0" * 64}),
+    "another population": in_header(
+        "population", {"pieces": "record", "records": 3, "key": "0" * 64, "hash": "0" * 64}
+    ),
     "labels called gold": in_header("labels", "gold"),
     "labels by nobody": in_header("labels", SECRET),
     "a later version": in_header("tacit_sample", 2),
@@ -383,14 +393,22 @@ def test_a_sample_of_another_corpus_is_refused(tmp_path: Path) -> None:
         [*records, Record("20", "text 20")],
         [*records[:-1], Record("x", "text 19")],
         [*records[:-1], Record("19", "another text")],
+        [*records[:-1], replace(records[-1], user="u")],
+        [*records[:-1], replace(records[-1], spans=())],
         records[::-1],
     ):
         with pytest.raises(ClaimRefused):
             check_corpus(sample, other)
 
 
-def test_fingerprints_tell_where_one_id_ends_and_the_next_begins() -> None:
-    assert fingerprint([Record("ab", "x"), Record("c", "x")]) != fingerprint([Record("a", "x"), Record("bc", "x")])
+def test_a_text_that_was_not_sampled_may_not_change_either() -> None:
+    """Catches a corpus known by its ids: for a text file those are its numbers of lines."""
+    records = [Record(f"line-{number}", f"text {number}") for number in range(50)]
+    sample = draw_sample(records, Digits(), size=1, seed=0)
+    other = [replace(one, text="edited") if one.id != sample.items[0].record.id else one for one in records]
+    check_corpus(sample, records)
+    with pytest.raises(ClaimRefused):
+        check_corpus(sample, other)
 
 
 def test_a_doubled_line_is_named_as_such(tmp_path: Path) -> None:
@@ -491,37 +509,46 @@ def test_coverage_comes_back_for_its_policies_and_corpus_alone(tmp_path: Path) -
     result = measured(read_labels(path), Digits(), Capitals())
     out.write_text("older")
     write_coverage(result, out)
-    corpus = fingerprint(records_of(*TEXTS))
+    corpus = used(records_of(*TEXTS))
     assert read_coverage(out, Digits().hash, Capitals().hash) == (result.coverage, result.conservative_coverage)
     assert read_coverage(out, Digits().hash, Capitals().hash, corpus)[0] == result.coverage
     assert read_coverage(out, Digits().hash, None) == (result.coverage, None)
     for policy, conservative, other in (
         (Capitals().hash, Capitals().hash, None),
         (Digits().hash, Digits().hash, None),
-        (Digits().hash, Capitals().hash, fingerprint(numbered(3))),
+        (Digits().hash, Capitals().hash, used(numbered(3))),
+        (Digits().hash, Capitals().hash, used(records_of(*TEXTS[:2], "Anna 35"))),
+        (Digits().hash, Capitals().hash, replace(corpus, pieces="sentence")),
+        (Digits().hash, Capitals().hash, replace(corpus, trains=lambda _: False)),
     ):
         with pytest.raises(ClaimRefused):
             read_coverage(out, policy, conservative, other)
     assert not any(word in out.read_text() for text in TEXTS for word in text.split() if len(word) > 2)
-    write_coverage(replace(result, conservative=None, cleared=None), out)
+    alone = tuple(replace(one, cleared=None) for one in result.outcomes)
+    write_coverage(replace(result, conservative=None, outcomes=alone), out)
     with pytest.raises(ClaimRefused):
         read_coverage(out, Digits().hash, Capitals().hash)
 
 
 @pytest.mark.parametrize(
-    "edit",
+    ("edit", "of_one"),
     [
-        *({"missed": -1}, {"missed": 3}, {"sampled": 0}, {"sampled": 4}, {"cleared": None}, {"cleared": 3}),
-        *({"conservative": None}, {"missed": 1.5}, {"missed": True}, {"labels": "nobody"}, {"more": 1}),
+        *(({}, {"missed": 1}), ({}, {"secret": False}), ({}, {"missed": False}), ({}, {"cleared": None})),
+        *(({}, {"owner": 1}), ({}, {"more": True}), ({"outcomes": []}, {}), ({"more": 1}, {})),
+        ({"population": {"pieces": "record", "records": 2, "key": "0" * 64, "hash": "0" * 64}}, {}),
+        ({"population": {"pieces": "record", "records": 3, "key": "none", "hash": "0" * 64}}, {}),
+        *(({"conservative": None}, {}), ({"labels": "nobody"}, {})),
     ],
 )
-def test_impossible_counts_are_refused(tmp_path: Path, edit: dict[str, Any]) -> None:
+def test_impossible_counts_are_refused(tmp_path: Path, edit: dict[str, Any], of_one: dict[str, Any]) -> None:
     path, out = tmp_path / "sample.jsonl", tmp_path / "coverage.json"
     labelled_file(path)
     write_coverage(measured(read_labels(path), Digits(), Capitals()), out)
     content = json.loads(out.read_text())
-    assert (content["sampled"], content["with_secrets"], content["missed"], content["cleared"]) == (3, 2, 2, 1)
-    out.write_text(json.dumps(content | edit))
+    worst = next(one for one in content["outcomes"] if one["cleared"])
+    assert (worst["secret"], worst["missed"]) == (True, True)
+    others = [one for one in content["outcomes"] if one != worst]
+    out.write_text(json.dumps(content | {"outcomes": [*others, worst | of_one]} | edit))
     with pytest.raises(ConfigError):
         read_coverage(out, Digits().hash, Capitals().hash)
 

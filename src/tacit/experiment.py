@@ -24,7 +24,7 @@ from tacit.counting import COUNTED, measured_counts
 from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.evaluate import evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
-from tacit.labelling import fingerprint, read_coverage
+from tacit.labelling import TrainedOn, read_coverage
 from tacit.mechanisms.base import Mechanism, Spent, concluded
 from tacit.models import Classifier, Learner
 from tacit.parts import (
@@ -36,6 +36,7 @@ from tacit.parts import (
     make_tokenizer,
     prepare_stores,
     records_of,
+    side_of,
     train_settings,
 )
 from tacit.plan import Targets, Unit, View, cost
@@ -244,9 +245,10 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
     coverage, conservative = None, None
     if experiment.coverage is not None:
         second = None if experiment.conservative is None else parse_policy(experiment.conservative).hash
-        coverage, conservative = read_coverage(
-            Path(experiment.coverage), policy.hash, second, fingerprint(read(experiment.corpus))
+        used = TrainedOn(
+            read(experiment.corpus), experiment.pieces, lambda owner: side_of(experiment, owner) == Split.TRAIN
         )
+        coverage, conservative = read_coverage(Path(experiment.coverage), policy.hash, second, used)
     return Evidence(
         policy.id,
         policy.hash,

@@ -97,10 +97,16 @@ def records_of(experiment: Experiment, side: Split) -> Iterator[Record]:
     if apart is not None:
         yield from in_pieces(read(apart if side == Split.VALIDATION else experiment.corpus), experiment.pieces)
         return
-    shares = Shares(1 - experiment.held_out_share, experiment.held_out_share, 0.0)
     for record in in_pieces(read(experiment.corpus), experiment.pieces):
-        if split_of(record.user or record.id, _SALT, shares) == side:
+        if side_of(experiment, record.user or record.id) == side:
             yield record
+
+
+def side_of(experiment: Experiment, owner: str) -> Split:
+    """On which side the records of the corpus are that belong to this user, or have this id and no user."""
+    if experiment.held_out_corpus is not None:
+        return Split.TRAIN
+    return split_of(owner, _SALT, Shares(1 - experiment.held_out_share, experiment.held_out_share, 0.0))
 
 
 def check_apart(experiment: Experiment) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.audit.results import Audit
     from tacit.auditing.foreign import ForeignAudit
     from tacit.context import Contexts
+    from tacit.corpus.pieces import Pieces
     from tacit.corpus.record import Record
     from tacit.detecting import Measured as Flagged
     from tacit.detecting import Trained as TrainedDetector
@@ -262,8 +263,9 @@ def label_draw(
     seed: int | None = None,
     gold: bool = False,
     show_found: bool = False,
+    pieces: "Pieces" = "record",
 ) -> "Sample":
-    """`tacit label draw`: records drawn at random, written to a file for a person to label."""
+    """`tacit label draw`: records, or pieces of them, drawn at random, written to a file for a person to label."""
     from tacit.corpus.read import read
     from tacit.labelling import Labels, check_free, draw_sample, write_sample
 
@@ -272,7 +274,7 @@ def label_draw(
     check_free(Path(out))
     labels = Labels.GOLD if gold else Labels.PERSON_SHOWN_FOUND if show_found else Labels.PERSON
     second = None if conservative is None else _policy(conservative)
-    sample = draw_sample(read(corpus), _policy(policy), second, size=records, seed=seed, labels=labels)
+    sample = draw_sample(read(corpus), _policy(policy), second, size=records, seed=seed, labels=labels, pieces=pieces)
     write_sample(sample, Path(out))
     return sample
 

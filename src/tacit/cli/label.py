@@ -1,7 +1,7 @@
 """`tacit label`: draw a sample of a corpus for a person to label, and read from the labels what a policy misses."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,7 +25,11 @@ def draw(
     policy: PolicyWords,
     out: Annotated[Path, typer.Option(help="New file for the sample, which holds secrets: only you may read it.")],
     conservative: Conservative = None,
-    records: Annotated[int, typer.Option(min=1, help="How many records to draw.")] = 200,
+    records: Annotated[int, typer.Option(min=1, help="How many records (or other pieces) to draw.")] = 200,
+    pieces: Annotated[
+        Literal["record", "turn", "sentence"],
+        typer.Option(help="What is drawn and labelled: give what you will set as `pieces` when you train."),
+    ] = "record",
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same sample.", show_default="random")] = None,
     gold: Annotated[bool, typer.Option("--gold", help="Take the corpus's gold spans for labels.")] = False,
     show_found: Annotated[
@@ -45,8 +49,9 @@ def draw(
         seed=seed,
         gold=gold,
         show_found=show_found,
+        pieces=pieces,
     ).header
-    typer.echo(f"{records:,} of {header.population.records:,} records drawn with seed {header.seed} into {out}.")
+    typer.echo(f"{records:,} of {header.population.records:,} {pieces}s drawn with seed {header.seed} into {out}.")
     typer.echo("The file holds secrets: it was made readable by you alone (0600). Delete it when you are done with it.")
     if gold:
         typer.echo("Labels: the corpus's gold spans.")
@@ -81,7 +86,7 @@ def _print(result: "Measured") -> None:
 
     population = result.population
     typer.echo(
-        f"{result.sampled:,} records drawn from {population.what} ({population.records:,}), labels: {result.labels}; "
+        f"{result.sampled:,} of the corpus's {population.records:,} {population.pieces}s, labels: {result.labels}; "
         f"{result.with_secrets:,} of them hold a secret."
     )
     typer.echo(_capital(str(result.coverage)))

@@ -8,19 +8,19 @@
 Guarantees: G1 to G3 in `sample`, G4 to G6 in `files`, G7 and G8 in `coverage`.
 """
 
-from tacit.labelling.coverage import Measured, measured, read_coverage, write_coverage
+from tacit.labelling.coverage import Measured, TrainedOn, measured, read_coverage, write_coverage
 from tacit.labelling.files import check_free, read_labels, write_sample
-from tacit.labelling.sample import Item, Labels, Sample, check_corpus, draw_sample, fingerprint
+from tacit.labelling.sample import Item, Labels, Sample, check_corpus, draw_sample
 
 __all__ = [
     "Item",
     "Labels",
     "Measured",
     "Sample",
+    "TrainedOn",
     "check_corpus",
     "check_free",
     "draw_sample",
-    "fingerprint",
     "measured",
     "read_coverage",
     "read_labels",

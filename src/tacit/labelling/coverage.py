@@ -11,45 +11,90 @@
 A record in which pi finds anything holds a placeholder and is protected whatever pi_c says; where pi finds nothing,
 every secret was missed. So `cleared` is exactly how many records with a missed secret reach the unprotected set.
 
-G7 (frozen). Labels measure the policies whose hashes were written when the sample was drawn, and no others.
+G7 (frozen). Labels measure the policies whose hashes were written when the sample was drawn, and no others; on the
+   corpus whose texts were hashed then, cut into the same pieces.
 G8 (sure). A bound is below the true share in at most 5 % of draws if the policy misses fewer than nine records in ten
    (5.2 % beyond): drawing without replacement sharpens Clopper-Pearson but for shares close to 1.
+G9 (as trained). The bound of a run counts those sampled records alone that are trained on: of all records that are,
+   they are a uniform sample, whatever was held out.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tacit.codec import from_json, to_json
+from tacit.corpus.pieces import Pieces
+from tacit.corpus.record import Record
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.guarantee import Coverage
 from tacit.labelling.files import read_private, write_private
-from tacit.labelling.sample import Frozen, Labels, Population, Sample
+from tacit.labelling.sample import Frozen, Item, Labels, Population, Sample
 from tacit.policy.base import Policy
 from tacit.policy.card import CardCounts
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the labels say of one sampled record. `owner`: its user, or its id without one: who decides its side."""
+
+    owner: str
+    secret: bool
+    missed: bool
+    cleared: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedOn:
+    """A corpus as a run uses it: uncut records, what is cut of them, and by its owner whether a piece is trained on."""
+
+    records: Iterable[Record]
+    pieces: Pieces
+    trains: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
-    """What the labels say about the policies: counts of records, from which every bound is computed."""
+    """What the labels say about the policies, record by record: every bound is computed from it."""
 
     policy: Frozen
     conservative: Frozen | None
     labels: Labels
     population: Population
-    sampled: int
-    with_secrets: int
-    missed: int
-    cleared: int | None
+    outcomes: tuple[Outcome, ...]
 
     def __post_init__(self) -> None:
-        counts = [self.cleared or 0, self.missed, self.with_secrets, self.sampled, self.population.records]
-        both = (self.conservative is None) == (self.cleared is None)
-        if not both or self.sampled < 1 or counts[0] < 0 or counts != sorted(counts):
+        alone = self.conservative is None
+        possible = all(
+            one.secret >= one.missed >= bool(one.cleared) and (one.cleared is None) == alone for one in self.outcomes
+        )
+        if not possible or not 1 <= len(self.outcomes) <= self.population.records:
             raise ConfigError(
-                expected="counts of a labelled sample: cleared <= missed <= with secrets <= sampled <= all records",
+                expected="a labelled sample, of one record or more, in which what was cleared was missed, and what was "
+                "missed is a secret",
                 found="counts that contradict each other",
                 way_out="measure again with `tacit label read`",
             )
+
+    @property
+    def sampled(self) -> int:
+        """Labelled records."""
+        return len(self.outcomes)
+
+    @property
+    def with_secrets(self) -> int:
+        """Those that hold a secret."""
+        return sum(one.secret for one in self.outcomes)
+
+    @property
+    def missed(self) -> int:
+        """Those with a secret that the policy does not wholly find."""
+        return sum(one.missed for one in self.outcomes)
+
+    @property
+    def cleared(self) -> int | None:
+        """Those with a secret in which neither policy finds anything; None without a second policy."""
+        return None if self.conservative is None else sum(bool(one.cleared) for one in self.outcomes)
 
     @property
     def coverage(self) -> Coverage:
@@ -79,48 +124,71 @@ def measured(sample: Sample, policy: Policy, conservative: Policy | None = None)
     header = sample.header
     _check_frozen(header.policy, policy.hash, "policy")
     _check_frozen(header.conservative, None if conservative is None else conservative.hash, "conservative policy")
-    with_secrets = missed = cleared = 0
-    for record, labels in ((item.record, item.secrets) for item in sample.items):
-        if labels is None:
-            raise CorpusError("a labelled sample", "a record that nobody labelled", "use `read_labels`")
-        found = policy.find(record)
-        counts = CardCounts()
-        counts.add(replace(record, spans=labels), found)
-        with_secrets += bool(labels)
-        missed += counts.missed_records
-        cleared += conservative is not None and bool(labels) and not found and not conservative.find(record)
     return Measured(
         policy=header.policy,
         conservative=header.conservative,
         labels=header.labels,
         population=header.population,
-        sampled=header.sampled,
-        with_secrets=with_secrets,
-        missed=missed,
-        cleared=None if conservative is None else cleared,
+        outcomes=tuple(_outcome(item, policy, conservative) for item in sample.items),
     )
 
 
+def _outcome(item: Item, policy: Policy, conservative: Policy | None) -> Outcome:
+    record, labels = item.record, item.secrets
+    if labels is None:
+        raise CorpusError("a labelled sample", "a record that nobody labelled", "use `read_labels`")
+    found = policy.find(record)
+    counts = CardCounts()
+    counts.add(replace(record, spans=labels), found)
+    cleared = None if conservative is None else bool(labels) and not found and not conservative.find(record)
+    return Outcome(record.user or record.id, bool(labels), bool(counts.missed_records), cleared)
+
+
 def write_coverage(found: Measured, path: Path) -> None:
-    """The counts as JSON; an older file is replaced by a whole new one."""
+    """What was measured as JSON; an older file is replaced by a whole new one."""
     write_private(path, to_json(found).encode() + b"\n")
 
 
 def read_coverage(
-    path: Path, policy_hash: str, conservative_hash: str | None, corpus: str | None = None
+    path: Path, policy_hash: str, conservative_hash: str | None, corpus: TrainedOn | None = None
 ) -> tuple[Coverage, Coverage | None]:
-    """What `write_coverage` wrote, for these policies and no others; with a `fingerprint`, for that corpus alone."""
+    """What `write_coverage` wrote, for these policies and no others; with a `corpus`, for what is trained on of it."""
     found = from_json(Measured, read_private(path))
     _check_frozen(found.policy, policy_hash, "policy")
     if conservative_hash is not None:
         _check_frozen(found.conservative, conservative_hash, "conservative policy")
-    if corpus is not None and corpus != found.population.ids:
+    if corpus is not None:
+        _check_population(found.population, corpus)
+        found = _of_trained(found, corpus)
+    return found.coverage, None if conservative_hash is None else found.conservative_coverage
+
+
+def _check_population(population: Population, corpus: TrainedOn) -> None:
+    if population.pieces != corpus.pieces:
+        raise ClaimRefused(
+            expected=f"miss rates measured on {corpus.pieces}s, which are what is trained",
+            found=f"miss rates measured on {population.pieces}s: of other pieces, another share holds a missed secret",
+            way_out=f"draw and label a sample with `tacit label draw --pieces {corpus.pieces}`",
+        )
+    if population.hash_of(corpus.records).hexdigest() != population.hash:
         raise ClaimRefused(
             expected="miss rates measured on this corpus",
-            found=f"those of another one, with {found.population.records:,} records",
+            found=f"those of another one, with {population.records:,} {population.pieces}s, or of this one before it "
+            "was changed",
             way_out="draw and label a sample of this corpus",
         )
-    return found.coverage, None if conservative_hash is None else found.conservative_coverage
+
+
+def _of_trained(found: Measured, corpus: TrainedOn) -> Measured:
+    """G9."""
+    outcomes = tuple(one for one in found.outcomes if corpus.trains(one.owner))
+    if not outcomes:
+        raise ClaimRefused(
+            expected="a labelled sample with at least one record that is trained on",
+            found=f"{found.sampled:,} labelled {corpus.pieces}s, all of them held out",
+            way_out="draw and label a larger sample, or hold out less",
+        )
+    return replace(found, outcomes=outcomes)
 
 
 def _check_frozen(frozen: Frozen | None, now: str | None, which: str) -> None:

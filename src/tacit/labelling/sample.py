@@ -1,7 +1,7 @@
 """Drawing records at random, to be labelled.
 
 G1 (uniform). Every ordered choice of `size` different records is equally likely, whatever the records hold.
-G2 (flat). One pass; memory holds the sample and a hash of the ids, however long the corpus is.
+G2 (flat). One pass; memory holds the sample and a hash of the corpus, however long it is.
 G3 (blind). Unless asked, the sample holds nothing of what a policy finds, and no record in it is labelled.
 """
 
@@ -12,18 +12,23 @@ import secrets as system_randomness
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
+from pydantic import Field
+
+from tacit.corpus.identity import CorpusHash
+from tacit.corpus.pieces import Pieces, in_pieces
 from tacit.corpus.record import Record, Span, resolve_overlaps
+from tacit.digests import new_key
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.policy.base import Policy
 
-EVERY_RECORD = "all usable records of the corpus"
 HOW_TO_LABEL = (
     "Replace null in `secrets` of every line: [] when the text holds no secret, else a list of every secret in it, "
     "each as its exact text (every place where it stands then counts) or as [start, end], characters from 0, half open."
 )
 _SEED_BITS = 63
+_Hexadecimal = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Labels(StrEnum):
@@ -49,11 +54,22 @@ class Frozen:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """What the sample was drawn from: in words, how many records, and `fingerprint` of them."""
+    """What the sample was drawn from: all pieces of all usable records of a corpus.
 
-    what: str
+    pieces: what one unit is, as `train` cuts them. hash: of the units, under `key` (both hexadecimal).
+    """
+
+    pieces: Pieces
     records: int
-    ids: str
+    key: _Hexadecimal
+    hash: _Hexadecimal
+
+    def hash_of(self, records: Iterable[Record]) -> CorpusHash:
+        """The hash of uncut `records`, to be compared with that of the population."""
+        found = CorpusHash(bytes.fromhex(self.key))
+        for piece in in_pieces(records, self.pieces):
+            found.add(piece)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,30 +104,6 @@ class Sample:
     items: tuple[Item, ...]
 
 
-class _Fingerprint:
-    """SHA-256 of the ids of a corpus, in their order."""
-
-    def __init__(self) -> None:
-        self._state = hashlib.sha256()
-        self.records = 0
-
-    def add(self, record: Record) -> None:
-        name = record.id.encode("utf-8", "surrogatepass")
-        self._state.update(len(name).to_bytes(8) + name)
-        self.records += 1
-
-    def __str__(self) -> str:
-        return self._state.hexdigest()
-
-
-def fingerprint(records: Iterable[Record]) -> str:
-    """Which corpus it is, by the ids of its records; where places are ids, by its number of records alone."""
-    state = _Fingerprint()
-    for record in records:
-        state.add(record)
-    return str(state)
-
-
 def draw_sample(
     records: Iterable[Record],
     policy: Policy,
@@ -120,20 +112,21 @@ def draw_sample(
     size: int = 200,
     seed: int | None = None,
     labels: Labels = Labels.PERSON,
-    population: str = EVERY_RECORD,
+    pieces: Pieces = "record",
 ) -> Sample:
-    """`size` of `records`, uniformly, none twice; `population` says in words what they are drawn from.
+    """`size` of the `pieces` of `records`, uniformly, none twice.
 
     Without a seed the operating system gives one. Draw once: the best of several samples is no random sample.
     """
     if size < 1 or (seed is not None and seed < 0):
         raise ConfigError("1 record or more, and a seed of 0 or more", f"{size} and {seed}", "correct the number")
     seed = system_randomness.randbits(_SEED_BITS) if seed is None else seed
-    ids = _Fingerprint()
-    drawn = _reservoir(_counted(records, ids), size, random.Random(seed))
+    key = new_key()
+    whole = CorpusHash(key)
+    drawn = _reservoir(_counted(in_pieces(records, pieces), whole), size, random.Random(seed))
     if len(drawn) < size:
         raise ConfigError(
-            expected=f"at least {size:,} records to draw from",
+            expected=f"at least {size:,} {pieces}s to draw from",
             found=f"{len(drawn):,}",
             way_out="draw fewer, with --records",
         )
@@ -147,7 +140,7 @@ def draw_sample(
         policy=Frozen.of(policy),
         conservative=None if conservative is None else Frozen.of(conservative),
         labels=labels,
-        population=Population(population, ids.records, str(ids)),
+        population=Population(pieces, whole.records, key.hex(), whole.hexdigest()),
         sampled=size,
         seed=seed,
         seal="",
@@ -157,21 +150,19 @@ def draw_sample(
 
 def check_corpus(sample: Sample, records: Iterable[Record]) -> None:
     """Refuse a sample that was drawn from other records than these."""
-    ids, texts = _Fingerprint(), {item.record.id: item.record.text for item in sample.items}
-    for record in _counted(records, ids):
-        if texts.get(record.id) == record.text:
-            del texts[record.id]
-    if texts or str(ids) != sample.header.population.ids:
+    population = sample.header.population
+    found = population.hash_of(records)
+    if found.hexdigest() != population.hash:
         raise ClaimRefused(
-            expected=f"the corpus that the sample was drawn from ({sample.header.population.records:,} records)",
-            found=f"another one ({ids.records:,} records, {len(texts):,} of the sampled ones not among them)",
+            expected=f"the corpus that the sample was drawn from ({population.records:,} {population.pieces}s)",
+            found=f"another one ({found.records:,} {population.pieces}s), or one that was changed since",
             way_out="give the corpus as it was, or draw and label a new sample from this one",
         )
 
 
-def _counted(records: Iterable[Record], ids: _Fingerprint) -> Iterator[Record]:
+def _counted(records: Iterable[Record], whole: CorpusHash) -> Iterator[Record]:
     for record in records:
-        ids.add(record)
+        whole.add(record)
         yield record
 
 
