@@ -9,8 +9,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from tacit import native
 from tacit.errors import ConfigError
 from tacit.gradients import Flat, NoiseStream, clipped_sum
+from tacit.gradients.noise import ciphered, normals
 from tacit.models import LSTM, Batch, LSTMSettings
 
 FALSE_ALARM = 1e-6
@@ -22,6 +24,16 @@ def _threads_restored() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+
+
+built = pytest.mark.skipif(not native.available, reason="the native kernels were not built, or are switched off")
+
+
+@pytest.fixture(params=[pytest.param("native", marks=built), "portable"])
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test that asks for it runs with each implementation of the stream."""
+    if request.param == "portable":
+        monkeypatch.setattr(native, "available", False)
 
 
 def as_priced(stream: NoiseStream, sums: list[Tensor], deviation: float) -> None:
@@ -42,6 +54,7 @@ def variance_is_plausible(adder: Adder, stream: NoiseStream, deviation: float) -
     return bool(low <= float(numbers.square().sum()) <= high)
 
 
+@pytest.mark.usefixtures("implementation")
 @pytest.mark.statistical
 @pytest.mark.parametrize("deviation", [0.3, 0.98, 1.02, 25.0])
 def test_variance_is_the_one_that_was_priced(deviation: float) -> None:
@@ -49,6 +62,7 @@ def test_variance_is_the_one_that_was_priced(deviation: float) -> None:
     assert variance_is_plausible(as_priced, NoiseStream.release(), deviation)
 
 
+@pytest.mark.usefixtures("implementation")
 @pytest.mark.statistical
 @pytest.mark.parametrize("deviation", [0.3, 0.98, 1.02, 25.0])
 def test_variance_taken_for_deviation_is_caught(deviation: float) -> None:
@@ -68,6 +82,7 @@ def test_the_noise_of_a_whole_step_has_the_deviation_of_its_sensitivity() -> Non
     assert low <= float(noise.square().sum()) <= high
 
 
+@pytest.mark.usefixtures("implementation")
 @pytest.mark.statistical
 def test_numbers_are_normal_and_blocks_are_independent() -> None:
     """Kolmogorov-Smirnov of 300,000 numbers, and the correlation of two blocks; false-alarm rate 1e-6 each."""
@@ -86,6 +101,7 @@ def draw(stream: NoiseStream, size: int = 300_000) -> Tensor:
     return numbers
 
 
+@pytest.mark.usefixtures("implementation")
 def test_research_streams_repeat_and_go_on_where_they_stopped() -> None:
     one, other = NoiseStream.research(3), NoiseStream.research(3)
     first, second = draw(one), draw(one)
@@ -95,6 +111,7 @@ def test_research_streams_repeat_and_go_on_where_they_stopped() -> None:
     assert not torch.equal(first, draw(NoiseStream.research(4)))
 
 
+@pytest.mark.usefixtures("implementation")
 def test_no_draw_repeats_another_nor_a_block_another_block() -> None:
     stream = NoiseStream.research(0)
     blocks = [block for _ in range(3) for block in torch.split(draw(stream, 4 * 131_072), 131_072)]
@@ -105,6 +122,7 @@ def test_release_streams_differ() -> None:
     assert not torch.equal(draw(NoiseStream.release()), draw(NoiseStream.release()))
 
 
+@pytest.mark.usefixtures("implementation")
 def test_noise_does_not_depend_on_threads_nor_on_how_weights_are_divided_into_threads() -> None:
     torch.set_num_threads(1)
     one = draw(NoiseStream.research(5))
@@ -112,12 +130,14 @@ def test_noise_does_not_depend_on_threads_nor_on_how_weights_are_divided_into_th
     assert torch.equal(one, draw(NoiseStream.research(5)))
 
 
+@pytest.mark.usefixtures("implementation")
 def test_noise_is_added_to_what_is_there() -> None:
     there = torch.full((1000,), 100.0)
     NoiseStream.research(1).add_([there], 0.5)
     torch.testing.assert_close(there - 100.0, draw(NoiseStream.research(1), 1000) * 0.5, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.usefixtures("implementation")
 def test_a_deviation_of_zero_adds_nothing_and_still_counts_as_a_draw() -> None:
     stream, there = NoiseStream.research(1), torch.ones(10)
     stream.add_([there], 0.0)
@@ -136,23 +156,92 @@ def test_sums_that_are_not_float32_are_refused() -> None:
         NoiseStream.research(1).add_([torch.zeros(3, dtype=torch.bfloat16)], 1.0)
 
 
-def test_the_whole_state_of_the_generator_is_set() -> None:
-    """Two keys whose first word is equal still differ: the seed is not cut to 32 bits."""
-    states = {bytes(NoiseStream.research(seed)._generator(0, 0).get_state().tolist()) for seed in range(20)}
-    assert len(states) == 20
-    state = NoiseStream.research(1)._generator(0, 0).get_state()
-    words = state[24 : 24 + 8 * 624].view(torch.int64)
-    assert int(words.max()) < 2**32
-    assert len(set(words.tolist())) > 620
+# one stream, two implementations
 
 
-def test_the_generator_is_numpy_s_twister_from_the_same_words() -> None:
-    """An oracle over several twists; and the control: `manual_seed` takes seeds that differ in bit 32 for one."""
-    generator = NoiseStream.research(1)._generator(0, 0)
-    words = generator.get_state()[24 : 24 + 8 * 624].view(torch.int64).numpy().astype(np.uint32)
-    oracle = np.random.MT19937(0)
-    oracle.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": 624}}
-    ours = torch.empty(2000, dtype=torch.int64).random_(0, 1 << 24, generator=generator)
-    assert ours.tolist() == (oracle.random_raw(2000) % (1 << 24)).tolist()
-    alone = [torch.randn(4, generator=torch.Generator().manual_seed(seed)).tolist() for seed in (5, 5 + (1 << 32))]
-    assert alone[0] == alone[1]
+KEY = bytes(range(16))
+
+
+def places(draw: int, counters: list[int]) -> list[bytes]:
+    return [counter.to_bytes(8, "little") + draw.to_bytes(8, "little") for counter in counters]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "answer"),
+    [  # FIPS 197, appendices B and C.1
+        ("2b7e151628aed2a6abf7158809cf4f3c", "3243f6a8885a308d313198a2e0370734", "3925841d02dc09fbdc118597196a0b32"),
+        ("000102030405060708090a0b0c0d0e0f", "00112233445566778899aabbccddeeff", "69c4e0d86a7b0430d8cdb78070b4c55a"),
+    ],
+)
+def test_the_words_are_those_of_the_standard_on_any_processor(key: str, text: str, answer: str) -> None:
+    """Catches any other generator where the native kernels are missing."""
+    counter, draw = (int.from_bytes(bytes.fromhex(text)[half : half + 8], "little") for half in (0, 8))
+    words = ciphered(bytes.fromhex(key), draw, np.array([counter], np.uint64))
+    assert words.astype("<u4").tobytes().hex() == answer
+
+
+@built
+@pytest.mark.parametrize("draw", [0, 1, (1 << 64) - 1])
+def test_both_implementations_read_the_same_bytes(draw: int) -> None:
+    counters = [0, 1, 1 << 15, (1 << 63) + 5, (1 << 64) - 1]
+    expected = b"".join(native.cipher(KEY, place) for place in places(draw, counters))
+    assert ciphered(KEY, draw, np.array(counters, np.uint64)).astype("<u4").tobytes() == expected
+
+
+@built
+def test_both_implementations_give_the_same_numbers_to_the_last_digit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two million numbers, among them some from small words; the control: another draw does not agree."""
+    sizes = [9 * 131_072, 7 * 131_072 + 3, 1]
+    results = []
+    for available, draws in ((True, 4), (False, 4), (False, 5)):
+        monkeypatch.setattr(native, "available", available)
+        numbers = [torch.zeros(size) for size in sizes]
+        NoiseStream.research(7, draws).add_(numbers, 0.3)
+        results.append(torch.cat(numbers).double())
+    fast, portable, other = results
+    key = NoiseStream.research(7)._key
+    words = ciphered(key, 4, np.arange(16 << 15, dtype=np.uint64)).reshape(-1, 16)[:, :8]
+    assert (words < 1 << 16).any()
+    assert float(((fast - portable) / portable).abs().max()) < 1e-6
+    assert float(((fast - other) / other).abs().median()) > 0.1
+
+
+@pytest.mark.usefixtures("implementation")
+def test_release_noise_never_asks_torch_for_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches the Mersenne twister that made the noise where the native kernels were missing."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("torch's generator was used")
+
+    for owner, name in ((torch, "Generator"), (Tensor, "normal_"), (torch, "randn"), (torch, "normal")):
+        monkeypatch.setattr(owner, name, refuse)
+    state = torch.random.get_rng_state()
+    assert float(draw(NoiseStream.release()).std()) > 0.9
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_words_next_to_either_end_keep_their_radius(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches tails that end at 6.7 deviations, and radii of zero where float32 takes a uniform for 1."""
+    for word, expected in ((0, math.sqrt(2 * 65 * math.log(2))), (0xFFFFFFFF, 2.0**-16)):
+        words = np.array([[word] * 4, [word] * 4, [0] * 4, [0] * 4], np.uint32)
+        answers = iter([words, np.zeros((8, 4), np.uint32)])  # the second for the further bits of small words
+        monkeypatch.setattr("tacit.gradients.noise.ciphered", lambda *_, answers=answers: next(answers))
+        assert normals(KEY, 0, 0, 1).item() == pytest.approx(expected, rel=1e-6)
+
+
+@built
+def test_native_radii_next_to_zero_are_not_rounded_away() -> None:
+    """Pairs of words within 2^-24 of 1 have radii of at least 2^-16; a uniform in float32 made them zero."""
+    keys = [bytes([index]) * 16 for index in range(64)]
+    found = []
+    for key in keys:
+        words = ciphered(key, 0, np.arange(1 << 15, dtype=np.uint64)).reshape(-1, 16)[:, :8]
+        group, lane = np.nonzero(words > 2**32 - 2**12)
+        block = torch.zeros(131_072)
+        native.add_normal_(key, 0, [block], 1.0)
+        pairs = block.double().view(-1, 2, 8)
+        radii = pairs.square().sum(dim=1).sqrt()[group, lane].numpy()
+        exact = np.sqrt(-2 * np.log((words[group, lane] + 0.5) / 2**32))
+        np.testing.assert_allclose(radii, exact, rtol=1e-6)
+        found += radii.tolist()
+    assert len(found) >= 2

@@ -20,8 +20,7 @@ from torch.nn import functional
 
 from tacit import native
 from tacit.errors import GradientError
-from tacit.gradients import NoiseStream, head
-from tacit.gradients.noise import Source
+from tacit.gradients import head
 from tacit.gradients.uses import Gram
 from tacit.models import recurrence
 
@@ -334,7 +333,8 @@ def exact_noise(draw: int, block: int, size: int) -> NDArray[np.float64]:
     for place in range(0, -(-size // 4), 4):
         counters = [((block << 15) + place + k).to_bytes(8, "little") + draw.to_bytes(8, "little") for k in range(4)]
         words = np.frombuffer(b"".join(native.cipher(KEY, counter) for counter in counters), "<u4").astype(float)
-        radius = np.sqrt(-2 * np.log((words[:8] + 1) / 2**32))
+        assert words[:8].min() >= 2**16  # small words have further bits; the tests of NoiseStream see them
+        radius = np.sqrt(-2 * np.log((words[:8] + 0.5) / 2**32))
         turn = 2 * np.pi * words[8:] / 2**32
         numbers += [radius * np.cos(turn), radius * np.sin(turn)]
     return np.concatenate(numbers)[:size]
@@ -345,9 +345,7 @@ def exact_noise(draw: int, block: int, size: int) -> NDArray[np.float64]:
 def test_noise_is_what_its_definition_gives(draw: int) -> None:
     for block, found in enumerate(noise([1, 3000, 17], draw)):
         wanted = exact_noise(draw, block, len(found))
-        np.testing.assert_allclose(found.double().numpy(), wanted, rtol=2e-6, atol=3e-4)
-        close = np.abs(found.double().numpy() - wanted) < 2e-6  # coarser only where a radius is next to zero
-        assert close.mean() > 0.98
+        np.testing.assert_allclose(found.double().numpy(), wanted, rtol=1e-6, atol=1e-14)
 
 
 @built
@@ -485,11 +483,10 @@ numbers = torch.zeros(200_000)
 NoiseStream.research(1).add_([numbers], 2.0)
 found = {
     "available": native.available,
-    "source": NoiseStream.research(1).source.name,
     "sums": torch.cat([value.flatten() for value in result.sums.values()]).tolist(),
     "norms": result.norms.tolist(),
     "losses": result.losses.tolist(),
-    "deviation": float(numbers.std()),
+    "noise": numbers[:1000].tolist(),
 }
 """
 
@@ -509,25 +506,12 @@ def test_the_switch_leaves_the_kernels_out_and_the_step_is_the_same() -> None:
     exec(SCRIPT, scope)
     without, here = switched_off(), scope["found"]
     assert without["available"] is False
-    assert without["source"] == "TWISTER"
-    assert here["source"] == ("AES" if here["available"] else "TWISTER")
     for name in ("sums", "norms", "losses"):
         np.testing.assert_allclose(without[name], here[name], rtol=1e-4, atol=1e-6, err_msg=name)
-    for found in (without, here):  # a deviation 1.5 % off is nine standard errors
-        assert abs(found["deviation"] - 2.0) < 0.03
+    np.testing.assert_allclose(without["noise"], here["noise"], rtol=1e-6)
 
 
 def test_a_kernel_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "_library", None)
     with pytest.raises(GradientError, match="built"):
         native.cipher(KEY, KEY)
-
-
-def test_a_stream_says_what_makes_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "available", False)
-    stream = NoiseStream.research(0)
-    assert stream.source is Source.TWISTER
-    numbers = torch.zeros(10)
-    stream.add_([numbers], 1.0)
-    oracle = torch.empty(10).normal_(generator=NoiseStream.research(0)._generator(0, 0))
-    assert torch.equal(numbers, oracle)

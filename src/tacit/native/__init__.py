@@ -20,7 +20,7 @@ SWITCH = "TACIT_NATIVE"
 BLOCK = 1 << 17  # numbers of noise under one block number
 KEY_BYTES = 16
 _NAME = "_kernels"
-_INTERFACE = 2
+_INTERFACE = 3
 _NUMBERS_A_THREAD = 1 << 11  # fewer are not worth a second thread
 _POINTER, _SIZE, _THREADS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _SIGNATURES = {
@@ -149,9 +149,7 @@ def gram_dot(pairs: Tensor, others: Tensor | None = None) -> tuple[Tensor, Tenso
 def add_normal_(key: bytes, draw: int, blocks: Sequence[Tensor], deviation: float) -> None:
     """Add normal numbers of this deviation to blocks of at most 131,072 numbers; the same for any number of threads.
 
-    The bits are those of AES-128 under `key` (16 bytes) in counter mode, at (draw, block, position). Two 32-bit words
-    give two numbers by Box and Muller's transform, so that none is beyond 6.67 deviations; a normal one is with
-    probability 3e-11.
+    `tacit.gradients.noise` defines them and has the same in torch. `key` has 16 bytes.
     """
     _require(*blocks)
     if len(key) != KEY_BYTES or not 0 <= draw < 1 << 64 or any(block.numel() > BLOCK for block in blocks):

@@ -2,7 +2,7 @@
 //
 // Plain C functions on pointers and sizes; nothing of Python or torch is included. Vector code is for x86-64 with AVX2,
 // FMA and AES, which `tacit_interface` looks for at run time: call nothing else before it has answered with the number
-// that __init__.py expects. The number goes up with every change of a signature.
+// that __init__.py expects. The number goes up with every change of a signature or of what a function gives.
 //
 // Errors of the functions below against exact ones, as fractions of the exact: exp, log, tanh, sigmoid below 4e-7. What
 // is below 2^-126 becomes zero; NaN stays NaN.
@@ -16,7 +16,7 @@
 #include <cmath>
 #include <vector>
 
-constexpr int INTERFACE = 2;
+constexpr int INTERFACE = 3;
 
 extern "C" int tacit_interface() {
     __builtin_cpu_init();
@@ -78,14 +78,17 @@ inline __m256 hyperbolic_tangent(__m256 x) {
     return _mm256_or_ps(found, _mm256_and_ps(sign_bit, x));
 }
 
-// log(2^e m) = e log 2 + 2 atanh(s), s = (m - 1) / (m + 1), for positive normal numbers; the series to s^11 leaves
-// 2e-9.
-inline __m256 logarithm(__m256 x) {
+// log(2^e m) = e log 2 + 2 atanh(s), s = (m - 1) / (m + 1), for positive normal numbers up to 1; the series to s^11
+// leaves 2e-9. `complement` is 1 - x, to its own last digit: from 3/4 on it is taken for the difference, which x lacks.
+inline __m256 logarithm(__m256 x, __m256 complement) {
     const __m256i bits = _mm256_castps_si256(x);
     const __m256i shifted = _mm256_sub_epi32(bits, _mm256_set1_epi32(0x3f3504f3));  // from the root of one half
     const __m256i e = _mm256_srai_epi32(shifted, 23);
     const __m256 m = _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(e, 23)));
-    const __m256 s = _mm256_div_ps(_mm256_sub_ps(m, all(1.0f)), _mm256_add_ps(m, all(1.0f)));
+    const __m256 exact = _mm256_sub_ps(_mm256_setzero_ps(), complement);
+    const __m256 above = _mm256_cmp_ps(x, all(0.75f), _CMP_GE_OQ);
+    const __m256 difference = _mm256_blendv_ps(_mm256_sub_ps(m, all(1.0f)), exact, above);
+    const __m256 s = _mm256_div_ps(difference, _mm256_add_ps(m, all(1.0f)));
     const __m256 q = _mm256_mul_ps(s, s);
     __m256 sum = all(2.0f / 11.0f);
     sum = _mm256_fmadd_ps(sum, q, all(2.0f / 9.0f));
@@ -492,14 +495,45 @@ struct Cipher {
     }
 };
 
-// Sixteen normal numbers of sixteen words (Box and Muller 1958). Radii from uniforms (word + 1) / 2^32.
-inline void normals(const __m128i* blocks, float deviation, __m256* first, __m256* second) {
+// Where in the stream: the cipher is applied to (draw, counter), 64 bits each.
+struct Place {
+    uint64_t draw, counter;
+
+    __m128i block(uint64_t k) const { return _mm_set_epi64x(static_cast<int64_t>(draw), counter + k); }
+};
+
+// (word + 1/2) / 2^32, rounded once.
+inline __m256 uniforms(__m256i words) {
+    const __m256 high = _mm256_cvtepi32_ps(_mm256_srli_epi32(words, 16));
+    const __m256 low = _mm256_cvtepi32_ps(_mm256_and_si256(words, _mm256_set1_epi32(0xffff)));
+    return _mm256_mul_ps(_mm256_fmadd_ps(high, all(65536.0f), _mm256_add_ps(low, all(0.5f))), all(0x1p-32f));
+}
+
+// The same with 64 bits where a word is below 2^16: the other 32 are those in the same place of the blocks whose
+// counters have their top bit set.
+__attribute__((noinline)) __m256 with_tails(const Cipher& cipher, Place at, __m256i words, __m256 values) {
+    const Place beyond{at.draw, at.counter | 1ull << 63};
+    __m128i blocks[2] = {beyond.block(0), beyond.block(1)};
+    cipher.apply<2>(blocks);
+    uint32_t word[LANES], more[LANES];
+    float value[LANES];
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(word), words);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(more), _mm256_set_m128i(blocks[1], blocks[0]));
+    _mm256_storeu_ps(value, values);
+    for (int k = 0; k < LANES; ++k)
+        if (word[k] < 1u << 16) value[k] = static_cast<float>((word[k] * 0x1p32 + more[k] + 0.5) * 0x1p-64);
+    return _mm256_loadu_ps(value);
+}
+
+// Sixteen normal numbers of sixteen words (Box and Muller 1958); `at` is where their blocks come from.
+inline void normals(const Cipher& cipher, Place at, const __m128i* blocks, float deviation, __m256* first,
+                    __m256* second) {
     const __m256i radial = _mm256_set_m128i(blocks[1], blocks[0]), turn = _mm256_set_m128i(blocks[3], blocks[2]);
-    const __m256 high = _mm256_cvtepi32_ps(_mm256_srli_epi32(radial, 16));
-    const __m256 low = _mm256_cvtepi32_ps(_mm256_and_si256(radial, _mm256_set1_epi32(0xffff)));
-    const __m256 word = _mm256_fmadd_ps(high, all(65536.0f), _mm256_add_ps(low, all(1.0f)));
-    const __m256 uniform = _mm256_mul_ps(word, all(0x1p-32f));
-    const __m256 square = _mm256_max_ps(_mm256_mul_ps(logarithm(uniform), all(-2.0f)), _mm256_setzero_ps());
+    const __m256i small = _mm256_cmpeq_epi32(_mm256_srli_epi32(radial, 16), _mm256_setzero_si256());
+    __m256 uniform = uniforms(radial);
+    if (!_mm256_testz_si256(small, small)) uniform = with_tails(cipher, at, radial, uniform);
+    const __m256 complement = uniforms(_mm256_xor_si256(radial, _mm256_set1_epi32(-1)));
+    const __m256 square = _mm256_mul_ps(logarithm(uniform, complement), all(-2.0f));
     const __m256 radius = _mm256_mul_ps(_mm256_sqrt_ps(square), all(deviation));
     __m256 cosine, sine;
     circle(turn, &cosine, &sine);
@@ -512,32 +546,34 @@ void add_to(float* numbers, int64_t left, __m256 added) {
     lanes.store(numbers, _mm256_add_ps(lanes.load(numbers), added));
 }
 
-void add_block(const Cipher& cipher, uint64_t draw, uint64_t counter, float* numbers, int64_t length, float deviation) {
+void add_block(const Cipher& cipher, Place at, float* numbers, int64_t length, float deviation) {
     __m128i words[CIPHERED];  // all are ciphered before any is used: two short loops overlap better than a long one
-    for (int64_t i = 0; i < length; i += 4 * CIPHERED, counter += CIPHERED) {
-        for (int k = 0; k < CIPHERED; ++k) words[k] = _mm_set_epi64x(static_cast<int64_t>(draw), counter + k);
+    for (int64_t i = 0; i < length; i += 4 * CIPHERED) {
+        for (int k = 0; k < CIPHERED; ++k) words[k] = at.block(k);
         for (int k = 0; k < CIPHERED; k += 8) cipher.apply<8>(words + k);
-        const int64_t end = std::min<int64_t>(length, i + 4 * CIPHERED);
         const __m128i* four = words;
-        for (int64_t at = i; at < end; at += 2 * LANES, four += 4) {
+        const int64_t end = std::min<int64_t>(length, i + 4 * CIPHERED);
+        for (int64_t to = i; to < end; to += 2 * LANES, four += 4) {
             __m256 first, second;
-            normals(four, deviation, &first, &second);
-            add_to(numbers + at, end - at, first);
-            if (end - at > LANES) add_to(numbers + at + LANES, end - at - LANES, second);
+            const Place here{at.draw, at.counter + static_cast<uint64_t>(four - words)};
+            normals(cipher, here, four, deviation, &first, &second);
+            add_to(numbers + to, end - to, first);
+            if (end - to > LANES) add_to(numbers + to + LANES, end - to - LANES, second);
         }
+        at.counter += CIPHERED;
     }
 }
 
 }  // namespace
 
 // Adds normal numbers to `count` blocks of memory of at most 2^17 numbers each. The cipher of `key` (16 bytes) is
-// applied to (draw, 2^15 block + position), 64 bits each: no input comes twice.
+// applied to (draw, 2^15 block + position), 64 bits each, and to those with the top bit set: no input comes twice.
 extern "C" void tacit_add_normal(const uint8_t* key, uint64_t draw, float* const* blocks, const int64_t* lengths,
                                  int64_t count, float deviation, int threads) {
     const Cipher cipher(key);
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t block = 0; block < count; ++block)
-        add_block(cipher, draw, static_cast<uint64_t>(block) << 15, blocks[block], lengths[block], deviation);
+        add_block(cipher, {draw, static_cast<uint64_t>(block) << 15}, blocks[block], lengths[block], deviation);
 }
 
 // One block of 16 bytes under a key of 16 bytes, for the known answers of the standard.
