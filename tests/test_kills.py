@@ -8,7 +8,6 @@ import json
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from tacit.loading import load
 from tacit.plan import Plan
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.checkpoints import read_model
+from tacit.run.folder import has_begun
 
 PRIVATE_STEPS = 40
 SETTINGS = f"""
@@ -42,16 +42,19 @@ plan: {{{{mechanism: selective, noise_multiplier: 1.0, steps: {PRIVATE_STEPS}, b
 """
 
 FORKING = """
-import json, os, sys
+import json, os, resource, sys
 import tacit.experiment
 from tacit.cli import main
 
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
-        sys.argv = ["tacit", *json.loads(line)]
+        limits, arguments = json.loads(line)
+        sys.argv = ["tacit", *arguments]
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
+        if limits:
+            resource.setrlimit(limits[0], (limits[1], limits[1]))
         main()
         os._exit(0)
     os.write(1, f"{child}\\n".encode())
@@ -64,16 +67,16 @@ class Lives:
 
     def __init__(self, words: Path) -> None:
         """What the processes say goes to the file `words`."""
-        self._said = words.open("w")
+        self._said = words.open("a")
         self._parent = subprocess.Popen(
             [sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True
         )
         self._waiting = False
 
-    def begin(self, *arguments: str) -> int:
+    def begin(self, *arguments: str, limits: tuple[int, int] | None = None) -> int:
         """The process id of `tacit arguments`."""
         assert self._parent.stdin is not None
-        self._parent.stdin.write(json.dumps(arguments) + "\n")
+        self._parent.stdin.write(json.dumps([limits, arguments]) + "\n")
         self._parent.stdin.flush()
         return int(self._line())
 
@@ -85,6 +88,10 @@ class Lives:
         """The exit code of `tacit arguments`."""
         self.begin(*arguments)
         return self.end()
+
+    def limited(self, what: int, limit: int) -> "Limited":
+        """The same, for processes that may have no more than `limit` of a resource."""
+        return Limited(self, what, limit)
 
     def close(self) -> None:
         assert self._parent.stdin is not None
@@ -99,6 +106,20 @@ class Lives:
         line = self._parent.stdout.readline()
         assert line, "the parent of all processes is gone"
         return line
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """Processes with little of one resource, from their first moment on."""
+
+    lives: Lives
+    what: int
+    limit: int
+
+    def run(self, *arguments: str) -> int:
+        """The exit code of `tacit arguments`."""
+        self.lives.begin(*arguments, limits=(self.what, self.limit))
+        return self.lives.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +165,11 @@ def _applied(folder: Path) -> int:
     return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
-def _command(bench: Bench, folder: Path) -> list[str]:
-    """What a person would type now: resume the run, or begin it where death came before there was one."""
-    if (folder / "private" / PrivateFile.SETTINGS).exists() and (folder / "release" / ReleaseFile.TOKENIZER).exists():
+def _command(settings: Path, folder: Path) -> list[str]:
+    """What a person would type now: resume the run if a step was charged, else the same command again."""
+    if has_begun(folder):
         return ["train", "--resume", str(folder)]
-    shutil.rmtree(folder, ignore_errors=True)
-    return ["train", str(bench.settings), "--out", str(folder)]
+    return ["train", str(settings), "--out", str(folder)]
 
 
 def _wait_for_steps(folder: Path, steps: int) -> None:
@@ -164,7 +184,7 @@ def _live_and_die(bench: Bench, folder: Path, most: int, moments: random.Random)
     early = moments.random() < 0.25
     steps, delay = (0, moments.uniform(0.0, 1.5)) if early else (moments.randint(1, most), moments.uniform(0.0, 0.03))
     before = _applied(folder)
-    process = bench.lives.begin(*_command(bench, folder))
+    process = bench.lives.begin(*_command(bench.settings, folder))
     _wait_for_steps(folder, before + steps)
     time.sleep(delay)
     os.kill(process, signal.SIGKILL)  # nobody has waited for it yet, so its id is not another one's
@@ -206,7 +226,7 @@ def test_killed_at_random_moments(bench: Bench, undisturbed: Path, tmp_path: Pat
     while died < deaths and not (folder / "release" / ReleaseFile.GUARANTEE).exists():
         died += _live_and_die(bench, folder, PRIVATE_STEPS // deaths, moments)
     assert died == deaths, "the run was over before it was killed often enough"
-    assert bench.lives.run(*_command(bench, folder)) == 0, bench.said()
+    assert bench.lives.run(*_command(bench.settings, folder)) == 0, bench.said()
     _check_finished(folder, undisturbed, deaths)
     _check_noise(folder)
 
@@ -273,6 +293,42 @@ def test_a_run_that_another_process_writes_is_left_alone(bench: Bench, undisturb
     assert "to be the only writer" in bench.said()
     ledger = undisturbed / "release" / ReleaseFile.LEDGER  # opening it compacts it
     assert {path for path, content in files.items() if path.read_bytes() != content} <= {ledger}
+
+
+def _drafts(folder: Path) -> list[Path]:
+    return [place for place in folder.rglob("*") if "draft" in place.name]
+
+
+def test_no_room_while_preparing_loses_nothing(bench: Bench, undisturbed: Path, tmp_path: Path) -> None:
+    """No file may grow beyond 12 KB: the prepared corpus does not fit. With room again the run goes on."""
+    folder = tmp_path / "run"
+    bench.words.write_text("")  # what processes print goes to a file too
+    limited = bench.lives.limited(resource.RLIMIT_FSIZE, 12_000)
+    assert limited.run("train", str(bench.settings), "--out", str(folder)) == 2
+    assert "make room on the disk and resume" in bench.said()
+    assert _drafts(folder) == []
+    assert bench.lives.run("train", "--resume", str(folder)) == 0, bench.said()
+    _check_finished(folder, undisturbed, deaths=0)
+    assert _charges(folder) == _charges(undisturbed)
+
+
+@pytest.mark.parametrize("files", [8, 14, 20, 26])
+def test_few_open_files_end_in_a_sentence(bench: Bench, tmp_path: Path, files: int) -> None:
+    """Whatever stage runs out of them, the next try finds nothing in its way."""
+    folder = tmp_path / "run"
+    limited = bench.lives.limited(resource.RLIMIT_NOFILE, files)
+    assert limited.run("train", str(bench.settings), "--out", str(folder)) == 2
+    assert "allow more open files" in bench.said()
+    assert "Traceback" not in bench.said()
+    assert not has_begun(folder)
+
+
+def test_a_refused_start_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
+    """A setting that can only be refused after the corpus was prepared."""
+    folder = tmp_path / "run"
+    refused = ("train", str(bench.settings), "--out", str(folder), "--set", "plan.noise_multiplier=1e-9")
+    assert bench.lives.run(*refused) == 2, bench.said()
+    assert not folder.exists()
 
 
 def test_a_folder_that_cannot_be_made_is_said_before_anything_is_read(bench: Bench) -> None:

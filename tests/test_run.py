@@ -279,11 +279,50 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
         Run.open(tmp_path)
 
 
-def test_an_existing_run_is_not_made_again(run: Run) -> None:
-    with pytest.raises(RunError, match="found a run"):
+def test_a_run_that_has_begun_is_not_made_again(run: Run) -> None:
+    with pytest.raises(RunError, match="the only writer"):
+        Run.create(run.folder)
+    run.ledger.declare("public", {"a record, zero-out": Free("nobody's")})
+    run.ledger.charge("public")
+    with pytest.raises(RunError, match="that charged nothing"):
+        run.discard()
+    run.close()
+    with pytest.raises(RunError, match="found a run that has begun"):
+        Run.create(run.folder)
+    run.path(ReleaseFile.LEDGER).unlink()
+    with pytest.raises(RunError, match="found a run that has begun"):
         Run.create(run.folder)
     with pytest.raises(RunError, match="make the run folder"):
         Run.create(run.folder / "run.json" / "deeper")
+
+
+def test_what_a_start_that_charged_nothing_left_is_taken_over(run: Run) -> None:
+    """At every moment before the first charge; and drafts of killed writers are gone when a run is opened."""
+    run.write_json(PrivateFile.SETTINGS, {"of": "the first try"})
+    run.close()
+    drafts = [run.folder / place / ".draft-a" for place in ("", "release", "private")]
+    for draft in drafts:
+        draft.mkdir()
+        (draft / "part").write_text("half")
+    Run.open(run.folder).close()
+    assert not any(draft.exists() for draft in drafts)
+    Run.create(run.folder).close()
+    assert not run.path(PrivateFile.SETTINGS).exists()
+    (run.folder / "run.json").unlink()
+    Run.create(run.folder).close()
+    run.path(ReleaseFile.LEDGER).unlink()
+    (run.folder / "run.json").unlink()
+    with Run.create(run.folder) as again:
+        again.discard()
+    assert not run.folder.exists()
+
+
+def test_a_folder_with_our_names_and_other_content_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "diary.txt").write_text("mine")
+    with pytest.raises(RunError, match="other files"):
+        Run.create(tmp_path)
+    assert names(tmp_path) == {"private/diary.txt"}
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])

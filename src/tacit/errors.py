@@ -5,6 +5,7 @@
     ├── CorpusError      a corpus file that cannot be read, or holds nothing usable
     ├── PolicyError      a policy definition that cannot be built
     ├── PrepareError     a tokenizer, view, store or canary that cannot be made
+    ├── OutOfMemory      no memory left
     ├── WorkerLost       a worker process that ended before its work was done
     ├── ModelError       a model that cannot be built, read or fed
     ├── GradientError    a model whose per-record gradients cannot be had
@@ -17,6 +18,7 @@ Each says what was expected, what was found and the way out, and never quotes pr
 """
 
 import difflib
+import errno
 from collections.abc import Iterable
 from typing import Self
 
@@ -91,3 +93,36 @@ class GradientError(TacitError):
 
 class AttackError(TacitError):
     """An attack that cannot be carried out, or would mean nothing."""
+
+
+class OutOfMemory(TacitError):
+    """The system has no memory left."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            expected="enough memory",
+            found="none left",
+            way_out="close other programs, or take fewer positions at a time (--set positions=2048) or a smaller model",
+        )
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory could not be had: Python's own, or a library's in its words."""
+    words = ("allocate memory", "not enough memory", "bad_alloc", "failed to map segment", "returned NULL without")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+
+
+def failed(what: str, error: OSError) -> RunError:
+    """The error for an operation that the system refused."""
+    return RunError(f"to {what}", (error.strerror or type(error).__name__).lower(), way_out_of(error))
+
+
+def way_out_of(error: OSError) -> str:
+    """What a person can do about a refusal of the system."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "make room on the disk and resume: what was written before is whole"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "allow more open files (ulimit -n 1024) and try again"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return "make the folder writable, or choose another one"
+    return "check the path and the disk"

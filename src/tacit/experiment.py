@@ -9,6 +9,8 @@ G3 (as spent). The guarantee is concluded from the ledger, not from the plan; fr
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +23,7 @@ from tacit.codec import from_words
 from tacit.corpus.read import read
 from tacit.corpus.split import Split
 from tacit.counting import COUNTED, measured_counts
-from tacit.errors import ClaimRefused, ConfigError, RunError
+from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
 from tacit.evaluate import evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
 from tacit.labelling import TrainedOn, read_coverage
@@ -91,10 +93,23 @@ def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
     check_used(experiment)
     policy = make_policy(experiment)
     tokenizer = make_tokenizer(experiment, policy)
-    with Run.create(folder) as run:
+    with Run.create(folder) as run, _nothing_left_if_refused(run):
         run.write_json(PrivateFile.SETTINGS, experiment.model_dump(mode="json"))
         run.write(ReleaseFile.TOKENIZER, tokenizer.save)
         return _go_on(experiment, policy, tokenizer, run, observe)
+
+
+@contextmanager
+def _nothing_left_if_refused(run: Run) -> Iterator[None]:
+    """A start that is refused leaves nothing behind; one that failed for lack of room can be resumed."""
+    try:
+        yield
+    except RunError:
+        raise
+    except TacitError:
+        if not any(run.ledger.charges().values()):
+            run.discard()
+        raise
 
 
 def resume(folder: Path, observe: Observer) -> Trained:
@@ -104,7 +119,7 @@ def resume(folder: Path, observe: Observer) -> Trained:
             raise RunError(
                 expected="a run that had begun",
                 found="one that was stopped before its first step; nothing was spent",
-                way_out=f"remove {folder} and train again",
+                way_out="train again with the same --out",
             )
         experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
         policy = make_policy(experiment)

@@ -2,6 +2,7 @@
 
 import sys
 from importlib.metadata import version as package_version
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -20,7 +21,7 @@ from tacit.cli.scan import scan
 from tacit.cli.simulate import simulate
 from tacit.cli.sweep import sweep
 from tacit.cli.train import config, train
-from tacit.errors import TacitError
+from tacit.errors import OutOfMemory, TacitError, failed, out_of_memory
 
 app = typer.Typer(
     name="tacit",
@@ -59,10 +60,20 @@ def main() -> None:
     try:
         app()
     except TacitError as error:
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print(f"[bold red]expected[/]  {escape(error.expected)}")
-        console.print(f"   [bold]found[/]  {escape(error.found)}")
-        console.print(f" [bold green]way out[/]  {escape(error.way_out)}")
-        sys.exit(2)
+        _fail(error)
+    except OSError as error:
+        _fail(failed("read or write files", error))
+    except (MemoryError, RuntimeError, SystemError, ImportError) as error:
+        if not out_of_memory(error):
+            raise
+        _fail(OutOfMemory())
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _fail(error: TacitError) -> NoReturn:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"[bold red]expected[/]  {escape(error.expected)}")
+    console.print(f"   [bold]found[/]  {escape(error.found)}")
+    console.print(f" [bold green]way out[/]  {escape(error.way_out)}")
+    sys.exit(2)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tacit.errors import ConfigError, LedgerError
+from tacit.errors import ConfigError, LedgerError, way_out_of
 from tacit.events import Composition, Event
 from tacit.ledger.event_json import event_to_json
 from tacit.ledger.lines import Entries, header, parse, sealed, written
@@ -126,7 +126,7 @@ class Ledger:
         """Rewrite the file with one line a step, in one atomic move; the counts stay."""
         self._check_usable()
         lines, chain = written(self._entries, self._chain)
-        draft = self._path.with_name(self._path.name + ".draft")
+        draft = self._path.with_name(".draft-" + self._path.name)
         descriptor = -1
         try:
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -252,5 +252,5 @@ def _failed(what: str, path: Path, error: OSError) -> LedgerError:
     return LedgerError(
         expected=f"to {what} {path.name}",
         found=error.strerror or "an error",
-        way_out="make room on the disk or fix its permissions; the step was not applied",
+        way_out=f"{way_out_of(error)}; the step was not applied",
     )

@@ -8,9 +8,11 @@ G2 (local). Masking the secrets of one record changes the full view of that reco
 G3 (bounded). Memory does not grow with the number of records.
 """
 
+import errno
 import json
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from tacit.corpus.record import Record
-from tacit.errors import PolicyError, PrepareError, TacitError
+from tacit.errors import PolicyError, PrepareError, TacitError, failed
 from tacit.policy.base import Policy
 from tacit.prepare.approximate import BloomSeen, NearSeen
 from tacit.prepare.cut import Piece, cut, surely_too_long
@@ -260,15 +262,15 @@ def _appearing(out: Path) -> Iterator[Path]:
     if out.exists():
         raise PrepareError("a folder that is not there yet", f"{out.name} exists", "choose another, or remove it")
     try:
-        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        folder = Path(tempfile.mkdtemp(prefix=f".draft-{out.name}.", dir=out.parent))
     except OSError as error:
-        raise PrepareError(
-            expected=f"a folder for {out.name} that can be written to",
-            found=type(error).__name__,
-            way_out="make the parent folder, or choose another place",
-        ) from error
+        raise failed(f"make a folder for {out.name}", error) from error
     try:
         yield folder
         os.rename(folder, out)
+    except OSError as error:
+        raise failed(f"write {out.name}", error) from error
+    except sqlite3.OperationalError as error:
+        raise failed(f"write {out.name}", OSError(errno.ENOSPC, str(error))) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)

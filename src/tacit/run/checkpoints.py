@@ -29,16 +29,15 @@ from torch import Tensor
 
 from tacit.codec import from_json, to_json
 from tacit.digests import digest
-from tacit.errors import ConfigError, LedgerError, RunError
+from tacit.errors import ConfigError, LedgerError, RunError, failed
 from tacit.randomness import StreamsState
-from tacit.run.files import failed, sync_file, sync_folder, write_new
+from tacit.run.files import DRAFT, clear_drafts, sync_file, sync_folder, write_new
 from tacit.run.folder import PrivateFile, ReleaseFile, Run
 from tacit.sampling import ShuffleState
 
 KEPT = 2
 _MODEL, _OPTIMISER, _STATE, _MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
 _STEP = re.compile(r"step-\d+")
-_DRAFT = ".draft-"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,12 +95,12 @@ class Checkpoints:
         """Add a checkpoint, on the disk on return, and remove those before the last two. Same step again: nothing."""
         charges = self._run.ledger.charges()
         place = self._folder / f"step-{checkpoint.step:06d}"
-        draft = self._folder / f"{_DRAFT}{place.name}"
+        draft = self._folder / f"{DRAFT}{place.name}"
         if place.exists() and _is_whole(place):
             return place
         self._check_last(checkpoint.step)
         try:
-            self._clear_drafts()
+            clear_drafts(self._folder)
             draft.mkdir()
             _write_files(draft, checkpoint, charges)
             if place.exists():
@@ -163,10 +162,6 @@ class Checkpoints:
             os.rename(place, aside)
         except OSError as error:
             raise failed(f"set the damaged checkpoint {place.name} aside", error) from error
-
-    def _clear_drafts(self) -> None:
-        for place in self._folder.glob(f"{_DRAFT}*"):
-            shutil.rmtree(place)
 
 
 def _step_of(place: Path) -> int:

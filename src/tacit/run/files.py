@@ -1,18 +1,19 @@
 """Writing files that are there whole or not at all, and saying what went wrong."""
 
-import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tacit.errors import RunError
+from tacit.errors import RunError, failed
 
-_DRAFT = ".draft-"
+DRAFT = ".draft-"
+"""How the name of a file or folder begins that is not whole yet."""
 
 
 def write_atomically(path: Path, writer: Callable[[Path], None], mode: int = 0o644) -> None:
     """Have `writer` write a draft beside `path`, then put it in place of `path` in one move, on the disk on return."""
-    draft = path.with_name(_DRAFT + path.name)
+    draft = path.with_name(DRAFT + path.name)
     try:
         writer(draft)
         draft.chmod(mode)
@@ -49,6 +50,15 @@ def read_bytes(path: Path) -> bytes:
         ) from error
 
 
+def clear_drafts(folder: Path) -> None:
+    """Remove what writers that were killed left unfinished in `folder`."""
+    try:
+        for draft in folder.glob(f"{DRAFT}*"):
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+    except OSError as error:
+        raise failed(f"remove unfinished files from {folder.name}", error) from error
+
+
 def sync_file(path: Path) -> None:
     """Have the file on the disk, not only on its way."""
     _sync(path, os.O_RDONLY)
@@ -57,17 +67,6 @@ def sync_file(path: Path) -> None:
 def sync_folder(path: Path) -> None:
     """Have the names in a folder on the disk, not only on their way."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def failed(what: str, error: OSError) -> RunError:
-    """The error for an operation that the system refused."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        way_out = "make room on the disk and resume: what was written before is whole"
-    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        way_out = "make the folder writable, or choose another one"
-    else:
-        way_out = "check the path and the disk"
-    return RunError(expected=f"to {what}", found=(error.strerror or type(error).__name__).lower(), way_out=way_out)
 
 
 def _sync(path: Path, flags: int) -> None:

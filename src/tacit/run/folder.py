@@ -20,7 +20,8 @@
 
 Formal guarantees:
 
-G1 (whole). Every file but the two logs appears by one rename, synced; a failed write leaves the old one.
+G1 (whole). Every file but the two logs appears by one rename, synced; a failed write leaves the old one. Drafts of a
+   writer that was killed are removed when the run is opened for writing.
 G2 (one writer). A second writer is refused while the first one lives; a writer that died holds nothing.
 G3 (ledger). A run without its ledger is not opened for writing.
 G4 (same plan). A plan that was written is not replaced by another one.
@@ -33,15 +34,16 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tacit.codec import from_json, to_json
-from tacit.errors import ConfigError, RunError
-from tacit.ledger import Ledger
-from tacit.run.files import failed, read_bytes, sync_folder, write_atomically, write_bytes, write_new
+from tacit.errors import ConfigError, LedgerError, RunError, failed
+from tacit.ledger import Ledger, read_entries
+from tacit.run.files import DRAFT, clear_drafts, read_bytes, sync_folder, write_atomically, write_bytes, write_new
 
 T = TypeVar("T")
 
@@ -101,23 +103,28 @@ class Run:
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """A new run, with an empty ledger, open for writing; `folder` must be empty or not be there."""
+        """A new run, with an empty ledger, open for writing.
+
+        `folder` must be empty or not be there; what a start that charged nothing left in it is removed.
+        """
         folder = folder.absolute()
+        private = folder / "private"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
-                raise FileExistsError
-            (folder / "release").mkdir()  # whoever makes this one makes the run
-        except FileExistsError as error:
-            raise RunError(
-                expected=f"no folder {folder} yet, or an empty one",
-                found="a run" if (folder / MARK).exists() else "other files",
-                way_out="resume that run, remove the folder, or choose another",
-            ) from error
+            if not _may_be_run(folder):
+                raise _taken(folder, "other files")
+            private.mkdir(mode=0o700, exist_ok=True)
+            lock = _take_lock(private / PrivateFile.LOCK)
         except OSError as error:
             raise failed(f"make the run folder {folder}", error) from error
-        _fill(folder)
-        return cls.open(folder)
+        try:
+            if has_begun(folder):
+                raise _taken(folder, "a run that has begun")
+            _fill(folder)
+            return cls(folder, lock, Ledger.open(folder / "release" / ReleaseFile.LEDGER))
+        except BaseException:
+            os.close(lock)
+            raise
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -127,6 +134,8 @@ class Run:
         lock = _take_lock(folder / "private" / PrivateFile.LOCK)
         try:
             _end_torn_line(folder / "private" / PrivateFile.STEPS)
+            for place in (folder, folder / "release", folder / "private"):
+                clear_drafts(place)
             ledger = Ledger.open(folder / "release" / ReleaseFile.LEDGER)
         except BaseException:
             os.close(lock)
@@ -204,6 +213,16 @@ class Run:
                 except json.JSONDecodeError:
                     continue
 
+    def discard(self) -> None:
+        """Close, and leave nothing behind; refused for a run that has spent something."""
+        if any(self.ledger.charges().values()):
+            raise RunError("a run that charged nothing", "one that did", "keep it: what it spent stays spent")
+        self.close()
+        for part in (self.folder / MARK, self.folder / "release", self.folder / "private"):
+            _remove(part)
+        with suppress(OSError):
+            self.folder.rmdir()
+
     def close(self) -> None:
         """Close the ledger and let others write; closing twice is harmless."""
         lock, ledger, self._lock, self._ledger = self._lock, self._ledger, None, None
@@ -225,13 +244,43 @@ class Run:
         self.close()
 
 
+def has_begun(folder: Path) -> bool:
+    """Whether a step of the run was charged; a run whose ledger is lost or cannot be read counts as one that was."""
+    ledger = folder / "release" / ReleaseFile.LEDGER
+    try:
+        return any(read_entries(ledger).charges().values())
+    except LedgerError:
+        return ledger.exists() or (folder / MARK).exists()
+
+
+def _may_be_run(folder: Path) -> bool:
+    """Whether all in `folder` may be what a start left there: nothing, a marked run, or the beginning of one."""
+    names = {place.name for place in folder.iterdir()}
+    if not names <= {"release", "private", MARK, DRAFT + MARK}:
+        return False
+    known = {PrivateFile.LOCK, PrivateFile.CHECKPOINTS, ReleaseFile.LEDGER, DRAFT + ReleaseFile.LEDGER}
+    inside = {place.name for part in ("release", "private") for place in (folder / part).glob("*")}
+    return MARK in names or inside <= known
+
+
+def _taken(folder: Path, found: str) -> RunError:
+    return RunError(
+        expected=f"no folder {folder} yet, or an empty one",
+        found=found,
+        way_out="resume that run, remove the folder, or choose another",
+    )
+
+
 def _fill(folder: Path) -> None:
     """All that a new run has; its mark comes last, so that a folder that was left half made is no run."""
     private = folder / "private"
     try:
-        private.mkdir(mode=0o700)
+        for part in (folder / MARK, folder / "release", *private.iterdir()):
+            if part.name != PrivateFile.LOCK:
+                _remove(part)
         (private / PrivateFile.CHECKPOINTS).mkdir()
         sync_folder(private)
+        (folder / "release").mkdir()
         Ledger.create(folder / "release" / ReleaseFile.LEDGER).close()
         write_bytes(folder / MARK, json.dumps(_MARK_CONTENT).encode())
         sync_folder(folder.parent)
@@ -241,6 +290,13 @@ def _fill(folder: Path) -> None:
         if isinstance(error, OSError):
             raise failed(f"make the run folder {folder}", error) from error
         raise
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def _check_mark(folder: Path) -> None:

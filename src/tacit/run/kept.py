@@ -9,9 +9,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tacit.errors import RunError
+from tacit.errors import RunError, failed
 from tacit.run.checkpoints import save_tensors
-from tacit.run.files import failed, write_atomically
+from tacit.run.files import write_atomically
 from tacit.run.folder import Run
 
 _FOLDER = "kept"
