@@ -15,7 +15,7 @@ demo: $(READY)  ## train in five ways on simulated dialogs, attack each, compare
 	$(BIN)/tacit quickstart --out demo
 
 test: $(READY)  ## the tests, under ten minutes on two cores
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_OPTIONS)
 
 test-all: $(READY)  ## every test, also the slow ones
 	$(BIN)/python -m pytest -n 2

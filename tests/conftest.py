@@ -2,8 +2,55 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("tacit", deadline=None)
 settings.load_profile("tacit")
+
+LISTED_SKIPS = (
+    "is not in TACIT_DATA",
+    "no gpt2_tokenizer in TACIT_DATA",
+    "the data sets of TACIT_DATA are not here",
+    "mythes-en-us and wordnet-base are not installed",
+    "stories15m was not made",
+    "TACIT_ENCODER names no folder of a pretrained encoder",
+)
+"""Reasons for which a test may be skipped where changes are checked: data and models that cannot be installed there."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--listed-skips-only", action="store_true", help="fail where a test is skipped for another reason")
+
+
+class ListedSkipsOnly:
+    """Fails a session in which a test was skipped for a reason that is not on the list."""
+
+    def __init__(self) -> None:
+        self._others: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._note(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._others and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for reason in sorted(self._others):
+            terminalreporter.write_line(f"skipped for a reason that is not listed in conftest.py: {reason}", red=True)
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            if not any(listed in reason for listed in LISTED_SKIPS):
+                self._others.add(reason)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--listed-skips-only") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ListedSkipsOnly())
