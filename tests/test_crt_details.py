@@ -15,15 +15,17 @@ import numpy as np
 import pytest
 
 from runs import experiment, quiet, write_corpus
-from tacit.annotating import Annotator, Caps, annotate
+from tacit.annotating import Annotator, Caps, Marks, annotate
 from tacit.codec import from_words
 from tacit.corpus.boundaries import sentences
-from tacit.corpus.record import Record
+from tacit.corpus.record import Record, Span
+from tacit.corpus.write import write_jsonl
 from tacit.errors import ClaimRefused
 from tacit.events import Free, Relation
 from tacit.experiment import train
 from tacit.mechanisms import build_mechanism
 from tacit.mechanisms.crt import NOTIONS
+from tacit.parts import make_policy, prepare_stores
 from tacit.plan import Noisy, Plain, Plan, Pool, Step, Unit, cost
 from tacit.policy.algebra import Either, Forgetful
 from tacit.policy.base import Policy
@@ -31,7 +33,9 @@ from tacit.policy.patterns import Capitals, Digits, Gold, Regex
 from tacit.policy.stability import PLACEHOLDER, redaction_is_stable, with_replaced
 from tacit.prepare import Duplicates, Prepared, PrepareSettings, prepare
 from tacit.randomness import Streams
+from tacit.run import PrivateFile, Run
 from tacit.sampling import Batch, Pools, Samplers
+from tacit.settings import Experiment
 from tacit.tokenizer import byte_tokenizer
 from tacit.updates import Done, Updates
 from tacit.vocabulary import Vocabulary
@@ -247,7 +251,7 @@ def test_taking_a_protected_record_away_takes_at_most_its_own_rows_from_its_own_
             TOKENIZER,
             tmp_path / name,
             PrepareSettings(64, duplicates),
-            annotator.is_doubtful,
+            annotator.routing,
         )
         flagged = annotator.marks().flagged[store.records.astype(np.int64)]
         return Counter((bool(flagged[row]), tuple(store.redacted(row).tolist())) for row in range(len(store)))
@@ -258,3 +262,43 @@ def test_taking_a_protected_record_away_takes_at_most_its_own_rows_from_its_own_
         without = pools(f"without-{gone}", corpus[:gone] + corpus[gone + 1 :])
         assert not without - everything
         assert everything - without <= pools(f"alone-{gone}", [record])
+
+
+def _trained(folder: Path, records: Sequence[Record], settings: dict[str, Any]) -> Counter[tuple[Any, ...]]:
+    """What a run of crt trains: pool, tokens and label of every row, as `train` prepares them."""
+    folder.mkdir()
+    write_jsonl(records, folder / "corpus.jsonl")
+    write_jsonl([Record("h", "held out", label="x", spans=())], folder / "held.jsonl")
+    asked = {"mechanism": "crt", "noise_multiplier": 1.0}
+    files = {"corpus": str(folder / "corpus.jsonl"), "held_out_corpus": str(folder / "held.jsonl")}
+    chosen = from_words(Experiment, {**files, "plan": asked, **settings})
+    policy = make_policy(chosen)
+    with Run.create(folder / "run") as run:
+        prepare_stores(chosen, policy, byte_tokenizer(kinds=("NAME",)), run, quiet)
+        store = Prepared(run.path(PrivateFile.PREPARED))
+        marks = Marks.load(run.path(PrivateFile.MARKS))
+    flagged = marks.flagged[store.records.astype(np.int64)]
+    return Counter((bool(flagged[r]), tuple(store.redacted(r).tolist()), store.label(r)) for r in range(len(store)))
+
+
+LABELS = {"task": "classification", "classes": ["x", "y"], "policy": "digits"}
+TWINS: dict[str, tuple[tuple[Record, ...], dict[str, Any]]] = {
+    "a label": ((Record("a", "pay 1", label="x"), Record("b", "pay 2", label="y")), LABELS),
+    "routing": (
+        (Record("a", "pay Ann", spans=(Span(4, 7, "NAME"),)), Record("b", "pay Ann", spans=())),
+        {"policy": "digits", "conservative": "gold"},
+    ),
+    "kinds": (
+        (Record("a", "pay Ann", spans=(Span(4, 7, "NAME"),)), Record("b", "pay Ann", spans=(Span(4, 7, "ID"),))),
+        {"policy": "gold"},
+    ),
+}
+
+
+@pytest.mark.parametrize("differ", TWINS)
+def test_equal_texts_that_training_tells_apart_are_no_duplicates(differ: str, tmp_path: Path) -> None:
+    """Otherwise, without the first record, its twin is trained: with another label (2 C), or even without noise."""
+    records, settings = TWINS[differ]
+    both, without = (_trained(tmp_path / name, some, settings) for name, some in (("D", records), ("-a", records[1:])))
+    assert not without - both
+    assert sum((both - without).values()) == 1

@@ -23,7 +23,7 @@ from tacit.errors import ConfigError
 from tacit.policy.base import Policy
 from tacit.policy.kinds import common_kind
 from tacit.policy.stability import redaction_is_stable
-from tacit.prepare import Prepared
+from tacit.prepare import Prepared, Routing
 from tacit.prepare.caps import cap_contributions, salted_order
 from tacit.sampling import Annotation, RowEntities
 
@@ -93,9 +93,9 @@ class Annotator:
             self._see(record)
             yield record
 
-    def is_doubtful(self, number: int) -> bool:
-        """Whether the conservative policy alone flagged the record of this number."""
-        return self._doubtful[number]
+    def routing(self, number: int) -> Routing:
+        """Of the record of this number; doubtful is what the conservative policy alone flagged."""
+        return Routing(self._flagged[number], self._doubtful[number])
 
     def marks(self) -> Marks:
         """What was seen; refused where kinds are listed and nothing is of them."""

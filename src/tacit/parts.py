@@ -163,7 +163,7 @@ def prepare_stores(experiment: Experiment, policy: Policy, tokenizer: Tokenizer,
         sampler = Sampler(policy)
         real = sampler.watching(training_records(experiment))
         records = annotator.watching(_counted(chain(real, planted), observe))
-        store = prepare(records, policy, tokenizer, place, settings, annotator.is_doubtful)
+        store = prepare(records, policy, tokenizer, place, settings, annotator.routing)
         run.write_json(PrivateFile.SAMPLE, Inside(sampler.excerpts(), store.kind_counts()).to_json())
         write_atomically(marks, annotator.marks().save, 0o600)
     whole = PrepareSettings(experiment.max_tokens, labelled=experiment.classifies)

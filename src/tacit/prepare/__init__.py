@@ -3,7 +3,7 @@
 from tacit.prepare.canaries import CANARY, CanaryPlan, CanaryRecord, KnownCanaries, Slot, draw_canaries, plant
 from tacit.prepare.caps import CapReport, NounReport, cap_contributions, salted_order
 from tacit.prepare.cut import Piece, cut
-from tacit.prepare.duplicates import Seen, seen_texts
+from tacit.prepare.duplicates import Key, Routing, Seen, seen_texts
 from tacit.prepare.headers import Counts, Facts, Header
 from tacit.prepare.pipeline import Duplicates, PrepareSettings, prepare, public_segments, train_bpe_redacted
 from tacit.prepare.store import Prepared
@@ -20,6 +20,7 @@ __all__ = [
     "Facts",
     "FullTokens",
     "Header",
+    "Key",
     "KnownCanaries",
     "NounReport",
     "Piece",
@@ -28,6 +29,7 @@ __all__ = [
     "PreparedRecord",
     "PublicText",
     "PublicTokens",
+    "Routing",
     "Seen",
     "Slot",
     "cap_contributions",

@@ -13,6 +13,7 @@ import hashlib
 
 import numpy as np
 
+from tacit.prepare.duplicates import Key
 from tacit.prepare.views import PublicText
 
 _BITS = 1 << 27  # 16 MB: below 1e-6 wrong answers up to four million texts
@@ -29,9 +30,9 @@ class BloomSeen:
     def __init__(self) -> None:
         self._bits = np.zeros(_BITS // 8, np.uint8)
 
-    def add(self, text: PublicText) -> bool:
-        """Whether the text is surely new; it is not the next time."""
-        stream = hashlib.shake_256(text.digest).digest(4 * _HASHES)
+    def add(self, key: Key) -> bool:
+        """Whether the record is surely new; it is not the next time."""
+        stream = hashlib.shake_256(key.digest).digest(4 * _HASHES)
         places = np.frombuffer(stream, "<u4") % _BITS
         bytes_, masks = places >> 3, (1 << (places & 7)).astype(np.uint8)
         new = bool(np.any(self._bits[bytes_] & masks == 0))
@@ -49,9 +50,9 @@ class NearSeen:
         self._sketches: list[np.ndarray] = []
         self._bands: dict[tuple[int, bytes], list[int]] = {}
 
-    def add(self, text: PublicText) -> bool:
+    def add(self, key: Key) -> bool:
         """Whether no text before is nearly the same; it counts for the next ones if it is new."""
-        sketch = self._sketch(text)
+        sketch = self._sketch(key.text)
         bands = [(band, part.tobytes()) for band, part in enumerate(np.split(sketch, _BANDS))]
         candidates = {other for band in bands for other in self._bands.get(band, ())}
         if any(float(np.mean(self._sketches[other] == sketch)) >= _SIMILAR for other in candidates):

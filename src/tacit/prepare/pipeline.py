@@ -27,7 +27,7 @@ from tacit.errors import PolicyError, PrepareError, TacitError, failed
 from tacit.policy.base import Policy
 from tacit.prepare.approximate import BloomSeen, NearSeen
 from tacit.prepare.cut import Piece, cut, surely_too_long
-from tacit.prepare.duplicates import Seen, seen_texts
+from tacit.prepare.duplicates import Key, Routing, Seen, seen_texts
 from tacit.prepare.headers import PRIVATE, Counts, Facts
 from tacit.prepare.store import Prepared, Row, StoreWriter
 from tacit.prepare.views import PublicText, divide, encode_all, join
@@ -44,11 +44,11 @@ AnySeen = Seen | BloomSeen | NearSeen
 
 @dataclass(frozen=True, slots=True)
 class PrepareSettings:
-    """`max_tokens`: the longest redacted piece. `duplicates`: which records are left out because their redacted
-    text came before: none (keep), those that are equal (exact), those of them that are doubtful (see `prepare`), or
+    """`max_tokens`: the longest redacted piece. `duplicates`: which records are left out because an equal one,
+    redacted, came before: none (keep), all that are equal (exact), those of them that are doubtful (see `Routing`), or
     about equal ones (`prepare.approximate`).
 
-    `labelled`: records without a label are set aside.
+    `labelled`: labels are learned, and records without one are set aside.
 
     A record that is left out takes its secrets with it: of many records that differ in their secrets only, `exact`
     leaves one.
@@ -79,12 +79,12 @@ def prepare(
     tokenizer: Tokenizer,
     out: Path,
     settings: PrepareSettings = PrepareSettings(),  # noqa: B008  (frozen)
-    is_doubtful: Callable[[int], bool] = lambda _: True,
+    routing: Callable[[int], Routing] = lambda _: Routing(),
 ) -> Prepared:
     """Prepare `records` into the new folder `out` and open it. Records without sensible spans go to quarantine.
 
-    is_doubtful: by its place in the stream, whether a record may hold a missed secret; asked after the record was read.
-    The answer may depend on that record alone: then which records survive changes by one when one is taken away.
+    routing: of a record, by its place in the stream; asked after the record was read. The answer may depend on that
+    record alone: then which records survive changes by one when one is taken away.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(_appearing(out))
@@ -92,7 +92,7 @@ def prepare(
         stack.callback(writer.abandon)
         quarantine = stack.enter_context((folder / PRIVATE / "quarantine.jsonl").open("w", encoding="utf-8"))
         seen = stack.enter_context(_seen(settings.duplicates, folder))
-        job = _Job(policy, tokenizer, settings, writer, _Quarantine(quarantine), seen, is_doubtful)
+        job = _Job(policy, tokenizer, settings, writer, _Quarantine(quarantine), seen, routing)
         for batch in _batches(records):
             job.add(batch)
         writer.finish(_facts(policy, tokenizer, settings), job.counts())
@@ -146,7 +146,7 @@ class _Job:
         writer: StoreWriter,
         quarantine: _Quarantine,
         seen: AnySeen | None,
-        is_doubtful: Callable[[int], bool],
+        routing: Callable[[int], Routing],
     ) -> None:
         self._policy = policy
         self._tokenizer = tokenizer
@@ -154,7 +154,7 @@ class _Job:
         self._writer = writer
         self._quarantine = quarantine
         self._seen = seen
-        self._is_doubtful = is_doubtful
+        self._routing = routing
         self._records = self._empty = self._duplicates = 0
 
     def add(self, batch: Sequence[Record]) -> None:
@@ -212,9 +212,14 @@ class _Job:
         return cut(public, self._tokenizer, self._settings.max_tokens)
 
     def _is_duplicate(self, item: _Divided) -> bool:
-        if self._seen is None or (self._settings.duplicates == "doubtful" and not self._is_doubtful(item.number)):
+        if self._seen is None:
             return False
-        return not self._seen.add(item.public)
+        routing = self._routing(item.number)
+        if self._settings.duplicates == "doubtful" and not routing.doubtful:
+            return False
+        placeholders = tuple(self._tokenizer.placeholder(kind) for kind in item.public.kinds)
+        label = item.record.label if self._settings.labelled else None
+        return not self._seen.add(Key(item.public, placeholders, label, routing.flagged))
 
     def _store(self, item: _Divided, pieces: Sequence[Piece], secrets: Sequence[list[int]]) -> None:
         # Whole records: a piece that two records share would go to whichever came first, so that a protected record
