@@ -20,6 +20,7 @@ from tacit.mechanisms import REGISTRY, build_mechanism
 from tacit.mechanisms.base import interleaved, planned
 from tacit.plan import Neighbours, Plan, Pool, ShuffledBatch, Step, Unit, View
 from tacit.planning import plan, read_words
+from tacit.report.words import floor
 from tacit.vocabulary import Vocabulary
 
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -55,8 +56,8 @@ EVIDENCE = Evidence(
     policy_id="pii",
     policy_hash="5eed",
     coverage=Coverage(200, 0),
+    conservative_id="digits",
     conservative_coverage=Coverage(2995, 0, policy="the conservative policy"),
-    stable_share=0.995,
     dropped_share=0.031,
     entity_list_hash="e11e",
     detector_data="canary paraphrases",
@@ -106,13 +107,12 @@ def test_hidden_states_that_are_not_noised_are_a_condition() -> None:
 
 
 def test_what_rests_on_a_sample_says_with_which_confidence() -> None:
-    for name in ("selective", "redaction", "crt"):
-        drawn = guarantee_of(name).sentence().split("With the same confidence a record drawn at random has ")
+    for name in ("selective", "redaction", "crt", "cadp"):
+        drawn = guarantee_of(name).sentence().split("With the same confidence, for a record that is drawn uniformly")
         assert len(drawn) == 2
     bad = replace(EVIDENCE, coverage=Coverage(10, 10))
     assert "(0, 1)" in guarantee_of("redaction", bad).sentence()
     assert "against those left out, with 95% confidence" in guarantee_of("crt").sentence()
-    assert "(not checked)" in guarantee_of("crt", replace(EVIDENCE, stable_share=None)).sentence()
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -237,7 +237,8 @@ def test_coverage_lines_are_the_three_true_statements() -> None:
     sentence = guarantee_of("selective").sentence()
     assert "worst case" in sentence
     assert "at most a share 0.0149 of records is not covered" in sentence
-    assert "a record drawn at random has" in sentence
+    assert "drawn uniformly and known, the model is (2.099, 0.015)-indistinguishable" in sentence
+    assert "no single record has" in sentence
     assert "not measured" in guarantee_of("selective", Evidence()).sentence()
     assert "Coverage" not in guarantee_of("dpsgd").sentence()
 
@@ -252,6 +253,55 @@ def test_uedp_with_a_plain_rest_promises_users_nothing() -> None:
     assert "users" in guarantee.not_protected
     user = Neighbours(Unit.USER, copies=5)
     assert any(isinstance(event, Unbounded) for event, _ in mechanism.plan().spend(user))
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_a_sentence_claims_the_relation_that_is_priced(name: str) -> None:
+    """Catches "add or remove" beside public counts, public caps on a fixed graph, and a price for zero-out."""
+    guarantee = guarantee_of(name)
+    assert "add or remove" not in guarantee.sentence()
+    if guarantee.published is None and name not in ("selective", "twice"):  # which explain blanking in their own words
+        assert "zero-out" in guarantee.sentence()
+        assert "public" in guarantee.sentence()
+
+
+def test_who_wrote_what_is_public_where_caps_are_chosen_by_it() -> None:
+    """Catches an entity's claim whose caps were chosen by user, without the condition that users are public."""
+    assert "who wrote which sentence" in guarantee_of("uedp").sentence()
+    entity_alone = guarantee_of("uedp", public_epochs=3, other_records=100)
+    for guarantee in (guarantee_of("uedp"), entity_alone):
+        conditions = {condition.text for condition in guarantee.holds_if}
+        assert any("which record belongs to which user" in text for text in conditions)
+
+
+def test_crt_rests_on_no_share_of_stable_spans() -> None:
+    """Catches a share of stable spans, rounded to "100.00%", in a claim that does not need it."""
+    claim = guarantee_of("crt").claim
+    assert "spans whose redaction is not stable are covered as records" in claim
+    assert "of spans" not in claim
+    assert "stable_share" not in to_json(guarantee_of("crt"))
+    assert (floor(0.99996), floor(0.9819), floor(1.0), floor(None)) == ("99.9 %", "98.1 %", "100.0 %", "–")
+
+
+def test_crt_names_both_policies_that_cleared() -> None:
+    """Catches "cleared by pii" where a conservative policy had to clear, too."""
+    assert "were cleared by pii and digits." in guarantee_of("crt").claim
+    alone = replace(EVIDENCE, conservative_id=None, conservative_coverage=None)
+    assert "were cleared by pii." in guarantee_of("crt", alone).claim
+    assert "were cleared by policies that are not stated." in guarantee_of("crt", Evidence()).claim
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_base_model_from_elsewhere_is_a_condition_of_every_claim(name: str) -> None:
+    """Catches a claim about a corpus that the base model may have read before."""
+    assumed = {
+        pretrained: any(
+            condition.text == "the base model was not trained on this corpus" and condition.status == Status.ASSUMED
+            for condition in guarantee_of(name, replace(EVIDENCE, pretrained=pretrained)).holds_if
+        )
+        for pretrained in (False, True)
+    }
+    assert assumed == {False: False, True: name != "plain"}
 
 
 def test_no_condition_claims_to_be_measured_without_evidence() -> None:

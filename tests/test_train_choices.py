@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
 from tacit.experiment import resume, train
+from tacit.guarantee import Status
 from tacit.loading import load
 from tacit.models import GPT, LSTM, GPTSettings, LoRASettings, LSTMSettings
 from tacit.plan import Moves
@@ -87,7 +89,8 @@ def test_a_folder_is_fine_tuned_with_its_own_tokenizer(
     lora: dict[str, int] | None, gpt_folder: Path, corpus: Path, tmp_path: Path
 ) -> None:
     settings = experiment(corpus, model=str(gpt_folder), **({"lora": lora} if lora else {}))
-    train(settings, tmp_path / "run", quiet)
+    conditions = train(settings, tmp_path / "run", quiet).guarantee.holds_if
+    assert [one.status for one in conditions if "base model was not trained on this" in one.text] == [Status.ASSUMED]
     before = GPT.from_folder(gpt_folder).module.state_dict()
     learner, tokenizer = load(tmp_path / "run")
     assert tokenizer.codec.size == 300
@@ -98,6 +101,17 @@ def test_a_folder_is_fine_tuned_with_its_own_tokenizer(
     else:
         assert torch.equal(after[name.replace("c_fc.", "c_fc.base_layer.")], before[name])
         assert after["transformer.h.0.mlp.c_fc.lora_B.default.weight"].abs().sum() > 0
+
+
+@pytest.mark.parametrize("proof", ["ledger.jsonl", "guarantee.json", "release/ledger.jsonl"])
+def test_a_run_is_refused_as_a_base_model(proof: str, gpt_folder: Path, corpus: Path, tmp_path: Path) -> None:
+    """Catches a second training of one corpus whose claim forgets what the first one spent."""
+    shutil.copytree(gpt_folder, tmp_path / "base")
+    (tmp_path / "base" / proof).parent.mkdir(exist_ok=True)
+    (tmp_path / "base" / proof).touch()
+    with pytest.raises(ClaimRefused, match="a run of tacit"):
+        train(experiment(corpus, model=str(tmp_path / "base")), tmp_path / "run", quiet)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_reads_too_little_is_refused(gpt_folder: Path, corpus: Path, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from tacit.models import Classifier, Learner
 from tacit.parts import (
     Model,
     Reader,
+    check_base_model,
     make_learner,
     make_policy,
     make_reader,
@@ -91,6 +92,7 @@ class Trained:
 def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
     check_used(experiment)
+    check_base_model(experiment)
     policy = make_policy(experiment)
     tokenizer = make_tokenizer(experiment, policy)
     with Run.create(folder) as run, _nothing_left_if_refused(run):
@@ -265,17 +267,19 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
         )
         coverage, conservative = read_coverage(Path(experiment.coverage), policy.hash, second, used)
     return Evidence(
-        policy.id,
-        policy.hash,
-        coverage,
-        conservative,
-        marks.stable_share,
-        dropped,
-        marks.entity_list_hash if experiment.protects_entities else None,  # elsewhere a hash of secrets would leave
+        policy_id=policy.id,
+        policy_hash=policy.hash,
+        coverage=coverage,
+        conservative_id=None if experiment.conservative is None else parse_policy(experiment.conservative).id,
+        conservative_coverage=conservative,
+        dropped_share=dropped,
+        # elsewhere a hash of secrets would leave
+        entity_list_hash=marks.entity_list_hash if experiment.protects_entities else None,
         detector_data=detector_data(_all_policies(experiment, policy)),
         user_origin=_user_origin(experiment),
         record_is=RECORD_IS[experiment.pieces],
         examples_given=bool(experiment.inventions),
+        pretrained=not experiment.is_new,
     )
 
 

@@ -102,14 +102,15 @@ class Evidence:
     policy_id: str | None = None
     policy_hash: str | None = None
     coverage: Coverage | None = None
+    conservative_id: str | None = None
     conservative_coverage: Coverage | None = None
-    stable_share: float | None = None
     dropped_share: float | None = None
     entity_list_hash: str | None = None
     detector_data: str | None = None
     user_origin: str | None = None
     record_is: str | None = None
     examples_given: bool | None = None
+    pretrained: bool = False
     tuning: str = "not covered: settings were chosen outside this accounting"
 
 
@@ -155,13 +156,26 @@ def coverage_lines(covered: Figure, coverage: Coverage | None) -> tuple[str, ...
     if coverage is None:
         return ("Coverage: how many secrets the policy misses was not measured; what it misses has no guarantee.",)
     rate = coverage.miss_rate
+    who, otherwise = _COVERED[covered.neighbours.unit]
+    mean = f"({rounded_up(covered.epsilon, 4)}, {rounded_up(min(1.0, covered.delta + rate), 3)})"
     return (
-        f"Coverage: records whose secrets the policy found have {covered}, worst case.",
+        f"Coverage: {who} have {covered}, worst case.",
         f"With {coverage.confidence:.0%} confidence at most a share {rounded_up(rate, 3)} of records is not covered "
         f"and has no guarantee ({coverage}).",
-        f"With the same confidence a record drawn at random has ({rounded_up(covered.epsilon, 4)}, "
-        f"{rounded_up(min(1.0, covered.delta + rate), 3)}).",
+        f"With the same confidence, for a record that is drawn uniformly and known, the model is {mean}-"
+        f"indistinguishable from one trained {otherwise}: a mean over all records, which no single record has as a "
+        "guarantee.",
     )
+
+
+_COVERED = {
+    Unit.SECRETS: ("records whose secrets the policy found", "with the secrets of that record blanked"),
+    Unit.FLAGGED_RECORD: (
+        "records with secrets that were routed to the protected set",
+        "without that record if it has a secret",
+    ),
+}
+"""Of a unit that a policy chooses: who is covered, and the other world."""
 
 
 class Order(StrEnum):

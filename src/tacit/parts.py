@@ -15,7 +15,7 @@ from tacit.corpus.pieces import in_pieces
 from tacit.corpus.read import read
 from tacit.corpus.record import Record
 from tacit.corpus.split import Shares, Split, split_of
-from tacit.errors import ConfigError
+from tacit.errors import ClaimRefused, ConfigError
 from tacit.inventions import Inventions
 from tacit.models import (
     GPT,
@@ -227,6 +227,18 @@ def make_reader(experiment: Experiment, tokenizer: Tokenizer, store: Prepared) -
     if experiment.classes is None:
         return RowReader(store, tokenizer.end, experiment.longest_full, inventions)
     return LabelReader(store, tokenizer.end, experiment.longest_full, experiment.classes, inventions)
+
+
+def check_base_model(experiment: Experiment) -> None:
+    """Refuse a run of tacit's as the base model: what it spent would be part of the claim, and is not composed yet."""
+    folder = Path(experiment.model)
+    ours = (folder / place / name for place in (".", "release") for name in (ReleaseFile.LEDGER, ReleaseFile.GUARANTEE))
+    if not experiment.is_new and any(file.exists() for file in ours):
+        raise ClaimRefused(
+            expected="a base model from elsewhere, or a new one",
+            found="a run of tacit, whose own spending would have to be added to this run's",
+            way_out="train from the model that run began with, or use model: lstm or gpt",
+        )
 
 
 def make_learner(experiment: Experiment, tokenizer: Tokenizer) -> Model:

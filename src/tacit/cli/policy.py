@@ -155,7 +155,7 @@ def _quality(result: "Comparison") -> Table:
 
 
 def _cost(result: "Comparison") -> Table:
-    from tacit.report.words import number, percent
+    from tacit.report.words import floor, number, percent
 
     table = _table("policy", "tokens", "records", "findings", "records/s\na core", "mask\nmoved", "redaction\nstable")
     for one in result.policies:
@@ -166,7 +166,7 @@ def _cost(result: "Comparison") -> Table:
             f"{one.secrets:,}",
             number(one.records_a_second),
             percent(one.mask_moved),
-            percent(one.redaction_stable),
+            floor(one.redaction_stable),
         )
     return table
 

@@ -169,7 +169,7 @@ def _print(result: "Scan", console: Console, out: Path) -> None:
 
 
 def _numbers(result: "Scan") -> Table:
-    from tacit.report.words import percent
+    from tacit.report.words import floor, percent
     from tacit.scan.excerpt import printable
 
     table = Table(show_header=False, box=None, pad_edge=False)
@@ -188,7 +188,7 @@ def _numbers(result: "Scan") -> Table:
     }
     if stability := result.stability.spans:
         changed = percent(result.stability.rest_changed / stability)
-        stable = percent(result.stability.redaction_stable / stability)
+        stable = floor(result.stability.redaction_stable / stability)
         rows["mask stability"] = (
             f"of {stability:,} secrets: rest of the mask changed with {changed}, redaction stable for {stable}"
         )

@@ -128,12 +128,15 @@ class Mechanism(Protocol):
 
 
 def concluded(mechanism: Mechanism, spent: Spent, evidence: Evidence) -> Guarantee:
-    """What `mechanism` concludes; where marks come from something trained, under the condition that it is public."""
+    """What `mechanism` concludes, under conditions on what was trained elsewhere: a base model, and what made marks."""
     guarantee = mechanism.conclude(spent, evidence)
     said = any(LEARNED_ELSEWHERE in condition.text for condition in guarantee.holds_if)
-    if evidence.detector_data is None or said or not any(one.neighbours.unit in BY_POLICY for one in guarantee.figures):
-        return guarantee
-    return replace(guarantee, holds_if=(*guarantee.holds_if, FROZEN_DETECTOR))
+    by_policy = any(one.neighbours.unit in BY_POLICY for one in guarantee.figures)
+    more = {
+        FROZEN_DETECTOR: evidence.detector_data is not None and by_policy and not said,
+        FOREIGN_BASE: evidence.pretrained and bool(guarantee.figures),
+    }
+    return replace(guarantee, holds_if=(*guarantee.holds_if, *(one for one, needed in more.items() if needed)))
 
 
 def planned(mechanism: Mechanism) -> Spent:
@@ -231,6 +234,7 @@ LEARNED_ELSEWHERE = "trained on public or disjoint data"
 FROZEN_DETECTOR = Condition(
     f"the detector or model behind the marks was {LEARNED_ELSEWHERE} and frozen", Status.ASSUMED
 )
+FOREIGN_BASE = Condition("the base model was not trained on this corpus", Status.ASSUMED)
 INVENTED = Condition("what was invented for secrets comes from their kinds and from public examples", Status.ASSUMED)
 INVENTED_BY_KIND = Condition("what was invented for secrets comes from their kinds alone", Status.MET)
 NOISY_CONDITIONS = (FRESH_DRAW, CONSTANT_DIVISOR, PUBLIC_COUNT, PUBLIC_TOKENIZER)

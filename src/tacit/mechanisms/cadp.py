@@ -42,17 +42,17 @@ class CADP:
         return Plan(interleaved(public, self.public.steps, private, self.private.steps))
 
     def notions(self) -> tuple[Neighbours, ...]:
-        """A flagged record, added or removed."""
+        """A flagged record, zero-out."""
         return (Neighbours(Unit.FLAGGED_RECORD),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """Record-level differential privacy for the flagged records, with the detector's coverage beside it."""
         figures = self.private.figures(spent)
         claim = (
-            f"Records routed to the protected set have {figures[0]} record-level differential privacy (add or remove). "
-            f"Detector {evidence.policy_hash or 'not stated'}, trained on "
-            f"{evidence.detector_data or 'data not stated'}. Undetected sensitive "
-            "records are trained without protection."
+            f"Records routed to the protected set have {figures[0]} record-level differential privacy (zero-out: that "
+            "record left empty; how many there are, and each record's routing, is public). Detector "
+            f"{evidence.policy_hash or 'not stated'}, trained on {evidence.detector_data or 'data not stated'}. "
+            "Undetected sensitive records are trained without protection."
         )
         lines = coverage_lines(figures[0], evidence.coverage)
         return Guarantee(self.name, claim, figures, (*NOISY_CONDITIONS, ROUTED), NOT_PROTECTED, evidence, lines)

@@ -37,7 +37,7 @@ class CADPPublished:
         return Plan((Phase(((step, self.private.steps),)),))
 
     def notions(self) -> tuple[Neighbours, ...]:
-        """A flagged record, added or removed."""
+        """A flagged record, zero-out."""
         return (Neighbours(Unit.FLAGGED_RECORD),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:

@@ -11,9 +11,9 @@ Zhao et al., "Provably Confidential Language Modelling" (NAACL 2022).
 | gamma, delta_2: miss rates of pi and pi_c | `Evidence.coverage`, `Evidence.conservative_coverage`: upper bounds |
 
 Where we differ: redaction comes first and duplicates are exact hashes of the redacted text (the printed order makes a
-perfect policy's worlds differ); replace-one is priced beside add-or-remove, as masking a secret replaces its record; a
-span counts as unused only where redaction is stable; groups count surviving records; miss rates are upper bounds,
-applied once to the whole run (confidentiality.py).
+perfect policy's worlds differ); replace-one is priced beside zero-out, as masking a secret replaces its record; every
+record with a placeholder is protected, so a span whose redaction is not stable is covered as its record; groups count
+surviving records; miss rates are upper bounds, applied once to the whole run (confidentiality.py).
 """
 
 from dataclasses import dataclass
@@ -51,18 +51,18 @@ class CRT:
         return Plan((rounds, Phase(tuple((step, rest) for step, _, rest in (public, private)))))
 
     def notions(self) -> tuple[Neighbours, ...]:
-        """A protected record: added or removed, replaced, in a group; and the redacted spans themselves."""
+        """A protected record: zero-out, replaced, in a group; and the redacted spans themselves."""
         return NOTIONS
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """Redacted spans are unused; protected sentences have record-level differential privacy."""
         figures = self.private.figures(spent)
-        stable = evidence.stable_share
-        checked = "not checked" if stable is None else f"{stable:.2%} of spans"
+        policies = " and ".join(name for name in (evidence.policy_id, evidence.conservative_id) if name is not None)
         claim = (
-            f"Redacted spans were not used in training where redaction is stable ({checked}); the others are covered "
-            f"as records. Protected sentences have {figures[0]} record-level differential privacy. Sentences trained "
-            f"without protection were cleared by {evidence.policy_id or 'policies that are not stated'}."
+            "Redacted spans were not used in training; spans whose redaction is not stable are covered as records. "
+            f"Protected sentences have {figures[0]} record-level differential privacy (zero-out: that sentence left "
+            "empty; how many there are, and which, is public). Sentences trained without protection were cleared by "
+            f"{policies or 'policies that are not stated'}."
         )
         return Guarantee(
             mechanism=self.name,

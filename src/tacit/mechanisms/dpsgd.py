@@ -30,7 +30,7 @@ class DPSGD:
         return Plan((Phase(((self.private.step(View.FULL, Pool.EVERY), self.private.steps),)),))
 
     def notions(self) -> tuple[Neighbours, ...]:
-        """A record, added or removed."""
+        """A record, zero-out."""
         return (Neighbours(Unit.RECORD),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
@@ -38,7 +38,9 @@ class DPSGD:
         figures = self.private.figures(spent)
         return Guarantee(
             mechanism=self.name,
-            claim=f"Each training record has {figures[0]}-differential privacy, add or remove, all checkpoints.",
+            claim=f"Each training record has {figures[0]}-differential privacy, zero-out: the released model is this "
+            "close in distribution to one trained with that record left empty. All checkpoints are covered; the number "
+            "of records is public.",
             figures=figures,
             holds_if=NOISY_CONDITIONS,
             not_protected=("what several records of one person say together", "the number of records"),

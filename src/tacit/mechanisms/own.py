@@ -21,8 +21,8 @@ from tacit.plan import Neighbours, Noisy, Plain, Plan, PoissonRecords, ShuffledB
 
 _SAID: dict[Unit, tuple[str, tuple[Condition, ...], tuple[str, ...]]] = {
     Unit.SECRETS: ("blanked", (FROZEN_MARKS,), ("unmarked text", "that a record was used", "a value in many records")),
-    Unit.RECORD: ("left out", (), ("what several records of one person say together", "the number of records")),
-    Unit.FLAGGED_RECORD: ("left out", (ROUTED,), ("sensitive records that were cleared", "which ones were flagged")),
+    Unit.RECORD: ("left empty", (), ("what several records of one person say together", "the number of records")),
+    Unit.FLAGGED_RECORD: ("left empty", (ROUTED,), ("sensitive records that were cleared", "which ones were flagged")),
 }
 """Of each unit: its other world, what else the claim rests on, and what it leaves open."""
 

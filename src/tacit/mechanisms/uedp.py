@@ -60,12 +60,13 @@ class UeDP:
         dropped = "not stated" if evidence.dropped_share is None else f"{evidence.dropped_share:.2%}"
         return Guarantee(
             mechanism=self.name,
-            claim=f"Differential privacy, add or remove, all checkpoints, for {words}. Each user is limited to "
+            claim="Differential privacy, zero-out (the sentences of the unit left empty; who wrote which sentence, and "
+            f"which listed entities are in it, is public), all checkpoints, for {words}. Each user is limited to "
             f"{self.user_cap}, each listed entity to {self.entity_cap} sentences (share dropped: {dropped}). Entity = "
             f"a string of list {evidence.entity_list_hash or 'not stated'}; aliases and unlisted names are not "
             f"protected at entity level.",
             figures=figures,
-            holds_if=(*NOISY_CONDITIONS, LISTED, *(() if self.rest else (USERS_KNOWN,))),
+            holds_if=(*NOISY_CONDITIONS, LISTED, USERS_KNOWN),
             not_protected=("aliases and unlisted names", *(("users",) if self.rest else ())),
             evidence=evidence,
         )

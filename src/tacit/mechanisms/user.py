@@ -46,19 +46,20 @@ class UserLevel:
         return Plan((Phase(((step, self.private.steps),)),))
 
     def notions(self) -> tuple[Neighbours, ...]:
-        """A user, added or removed."""
+        """A user, zero-out."""
         return (Neighbours(Unit.USER, copies=self.records_per_user or 1),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """User-level differential privacy."""
         figures = self.private.figures(spent)
-        cap = "" if self.records_per_user is None else f", at most {self.records_per_user} records a user"
+        cap = "" if self.records_per_user is None else f", at most {self.records_per_user} records per user"
         capped = self.records_per_user is not None and evidence.dropped_share is not None
         dropped = f" The cap dropped {evidence.dropped_share:.2%} of records." if capped else ""
         return Guarantee(
             mechanism=self.name,
-            claim=f"Each user has {figures[0]}-differential privacy (user-level{cap}), add or remove, all checkpoints."
-            + dropped,
+            claim=f"Each user has {figures[0]}-differential privacy (user-level{cap}), zero-out: the released model is "
+            "this close in distribution to one trained with all records of that user left empty. All checkpoints are "
+            f"covered; who wrote which record is public.{dropped}",
             figures=figures,
             holds_if=(*NOISY_CONDITIONS, USERS_KNOWN),
             not_protected=("what several users say together", "the number of users and of each user's records"),

@@ -7,7 +7,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from tacit.report.words import ceiling, interval, name, number, percent, text
+from tacit.report.words import ceiling, floor, interval, name, number, percent, text
 from tacit.rounding import rounded_up
 from tacit.scan.excerpt import printable, short
 
@@ -44,6 +44,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "whole": lambda count: f"{count:,}",
+        "floor": floor,
         "percent": percent,
         "interval": interval,
         "ceiling": ceiling,

@@ -19,6 +19,11 @@ def percent(share: float | None) -> str:
     return "< 0.1 %" if text == "0.0" and share > 0 else f"{text} %"
 
 
+def floor(share: float | None) -> str:
+    """A share in per cent, rounded down: of what is good, never more than there is."""
+    return "–" if share is None else f"{math.floor(1000 * share + 1e-9) / 10:.1f} %"
+
+
 def interval(ends: Interval) -> str:
     """Both ends in per cent, rounded outwards."""
     low, high = math.floor(1000 * ends.low) / 10, math.ceil(1000 * ends.high) / 10
