@@ -39,6 +39,7 @@ def train_run(folder: Path, plan: dict[str, Any], canaries: list[dict[str, Any]]
     write_jsonl(secret_records(60), corpus)
     words: dict[str, Any] = {
         "corpus": str(corpus),
+        "mode": "research",
         "policy": "gold",
         "held_out": 0.5,
         "max_tokens": 32,

@@ -22,7 +22,7 @@ from tacit.settings import Experiment
 from tacit.tokenizer import byte_tokenizer
 from tacit.vocabulary import Vocabulary
 
-TINY: dict[str, Any] = {"policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 64}
+TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 64}
 PLANS: dict[str, dict[str, Any]] = {
     "plain": {"public_epochs": 1},
     "redaction": {"public_epochs": 1},

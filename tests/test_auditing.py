@@ -355,8 +355,8 @@ def test_members_are_like_others_where_equal_texts_were_left_out(tmp_path: Path)
     corpus = tmp_path / "corpus.jsonl"
     texts = ("All is well." if number % 2 else f"Case {number}." for number in range(400))
     write_jsonl((Record(f"r{number}", text, f"u{number}") for number, text in enumerate(texts)), corpus)
-    words = {"corpus": str(corpus), "policy": "digits", "held_out": 0.5, "duplicates": "exact", "plan": LITTLE}
-    train(from_words(Experiment, words), tmp_path / "run", quiet)
+    words = {"corpus": str(corpus), "mode": "research", "policy": "digits", "held_out": 0.5, "plan": LITTLE}
+    train(from_words(Experiment, words | {"duplicates": "exact"}), tmp_path / "run", quiet)
     target = Target.of(Run.view(tmp_path / "run"))
     assert len(target.trained.store) < len(target.members.store) / 3
     candidates = Candidates.of(target, replace(SETTINGS, candidates=300))

@@ -35,6 +35,7 @@ def _trained(name: str, folder: Path) -> Trained:
     write_jsonl(simulate("customersim", 30), folder / "corpus.jsonl")
     settings = {
         "corpus": str(folder / "corpus.jsonl"),
+        "mode": "research",
         "policy": POLICIES.get(name, "gold"),
         "plan": {"mechanism": name, **WORDS[name]},
         "shape": {"embedding_size": 8, "hidden_size": 8},

@@ -82,7 +82,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def experiment(corpus: Path, plan: dict[str, Any], **more: Any) -> Experiment:  # noqa: ANN401
     public = {"tokenizer": "bpe", "vocabulary_size": 320, "vocabulary_corpus": str(corpus.parent / "public.jsonl")}
-    words = {"corpus": str(corpus), "task": "classification", "classes": CLASSES, "plan": plan, **SMALL, **public}
+    words = {
+        "corpus": str(corpus),
+        "mode": "research",
+        "task": "classification",
+        "classes": CLASSES,
+        "plan": plan,
+        **SMALL,
+        **public,
+    }
     return from_words(Experiment, {**words, **more})
 
 
@@ -159,7 +167,14 @@ def test_an_encoder_of_a_folder_is_fine_tuned(
     plan: dict[str, Any], more: dict[str, Any], most: float, encoder_folder: Path, corpus: Path, tmp_path: Path
 ) -> None:
     public, private = {"learning_rate": 0.02}, {"learning_rate": 0.02}
-    words = {"corpus": str(corpus), "task": "classification", "classes": CLASSES, "plan": plan, **ROOM}
+    words = {
+        "corpus": str(corpus),
+        "mode": "research",
+        "task": "classification",
+        "classes": CLASSES,
+        "plan": plan,
+        **ROOM,
+    }
     settings = from_words(
         Experiment, {**words, "model": str(encoder_folder), "public": public, "private": private, **more}
     )

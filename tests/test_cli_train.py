@@ -46,8 +46,8 @@ def test_train_then_resume_then_generate(settings: Path, tmp_path: Path) -> None
 
 
 def test_config_prints_what_train_would_use(settings: Path) -> None:
-    output = CliRunner().invoke(app, ["config", str(settings), "--epsilon", "3", "--seed", "7"]).output
-    resolved = yaml.safe_load(output)
+    words = ["--epsilon", "3", "--seed", "7", "--set", "mode=research"]
+    resolved = yaml.safe_load(CliRunner().invoke(app, ["config", str(settings), *words]).output)
     assert resolved["plan"]["epsilon"] == 3.0
     assert resolved["seed"] == 7
     assert resolved["model"] == "lstm"

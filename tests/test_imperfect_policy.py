@@ -62,6 +62,7 @@ def _policy(corpus: Path, miss_rate: float) -> str:
 def _experiment(corpus: Path, mechanism: str, miss_rate: float) -> Experiment:
     words: dict[str, Any] = {
         "corpus": str(corpus),
+        "mode": "research",
         "policy": _policy(corpus, miss_rate),
         "conservative": "digits" if mechanism == "crt" else None,
         "plan": {"mechanism": mechanism, **PLANS[mechanism]},

@@ -32,6 +32,7 @@ from tacit.run.folder import has_begun
 PRIVATE_STEPS = 40
 SETTINGS = f"""
 corpus: {{corpus}}
+mode: research
 policy: gold
 held_out: 0.2
 max_tokens: 64

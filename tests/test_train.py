@@ -97,7 +97,8 @@ if again:
     resume(folder, seen)
 else:
     plan = {"mechanism": "selective", "noise_multiplier": 1.0, "steps": 20, "batch": 8, "public_epochs": 10}
-    settings = Experiment(corpus=corpus, policy="gold", plan=plan, held_out=.2, max_tokens=64, longest_full=64)
+    few = {"held_out": 0.2, "max_tokens": 64, "longest_full": 64}
+    settings = Experiment(corpus=corpus, mode="research", policy="gold", plan=plan, **few)
     train(settings, folder, seen)
 """
 

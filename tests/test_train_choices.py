@@ -30,7 +30,7 @@ from tacit.settings import Experiment
 from tacit.tokenizer import Dependence, Source, train_bpe
 from tacit.updates import moving_names
 
-TINY: dict[str, Any] = {"policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 60}
+TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 60}
 SELECTIVE: dict[str, Any] = {
     "mechanism": "selective",
     "noise_multiplier": 1.0,

@@ -11,7 +11,7 @@ from tacit.rounding import rounded_up
 
 SETTING = "central: one trusted curator trains, and releases the model and all its checkpoints"
 ACCESSES = "every training step, by its ledger entry; evaluation and tuning only as stated"
-_MARK = {Status.MET: "met", Status.ASSUMED: "assumed by the reader", Status.MEASURED: "measured"}
+_MARK = {status: str(status) for status in Status} | {Status.ASSUMED: "assumed by the reader"}
 
 
 def to_markdown(guarantee: Guarantee) -> str:

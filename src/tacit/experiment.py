@@ -280,6 +280,7 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
         record_is=RECORD_IS[experiment.pieces],
         examples_given=bool(experiment.inventions),
         pretrained=not experiment.is_new,
+        repeatable=experiment.mode == Mode.RESEARCH,
     )
 
 

@@ -19,6 +19,7 @@ class Status(StrEnum):
     MET = "met"  # by construction of the plan, and checked by the code
     ASSUMED = "assumed"  # by the reader, or it does not hold
     MEASURED = "measured"  # on a sample, with a confidence bound
+    UNMET = "not met"  # it does not hold, and neither does the claim where it is needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class Evidence:
     record_is: str | None = None
     examples_given: bool | None = None
     pretrained: bool = False
+    repeatable: bool = False
     tuning: str = "not covered: settings were chosen outside this accounting"
 
 
@@ -139,12 +141,13 @@ class Guarantee:
     code_version: str = version("tacit")
 
     def sentence(self) -> str:
-        """The claim for people, with what its words mean here and the coverage lines that belong to it."""
+        """The claim for people, with what its words mean here, coverage, and every condition that is not met."""
         evidence = self.evidence
         meant = [f"A record is {evidence.record_is}."] if evidence.record_is else []
         about_users = any(figure.neighbours.unit in _WITH_USERS for figure in self.figures)
         meant += [f"Users: {evidence.user_origin}."] if evidence.user_origin and about_users else []
-        return " ".join((self.claim, *meant, *self.coverage))
+        unmet = [f"Not met: {one.text}." for one in self.holds_if if one.status == Status.UNMET]
+        return " ".join((self.claim, *meant, *self.coverage, *unmet))
 
 
 _WITH_USERS = {Unit.USER, Unit.USER_AND_ENTITY}
@@ -234,4 +237,5 @@ def _why_not_comparable(a: Guarantee, b: Guarantee) -> str | None:
 
 
 def _assumed(guarantee: Guarantee) -> set[str]:
-    return {condition.text for condition in guarantee.holds_if if condition.status == Status.ASSUMED}
+    """What is not known to hold: a condition that is not met counts as one more assumption."""
+    return {one.text for one in guarantee.holds_if if one.status in (Status.ASSUMED, Status.UNMET)}

@@ -99,8 +99,12 @@ class Experiment(BaseModel):
     held_out_corpus: str | None = Field(
         None, description="A file to measure with, such as a test set; then the whole corpus is for training."
     )
-    mode: Mode = Field(Mode.RESEARCH, description="research: seeded; release: randomness of the operating system.")
-    seed: int | None = Field(None, ge=0, description="Of a research run. Default: 0.")
+    mode: Mode = Field(
+        Mode.RELEASE,
+        description="release: randomness of the operating system; research: all of it from a seed, so that a run can be"
+        " repeated, and nothing is guaranteed against anyone who knows or guesses the seed.",
+    )
+    seed: int | None = Field(None, ge=0, description="Of a research run (mode: research). Default: 0.")
 
     @property
     def classifies(self) -> bool:
@@ -172,7 +176,8 @@ def check_used(experiment: Experiment) -> None:
     invented = invents(mechanism, experiment.plan.get("public_view"))
     _require(invented or not experiment.inventions, "inventions with plan.public_view=invented", "leave them out")
     seeded = experiment.seed is not None
-    _require(not (seeded and experiment.mode == Mode.RELEASE), "no seed in release mode", "leave the seed out")
+    released = seeded and experiment.mode == Mode.RELEASE
+    _require(not released, "no seed in release mode", "leave the seed out, or set mode=research for a run to repeat")
 
 
 def _check_held_out(experiment: Experiment) -> None:

@@ -29,7 +29,7 @@ Batch = Annotated[float | None, typer.Option(help="Expected units in a private d
 Task = Annotated[str | None, typer.Option(help="language, or classification of records by their label.")]
 Model = Annotated[str | None, typer.Option(help="lstm, gpt, or a local Hugging Face folder.")]
 Tokens = Annotated[str | None, typer.Option("--tokenizer", help="bytes, bpe, model, or a tokenizer.json.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of a research run.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of a research run (--set mode=research).")]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting by its name: shape.hidden_size=300, plan.moves=head, private.rule=sgd."),

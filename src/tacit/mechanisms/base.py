@@ -128,11 +128,12 @@ class Mechanism(Protocol):
 
 
 def concluded(mechanism: Mechanism, spent: Spent, evidence: Evidence) -> Guarantee:
-    """What `mechanism` concludes, under conditions on what was trained elsewhere: a base model, and what made marks."""
+    """What `mechanism` concludes, under conditions on what was trained elsewhere, and on its randomness."""
     guarantee = mechanism.conclude(spent, evidence)
     said = any(LEARNED_ELSEWHERE in condition.text for condition in guarantee.holds_if)
     by_policy = any(one.neighbours.unit in BY_POLICY for one in guarantee.figures)
     more = {
+        KNOWN_SEED: evidence.repeatable and bool(guarantee.figures),
         FROZEN_DETECTOR: evidence.detector_data is not None and by_policy and not said,
         FOREIGN_BASE: evidence.pretrained and bool(guarantee.figures),
     }
@@ -235,6 +236,10 @@ FROZEN_DETECTOR = Condition(
     f"the detector or model behind the marks was {LEARNED_ELSEWHERE} and frozen", Status.ASSUMED
 )
 FOREIGN_BASE = Condition("the base model was not trained on this corpus", Status.ASSUMED)
+KNOWN_SEED = Condition(
+    "nobody can repeat the randomness (a research run: no guarantee against anyone who knows or guesses the seed)",
+    Status.UNMET,
+)
 INVENTED = Condition("what was invented for secrets comes from their kinds and from public examples", Status.ASSUMED)
 INVENTED_BY_KIND = Condition("what was invented for secrets comes from their kinds alone", Status.MET)
 NOISY_CONDITIONS = (FRESH_DRAW, CONSTANT_DIVISOR, PUBLIC_COUNT, PUBLIC_TOKENIZER)

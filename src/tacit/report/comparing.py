@@ -7,7 +7,7 @@ G1. No run is put above another by its epsilon: the order is the one the person 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.guarantee import Comparison, Order, compare
+from tacit.guarantee import Comparison, Order, Status, compare
 from tacit.report.facts import exposure, flat_settings, membership_accuracy
 from tacit.report.runs import Finished
 from tacit.report.words import number, percent
@@ -86,7 +86,7 @@ def _line(run: Finished, family: Family) -> Line:
         "nothing" if figure is None else str(figure.neighbours),
         "none" if figure is None else rounded_up(figure.epsilon, 4),
         "–" if figure is None else rounded_up(figure.delta, 3),
-        sum(condition.status.value == "assumed" for condition in run.guarantee.holds_if),
+        sum(condition.status in (Status.ASSUMED, Status.UNMET) for condition in run.guarantee.holds_if),
         number(run.utility.overall.perplexity) if labels is None else f"{percent(labels.overall.share)} wrong",
         number(run.utility.private.perplexity) if labels is None else f"{percent(labels.with_secrets.share)} wrong",
         _exposed(run),

@@ -50,6 +50,7 @@ Words = dict[str, Any]
 SEED = "seed"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _GRID = "grid"
+_REPEATABLE: Words = {"mode": "research"}  # unless a recipe says otherwise
 
 
 class Need(BaseModel):
@@ -199,7 +200,7 @@ def _variations(recipe: Recipe, name: str, own: Words) -> Iterator[Variation]:
     for word, values in axes.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(f"values of the axis {word}", repr(values), f"{word}: [value, value]")
-    common = nested(recipe.settings)
+    common = merged(_REPEATABLE, nested(recipe.settings))
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         differs = dotted(merged(nested(own), nested(chosen)))
