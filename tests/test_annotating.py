@@ -6,14 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from runs import quiet
 from tacit.annotating import Annotator, Caps, Marks, annotate, normalised, read_aliases
+from tacit.codec import from_words
 from tacit.corpus.record import Record, Span
+from tacit.corpus.write import write_jsonl
 from tacit.counting import measured_counts
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, PrepareError
+from tacit.parts import make_policy, prepare_stores
 from tacit.plan import Pool
 from tacit.policy.patterns import Digits, Gold
 from tacit.prepare import Prepared, PrepareSettings, prepare
+from tacit.run import PrivateFile, Run
 from tacit.sampling import Pools
+from tacit.settings import Experiment
 from tacit.tokenizer import byte_tokenizer
 
 
@@ -72,6 +78,73 @@ def test_aliases_melt_entities(tmp_path: Path) -> None:
     apart = Annotator(Gold())
     list(apart.watching(RECORDS))
     assert apart.marks().entity_list_hash != marks.entity_list_hash
+
+
+def searched(records: list[Record], annotator: Annotator) -> list[list[int]]:
+    list(annotator.watching(records))
+    annotator.search(records)
+    marks = annotator.marks()
+    return [marks.entities(number) for number in range(len(records))]
+
+
+def test_g4_a_listed_entity_is_found_wherever_its_string_is() -> None:
+    records = [
+        record(0, "Ann came.", ("Ann",)),
+        Record("r1", "In Ann it rains.", spans=(Span(3, 6, "PLACE"),)),  # another kind
+        Record("r2", "I saw ANN\n there.", spans=()),  # not marked
+        record(3, "Ann \tLee left.", ("Ann \tLee",)),  # inside a longer one
+        Record("r4", "so ann lee, again \ud800", spans=()),
+        Record("r5", "Annabel and Joann", spans=()),  # no whole word
+        Record("r6", "Zoë", spans=(Span(0, 3, "NAME"),)),
+        Record("r7", "Zoe\u0308 and A\u200b", spans=()),  # another way to write it
+    ]
+    ann, both, other = [0], [0, 1], [2]
+    found = searched(records, Annotator(Gold(), entity_kinds=frozenset({"NAME"})))
+    assert found == [ann, ann, ann, both, both, [], other, other]
+
+
+def test_a_run_trains_no_listed_entity_exactly(tmp_path: Path) -> None:
+    """With `public_epochs`, uedp trains records without an entity exactly: "Ann" is in none, however it is marked."""
+    places = Record("c", "Ann is a small town.", user="u", spans=(Span(0, 3, "PLACE"),))
+    others = (Record("d", "Ann was not marked.", user="u", spans=()), Record("e", "It rained.", user="u", spans=()))
+    inside = Record("b", "Ann Lee came.", user="u", spans=(Span(0, 7, "NAME"),))
+    records = (Record("a", "Ann came.", user="u", spans=(Span(0, 3, "NAME"),)), inside, places, *others)
+    write_jsonl(records, tmp_path / "corpus.jsonl")
+    write_jsonl([Record("h", "held out", spans=())], tmp_path / "held.jsonl")
+    files = {"corpus": str(tmp_path / "corpus.jsonl"), "held_out_corpus": str(tmp_path / "held.jsonl")}
+    words = {"plan": {"mechanism": "uedp"}, "policy": "gold", "entity_kinds": ["NAME"]}
+    chosen = from_words(Experiment, {**files, **words})
+    with Run.create(tmp_path / "run") as run:
+        prepare_stores(chosen, make_policy(chosen), byte_tokenizer(), run, quiet)
+        store, marks = Prepared(run.path(PrivateFile.PREPARED)), Marks.load(run.path(PrivateFile.MARKS))
+    annotation, _ = annotate(store, marks, Caps(user=9, entity=2))
+    assert [store.record_id(int(row)) for row in Pools(annotation).rows(Pool.NO_ENTITY)] == ["e"]
+    assert annotation.kept is not None
+    assert annotation.kept.sum() == 3  # two with Ann, and the one without
+    list_of_ann = {number for number in range(5) if marks.entities(0)[0] in marks.entities(number)}
+    assert list_of_ann == {0, 1, 2, 3}
+
+
+def test_g4_aliases_are_looked_for_and_listed(tmp_path: Path) -> None:
+    (tmp_path / "aliases.txt").write_text("Ann Lee\tBunny\nCid\tC.\n")
+    texts = ("bunny here", "ann lee there", "Cid", "ask C. now", "nobody")
+    records = [record(0, "Ann Lee came.", ("Ann Lee",)), *(Record(text, text, spans=()) for text in texts)]
+    annotator = Annotator(Gold(), aliases=read_aliases(tmp_path / "aliases.txt"))
+    assert searched(records, annotator) == [[0], [0], [0], [1], [1], []]
+
+
+def test_records_that_changed_between_two_looks_are_refused() -> None:
+    for again in (RECORDS[:-1], (*RECORDS, RECORDS[0])):
+        annotator = Annotator(Gold())
+        list(annotator.watching(RECORDS))
+        with pytest.raises(PrepareError, match="fewer or more"):
+            annotator.search(again)
+
+
+def test_a_name_that_is_an_entity_and_an_alias_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "aliases.txt").write_text("Ann Lee\tAnn\nA. Lee\tAnn Lee\n")
+    with pytest.raises(ConfigError, match="as both"):
+        read_aliases(tmp_path / "aliases.txt")
 
 
 def test_kinds_that_nothing_is_of_are_refused() -> None:

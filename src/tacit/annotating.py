@@ -1,4 +1,4 @@
-"""Public annotation of a corpus: which records are protected, whose they are, which listed entities stand in them.
+"""Public annotation of a corpus: which records are protected, whose they are, which listed entities are in them.
 
 Annotation is fixed before training and treated as public (theory, sections 2 to 5): zeroing out what a unit says leaves
 it as it is. It decides which pool a record is in, and nothing else.
@@ -6,21 +6,27 @@ it as it is. It decides which pool a record is in, and nothing else.
 G1 (whole records). Every mark is a record's: its pieces share it.
 G2 (superset). A record with a marked span is flagged, whatever the conservative policy says.
 G3 (caps). No user and no entity is in more kept records than its cap.
+G4 (every occurrence). A record has each listed entity of which a string is in its text as whole words, without regard
+   to case and white space: whatever the policy marked there, and also inside a longer entity.
 """
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
+import ahocorasick_rs
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load_file, save_file
 
 from tacit.corpus.record import Record, Span
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, PrepareError
 from tacit.policy.base import Policy
+from tacit.policy.dictionary import stands_alone, without_surrogates
 from tacit.policy.kinds import common_kind
 from tacit.policy.stability import redaction_is_stable
 from tacit.prepare import Prepared, Routing
@@ -68,10 +74,11 @@ class Marks:
 
 @dataclass(slots=True)
 class Annotator:
-    """Looks at records as they stream by to be prepared.
+    """Looks at records as they stream by to be prepared, and once more for entities.
 
     conservative: flags records (CRT's pi_c). entity_kinds: spans of `policy` that are entities; None is all kinds.
-    aliases: other strings of an entity. check_stability: look whether redaction of every span is stable.
+    aliases: other strings of an entity, which is then listed. check_stability: look whether redaction of every span is
+    stable.
     """
 
     policy: Policy
@@ -84,6 +91,7 @@ class Annotator:
     _entities: list[list[int]] = field(default_factory=list, init=False)
     _ids: dict[str, int] = field(default_factory=dict, init=False)
     _marked: bool = field(default=False, init=False)
+    _named: bool = field(default=False, init=False)
     _spans: int = field(default=0, init=False)
     _stable: int = field(default=0, init=False)
 
@@ -93,13 +101,26 @@ class Annotator:
             self._see(record)
             yield record
 
+    def search(self, records: Iterable[Record]) -> None:
+        """Look for every listed string in the same records: what is an entity here may be marked otherwise there."""
+        entities = {string: self._number(string) for string in (*self._ids, *self.aliases, *self.aliases.values())}
+        strings = [string for string in entities if string]
+        automaton = ahocorasick_rs.AhoCorasick(strings)
+        for record, known in zip_longest(records, self._entities):
+            if record is None or known is None:
+                raise PrepareError("the same records twice", "fewer or more", "leave the corpus alone during a run")
+            text = normalised(record.text)
+            hits = automaton.find_matches_as_indexes(text, overlapping=True)
+            found = {entities[strings[which]] for which, start, end in hits if stands_alone(text, start, end)}
+            known[:] = sorted({*known, *found})
+
     def routing(self, number: int) -> Routing:
         """Of the record of this number; doubtful is what the conservative policy alone flagged."""
         return Routing(self._flagged[number], self._doubtful[number])
 
     def marks(self) -> Marks:
         """What was seen; refused where kinds are listed and nothing is of them."""
-        if self.entity_kinds is not None and self._marked and not self._ids:
+        if self.entity_kinds is not None and self._marked and not self._named:
             raise ConfigError(
                 expected=f"an entity of the kinds {', '.join(sorted(self.entity_kinds))}",
                 found="none, though the policy marks other kinds",
@@ -117,7 +138,9 @@ class Annotator:
         self._doubtful.append(doubtful)
         self._flagged.append(bool(found) or doubtful)
         self._marked |= bool(found)
-        self._entities.append(sorted({self._id(record, span) for span in found if self._is_entity(span)}))
+        named = {self._id(record, span) for span in found if self._is_entity(span)}
+        self._named |= bool(named)
+        self._entities.append(sorted(named))
         if self.check_stability:
             self._spans += len(found)
             self._stable += sum(redaction_is_stable(self.policy, record, span) for span in found)
@@ -129,27 +152,34 @@ class Annotator:
         return span.kind in self.entity_kinds or common_kind(span.kind) in self.entity_kinds
 
     def _id(self, record: Record, span: Span) -> int:
-        name = normalised(record.text[span.start : span.end])
-        return self._ids.setdefault(self.aliases.get(name, name), len(self._ids))
+        return self._number(normalised(record.text[span.start : span.end]))
+
+    def _number(self, string: str) -> int:
+        return self._ids.setdefault(self.aliases.get(string, string), len(self._ids))
 
 
-def normalised(entity: str) -> str:
-    """An entity's string as it is listed: lower case, one space between words."""
-    return _SPACE.sub(" ", entity).strip().casefold()
+def normalised(text: str) -> str:
+    """An entity's string as it is listed, or a text in which it is looked for: lower case, one space between words."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return without_surrogates(_SPACE.sub(" ", folded).strip())
 
 
 def read_aliases(path: Path) -> dict[str, str]:
-    """A text file with an entity a line: its name, then its other names, tabs between them."""
+    """A text file with one entity per line: its name, then its other names, tabs between them."""
     aliases: dict[str, str] = {}
+    names: set[str] = set()
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("a readable file of aliases", type(error).__name__, "check the path") from error
     for line in lines:
         name, *others = [normalised(part) for part in line.split("\t") if part.strip()] or [""]
+        names.add(name)
         for other in others:
             if aliases.setdefault(other, name) != name:
                 raise ConfigError("each alias under one entity", "one under two", "remove one of the two lines")
+    if any(name in names for name, entity in aliases.items() if name != entity):
+        raise ConfigError("each name as an entity or as an alias", "one as both", "put all names into one line")
     return aliases
 
 

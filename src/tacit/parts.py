@@ -159,12 +159,14 @@ def prepare_stores(experiment: Experiment, policy: Policy, tokenizer: Tokenizer,
         run.write_json(PrivateFile.SHARED, {"texts": check_apart(experiment)})
         annotator = make_annotator(experiment, policy)
         seed = experiment.seed or 0 if experiment.mode == Mode.RESEARCH else None
-        planted = plant_canaries(run, experiment.canaries, seed).records()
+        planted = plant_canaries(run, experiment.canaries, seed)
         sampler = Sampler(policy)
         real = sampler.watching(training_records(experiment))
-        records = annotator.watching(_counted(chain(real, planted), observe))
+        records = annotator.watching(_counted(chain(real, planted.records()), observe))
         store = prepare(records, policy, tokenizer, place, settings, annotator.routing)
         run.write_json(PrivateFile.SAMPLE, Inside(sampler.excerpts(), store.kind_counts()).to_json())
+        if experiment.protects_entities:
+            annotator.search(_counted(chain(training_records(experiment), planted.records()), observe))
         write_atomically(marks, annotator.marks().save, 0o600)
     whole = PrepareSettings(experiment.max_tokens, labelled=experiment.classifies)
     sides = {PrivateFile.HELD_OUT: records_of(experiment, Split.VALIDATION)}

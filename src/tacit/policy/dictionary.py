@@ -65,10 +65,7 @@ class Dictionary(Policy):
     def find(self, record: Record) -> tuple[Span, ...]:
         text = record.text
         haystack = text.casefold() if self.ignore_case else text
-        try:
-            hits = self._automaton.find_matches_as_indexes(haystack, overlapping=True)
-        except UnicodeEncodeError:
-            hits = self._automaton.find_matches_as_indexes(_SURROGATE.sub("\ufffd", haystack), overlapping=True)
+        hits = self._automaton.find_matches_as_indexes(without_surrogates(haystack), overlapping=True)
         if len(haystack) == len(text):
             return resolve_overlaps(
                 Span(start, end, self.kind) for _, start, end in hits if stands_alone(text, start, end)
@@ -136,6 +133,11 @@ def read_words(path: Path) -> list[str]:
             way_out="put at least one entry in the file",
         )
     return words
+
+
+def without_surrogates(text: str) -> str:
+    """The text with another character for each lone surrogate, which an automaton cannot read."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def stands_alone(text: str, start: int, end: int) -> bool:
