@@ -102,7 +102,7 @@ def test_a_sweep_from_recipe_to_page(tmp_path: Path) -> None:
 
 
 def test_words_that_mean_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a readable YAML file"):
+    with pytest.raises(ConfigError, match="No such file"):
         invoked(str(tmp_path / "none.yaml"))
     with pytest.raises(ConfigError, match=r"measure\.json"):
         invoked(str(write_recipe(tmp_path)), "--data", str(tmp_path))

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tacit.accounting import quick_account
 from tacit.codec import from_words
+from tacit.documents import read_yaml
 from tacit.errors import ConfigError
 from tacit.guarantee import Evidence, Guarantee
 from tacit.mechanisms import build_mechanism
@@ -48,12 +47,7 @@ def plan(words: Mapping[str, Any], evidence: Evidence | None = None, measured: M
 
 def read_words(path: Path) -> dict[str, Any]:
     """The settings under `plan:` of a YAML file."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(
-            "a readable YAML file", f"{path}: {type(error).__name__}", "check the path and the syntax"
-        ) from error
+    content = read_yaml(path)
     words = content.get("plan") if isinstance(content, dict) else None
     if not isinstance(words, dict):
         raise ConfigError(f"settings under a top key `plan:` in {path}", "none", "plan: {mechanism: selective, ...}")

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tacit.codec import from_words, merged
 from tacit.corpus.pieces import Pieces
+from tacit.documents import LARGEST_SEED, read_yaml
 from tacit.errors import ConfigError
 from tacit.local import LocalSettings
 from tacit.models.classifier import class_numbers
@@ -104,7 +104,7 @@ class Experiment(BaseModel):
         description="release: randomness of the operating system; research: all of it from a seed, so that a run can be"
         " repeated, and nothing is guaranteed against anyone who knows or guesses the seed.",
     )
-    seed: int | None = Field(None, ge=0, description="Of a research run (mode: research). Default: 0.")
+    seed: int | None = Field(None, ge=0, le=LARGEST_SEED, description="Of a research run (mode: research). Default: 0.")
 
     @property
     def classifies(self) -> bool:
@@ -234,10 +234,7 @@ def _require(holds: bool, expected: str, way_out: str) -> None:
 
 def read_experiment(path: Path, over: dict[str, Any]) -> Experiment:
     """Settings of a YAML file, with `over` laid over them."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError("a readable YAML file", f"{path}: {type(error).__name__}", "check path and syntax") from error
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise ConfigError(f"settings in {path}", type(content).__name__, "write `corpus: ...` and `plan: {...}`")
     return from_words(Experiment, merged(content, over))

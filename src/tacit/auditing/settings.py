@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from tacit.attacks.exposure import ExposureSettings
 from tacit.attacks.extraction import ExtractionSettings
+from tacit.documents import LARGEST_SEED
 from tacit.errors import AttackError
 
 FEWEST = 10  # candidates of each side
@@ -33,5 +34,5 @@ class AuditSettings:
             )
         if not 0 < self.confidence < 1:
             raise AttackError("a confidence between 0 and 1", str(self.confidence), "such as 0.95")
-        if self.seed < 0:
-            raise AttackError("a seed of 0 or more", str(self.seed), "any whole number from 0 on")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise AttackError("a seed from 0 to 2^63 - 1", f"one of {self.seed.bit_length()} bits", "such as 0")

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.watching import watching
+from tacit.documents import LARGEST_SEED
 from tacit.errors import ConfigError
 
 
@@ -31,7 +32,7 @@ def audit(
     confidence: Annotated[
         float | None, typer.Option(help="Of intervals and of the verdict.", show_default="0.95")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same candidates.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same candidates.")] = 0,
     out: Annotated[Path | None, typer.Option(help="With --model: where to write the result as JSON.")] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print what the canaries say.")] = False,
 ) -> None:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tacit.documents import LARGEST_SEED
+
 detector = typer.Typer(
     help="Train a detector of sensitive contexts, to be used as a policy; show and measure it.", no_args_is_help=True
 )
@@ -51,7 +53,7 @@ def train(
     ] = 0.002,
     sentences: Annotated[int, typer.Option(min=20, help="Public sentences to use.")] = 20_000,
     harmless: Annotated[bool, typer.Option(help="Learn from tacit's own harmless prompts too.")] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same detector.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same detector.")] = 0,
 ) -> None:
     """Train a detector on prompts, their paraphrases and public text, and write it with its card."""
     from tacit.cli.watching import watching

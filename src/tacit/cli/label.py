@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tacit.documents import LARGEST_SEED
+
 if TYPE_CHECKING:
     from tacit.labelling import Measured
 
@@ -30,7 +32,9 @@ def draw(
         Literal["record", "turn", "sentence"],
         typer.Option(help="What is drawn and labelled: give what you will set as `pieces` when you train."),
     ] = "record",
-    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same sample.", show_default="random")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same sample.", show_default="random")
+    ] = None,
     gold: Annotated[bool, typer.Option("--gold", help="Take the corpus's gold spans for labels.")] = False,
     show_found: Annotated[
         bool, typer.Option("--show-found", help="Show the labeller what the policies found, which sways people.")

@@ -11,6 +11,7 @@ from rich.progress import track
 
 from tacit.corpus.record import Record
 from tacit.corpus.write import write_jsonl
+from tacit.documents import LARGEST_SEED
 from tacit.errors import ConfigError
 
 
@@ -24,7 +25,7 @@ def simulate(
             show_default="SIMULATOR-SPLIT.jsonl",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same corpus.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same corpus.")] = 0,
     split: Annotated[str, typer.Option(help="train, validation or test: no person is in two of them.")] = "train",
     held_out_people: Annotated[
         Path | None,

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit.cli.watching import watching
+from tacit.documents import LARGEST_SEED, NotStrict, parse_yaml
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ Batch = Annotated[float | None, typer.Option(help="Expected units in a private d
 Task = Annotated[str | None, typer.Option(help="language, or classification of records by their label.")]
 Model = Annotated[str | None, typer.Option(help="lstm, gpt, or a local Hugging Face folder.")]
 Tokens = Annotated[str | None, typer.Option("--tokenizer", help="bytes, bpe, model, or a tokenizer.json.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of a research run (--set mode=research).")]
+Seed = Annotated[
+    int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of a research run (--set mode=research).")
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting by its name: shape.hidden_size=300, plan.moves=head, private.rule=sgd."),
@@ -116,9 +119,9 @@ def _nested(setting: str) -> dict[str, Any]:
     """`shape.layers=2` as {"shape": {"layers": 2}}."""
     path, equals, value = setting.partition("=")
     try:
-        content: Any = yaml.safe_load(value)
-    except yaml.YAMLError:
-        equals = ""
+        content: Any = parse_yaml(value)
+    except NotStrict as error:
+        raise ConfigError(f"YAML after --set {path}=", str(error), "such as --set shape.hidden_size=300") from error
     if not equals:
         raise ConfigError("--set NAME=VALUE", setting, "such as --set shape.hidden_size=300")
     for word in reversed(path.split(".")):

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from tacit.corpus.boundaries import sentences
 from tacit.corpus.read import read
 from tacit.corpus.record import Record
+from tacit.documents import read_yaml
 from tacit.errors import ConfigError
+from tacit.given import read_text, why
 from tacit.policy.detector.features import masked
 from tacit.policy.detector.folder import TextDigest
 
@@ -159,10 +159,9 @@ def _dealt(groups: list[list[str]], total: int, seed: int, by: str) -> Parts:
 
 def _read_templates(path: Path) -> list[str]:
     try:
-        text = path.read_text(encoding="utf-8")
-        found = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else text.splitlines()
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"a readable file of templates at {path}", type(error).__name__, "check the path") from error
+        found = read_yaml(path) if path.suffix in (".yaml", ".yml") else read_text(path).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"a readable file of templates at {path}", why(error), "check the path") from error
     if isinstance(found, dict):
         found = found.get("templates")
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):

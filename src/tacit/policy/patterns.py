@@ -8,6 +8,7 @@ from typing import Any
 from tacit.corpus.record import Record, Span, resolve_overlaps, spans_fault
 from tacit.errors import PolicyError
 from tacit.policy.base import Policy
+from tacit.policy.expressions import Expression
 
 _TOKEN_WITH_DIGIT = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
 _WORD = re.compile(r"[^\W\d_](?:[\w'’-]*\w)?")
@@ -46,25 +47,17 @@ class Capitals(Policy):
 
 @dataclass(frozen=True)
 class Regex(Policy):
-    """Every non-empty match of a regular expression (Python's `re`)."""
+    """Every match of a regular expression that is not empty: the syntax of Python's `re`, searched in linear time."""
 
     pattern: str
     kind: str
 
     def __post_init__(self) -> None:
-        try:
-            re.compile(self.pattern)
-        except re.error as error:
-            place = "" if error.pos is None else f" at character {error.pos}"
-            raise PolicyError(
-                expected="a regular expression",
-                found=f"{self.pattern!r}, wrong{place}: {error.msg}",
-                way_out="correct the expression there; the syntax is that of Python's `re`",
-            ) from error
+        _ = self._expression  # checked now
 
     @cached_property
-    def _compiled(self) -> re.Pattern[str]:
-        return re.compile(self.pattern)
+    def _expression(self) -> Expression:
+        return Expression(self.pattern)
 
     @property
     def id(self) -> str:
@@ -74,8 +67,11 @@ class Regex(Policy):
         return {"regex": self.pattern, "kind": self.kind}
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        matches = self._compiled.finditer(record.text)
-        return tuple(Span(*match.span(), self.kind) for match in matches if match.end() > match.start())
+        return resolve_overlaps(Span(start, end, self.kind) for start, end in self._expression.places(record.text))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: RE2's automaton cannot be pickled and is built anew where it is needed."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tacit.documents import read_yaml
 from tacit.errors import ConfigError, PolicyError
 from tacit.policy.algebra import PIECES, Both, Either, Forgetful, Widened, Without
 from tacit.policy.alpha_context import ALPHA_CONTEXT, WithAlphaContext
@@ -146,23 +145,7 @@ def _read_fields(key: str, row: _Row, given: dict[str, Value], folder: Path) -> 
 
 
 def _from_yaml(path: Path) -> Policy:
-    try:
-        return _from_document(yaml.safe_load(path.read_text(encoding="utf-8")), path)
-    except RecursionError as error:
-        raise PolicyError(
-            expected="a definition of a policy that ends",
-            found=f"one in {str(path)!r} that holds itself, or is nested too deeply",
-            way_out="write it without an alias to itself",
-        ) from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PolicyError(
-            expected="a YAML file with the key `policy`",
-            found=f"{str(path)!r}, which cannot be read ({type(error).__name__})",
-            way_out="check the path and the YAML in it",
-        ) from error
-
-
-def _from_document(document: Value, path: Path) -> Policy:
+    document = read_yaml(path)
     if not isinstance(document, Mapping) or "policy" not in document:
         raise PolicyError(
             expected="a YAML file with the key `policy`",

@@ -38,10 +38,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.codec import from_words, merged
+from tacit.documents import LARGEST_SEED, read_yaml
 from tacit.errors import ConfigError
 from tacit.sweeping.columns import COLUMNS
 from tacit.sweeping.draws import Draw, check_draws, draws_of
@@ -64,7 +64,7 @@ class Need(BaseModel):
     policy: Any = Field(None, description="The definition of a policy, as under `policy:` of a YAML file.")
     simulate: str | None = Field(None, description="The name of a simulator: customersim.")
     dialogs: int | None = Field(None, ge=1, description="How many dialogs to simulate.")
-    seed: int | None = Field(None, ge=0, description="Seed of the simulation.")
+    seed: int | None = Field(None, ge=0, le=LARGEST_SEED, description="Seed of the simulation.")
     split: Literal["train", "validation", "test"] | None = Field(None, description="Splits of one seed share nobody.")
 
 
@@ -99,10 +99,7 @@ class Variation:
 
 def read_recipe(path: Path, scale: float = 1.0) -> Recipe:
     """The recipe in a YAML file, at this position of the dial."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError("a readable YAML file", f"{path}: {type(error).__name__}", "check path and syntax") from error
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise ConfigError(f"a recipe in {path}", type(content).__name__, "write `name: ...` and `settings: {...}`")
     if not (math.isfinite(scale) and scale > 0):
