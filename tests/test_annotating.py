@@ -13,7 +13,7 @@ from tacit.corpus.record import Record, Span
 from tacit.corpus.write import write_jsonl
 from tacit.counting import measured_counts
 from tacit.errors import ConfigError, PrepareError
-from tacit.parts import make_policy, prepare_stores
+from tacit.parts import make_policies, prepare_stores
 from tacit.plan import Pool
 from tacit.policy.patterns import Digits, Gold
 from tacit.prepare import Prepared, PrepareSettings, prepare
@@ -115,7 +115,7 @@ def test_a_run_trains_no_listed_entity_exactly(tmp_path: Path) -> None:
     words = {"plan": {"mechanism": "uedp"}, "policy": "gold", "entity_kinds": ["NAME"]}
     chosen = from_words(Experiment, {**files, **words})
     with Run.create(tmp_path / "run") as run:
-        prepare_stores(chosen, make_policy(chosen), byte_tokenizer(), run, quiet)
+        prepare_stores(chosen, make_policies(chosen), byte_tokenizer(), run, quiet)
         store, marks = Prepared(run.path(PrivateFile.PREPARED)), Marks.load(run.path(PrivateFile.MARKS))
     annotation, _ = annotate(store, marks, Caps(user=9, entity=2))
     assert [store.record_id(int(row)) for row in Pools(annotation).rows(Pool.NO_ENTITY)] == ["e"]

@@ -81,6 +81,8 @@ ALLOWED: dict[str, set[str]] = {
     "train": BASE | ENGINE | {"choosing", "progress", "run", "updates"},
     "settings": BASE | {"corpus", "local", "models", "optimisers", "prepare", "randomness", "vocabulary"},
     "progress": set(),
+    "apart": BASE | {"corpus", "settings"},
+    "identity": BASE | {"corpus", "policy", "run", "settings", "tokenizer", "vocabulary"},
     "planting": BASE | {"corpus", "prepare", "run"},
     "loading": BASE | {"models", "run", "tokenizer"},
     "tensorboard": BASE | {"progress", "run"},
@@ -92,7 +94,7 @@ ALLOWED: dict[str, set[str]] = {
     | DATA
     | {"accounting", "annotating", "choosing", "classify", "counting", "evaluate", "guarantee", "labelling"}
     | {"mechanisms", "models", "parts", "plan", "planning", "progress", "randomness", "reading", "run", "sampling"}
-    | {"settings", "tensorboard", "train", "utility"},
+    | {"apart", "identity", "settings", "tensorboard", "train", "utility"},
     # after training: never the trainer
     "attacks": BASE | {"audit", "corpus", "models", "policy", "prepare", "tokenizer"},
     "audit": BASE | {"accounting", "events", "guarantee", "plan"},

@@ -25,7 +25,7 @@ from tacit.events import Free, Relation
 from tacit.experiment import train
 from tacit.mechanisms import build_mechanism
 from tacit.mechanisms.crt import NOTIONS
-from tacit.parts import make_policy, prepare_stores
+from tacit.parts import make_policies, prepare_stores
 from tacit.plan import Noisy, Plain, Plan, Pool, Step, Unit, cost
 from tacit.policy.algebra import Either, Forgetful
 from tacit.policy.base import Policy
@@ -272,9 +272,9 @@ def _trained(folder: Path, records: Sequence[Record], settings: dict[str, Any]) 
     asked = {"mechanism": "crt", "noise_multiplier": 1.0}
     files = {"corpus": str(folder / "corpus.jsonl"), "held_out_corpus": str(folder / "held.jsonl")}
     chosen = from_words(Experiment, {**files, "plan": asked, **settings})
-    policy = make_policy(chosen)
+    policies = make_policies(chosen)
     with Run.create(folder / "run") as run:
-        prepare_stores(chosen, policy, byte_tokenizer(kinds=("NAME",)), run, quiet)
+        prepare_stores(chosen, policies, byte_tokenizer(kinds=("NAME",)), run, quiet)
         store = Prepared(run.path(PrivateFile.PREPARED))
         marks = Marks.load(run.path(PrivateFile.MARKS))
     flagged = marks.flagged[store.records.astype(np.int64)]

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runs import experiment, quiet, write_corpus
+from tacit.apart import check_apart
 from tacit.cli import app
 from tacit.corpus.read import read
 from tacit.corpus.record import Record
@@ -15,7 +16,7 @@ from tacit.corpus.split import Split
 from tacit.corpus.write import write_jsonl
 from tacit.errors import ConfigError
 from tacit.experiment import train
-from tacit.parts import check_apart, records_of
+from tacit.parts import records_of
 from tacit.prepare import Prepared
 from tacit.run import PrivateFile, Run
 from tacit.settings import Experiment, check_used

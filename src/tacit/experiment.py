@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from tacit.accounting import quick_account
 from tacit.annotating import Caps, Marks, annotate
+from tacit.apart import check_apart
 from tacit.choosing import Choice, check_choice
 from tacit.classify import LabelReader, check_learns_labels, label_quality, with_labels
 from tacit.codec import from_words
@@ -26,6 +27,7 @@ from tacit.counting import COUNTED, measured_counts
 from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
 from tacit.evaluate import evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
+from tacit.identity import check_identity, identity_of
 from tacit.labelling import TrainedOn, read_coverage
 from tacit.mechanisms.base import Mechanism, Spent, concluded
 from tacit.models import Classifier, Learner
@@ -34,7 +36,7 @@ from tacit.parts import (
     Reader,
     check_base_model,
     make_learner,
-    make_policy,
+    make_policies,
     make_reader,
     make_tokenizer,
     prepare_stores,
@@ -45,9 +47,8 @@ from tacit.parts import (
 from tacit.plan import Targets, Unit, View, cost
 from tacit.planning import Planned
 from tacit.planning import plan as price
-from tacit.policy.base import Policy
+from tacit.policy.base import Policies, Policy
 from tacit.policy.detector.policy import check_detector_data, detector_data
-from tacit.policy.registry import parse_policy
 from tacit.prepare import Prepared, PrepareSettings, prepare
 from tacit.progress import Observer, Progress
 from tacit.randomness import Mode, Streams
@@ -93,12 +94,16 @@ def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
     check_used(experiment)
     check_base_model(experiment)
-    policy = make_policy(experiment)
-    tokenizer = make_tokenizer(experiment, policy)
+    policies = make_policies(experiment)
+    shared = check_apart(experiment)
+    tokenizer = make_tokenizer(experiment, policies.marking)
+    identity = identity_of(experiment, policies, tokenizer)
     with Run.create(folder) as run, _nothing_left_if_refused(run):
         run.write_json(PrivateFile.SETTINGS, experiment.model_dump(mode="json"))
+        run.write_json(PrivateFile.SHARED, {"texts": shared})
+        run.write_json(PrivateFile.IDENTITY, identity)
         run.write(ReleaseFile.TOKENIZER, tokenizer.save)
-        return _go_on(experiment, policy, tokenizer, run, observe)
+        return _go_on(experiment, policies, tokenizer, run, observe)
 
 
 @contextmanager
@@ -124,14 +129,16 @@ def resume(folder: Path, observe: Observer) -> Trained:
                 way_out="train again with the same --out",
             )
         experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
-        policy = make_policy(experiment)
+        policies = make_policies(experiment)
         tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
-        return _go_on(experiment, policy, tokenizer, run, observe)
+        check_identity(run, experiment, policies, tokenizer)
+        return _go_on(experiment, policies, tokenizer, run, observe)
 
 
-def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> Trained:
+def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run: Run, observe: Observer) -> Trained:
+    policy = policies.marking
     note(run)
-    prepare_stores(experiment, policy, tokenizer, run, observe)
+    prepare_stores(experiment, policies, tokenizer, run, observe)
     store, held_out = (Prepared(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
     reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
     _check_held_out(held_out)
@@ -140,12 +147,12 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
     annotation, dropped = annotate(store, marks, caps)
     pools = Pools(annotation)
     _check_counts(experiment.plan)
-    evidence = _evidence(experiment, policy, marks, dropped)
+    evidence = _evidence(experiment, policies, marks, dropped)
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, policy)
     _check_duplicates(planned.mechanism, experiment)
     if planned.mechanism.notions():
-        check_detector_data(_all_policies(experiment, policy), lambda: read(experiment.corpus))
+        check_detector_data(policies.together(), lambda: read(experiment.corpus))
     if experiment.classifies:
         check_learns_labels(planned.plan)
     run.write_json(ReleaseFile.PLAN, planned.plan)
@@ -170,9 +177,7 @@ def _go_on(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Ru
 
 
 def _shared(run: Run) -> int:
-    """Of a run that an earlier version prepared, nobody counted."""
-    known = run.path(PrivateFile.SHARED).exists()
-    return int(run.read_json(dict, PrivateFile.SHARED)["texts"]) if known else 0
+    return int(run.read_json(dict, PrivateFile.SHARED)["texts"])
 
 
 def _spent(run: Run, planned: Planned, chose: bool) -> Spent:
@@ -257,11 +262,12 @@ def _check_counts(words: dict[str, Any]) -> None:
         raise ConfigError("counts from the corpus itself", ", ".join(sorted(given)), "leave them out of `plan`")
 
 
-def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: float | None) -> Evidence:
+def _evidence(experiment: Experiment, policies: Policies, marks: Marks, dropped: float | None) -> Evidence:
     """What is known beside the plan."""
+    policy = policies.marking
     coverage, conservative = None, None
     if experiment.coverage is not None:
-        second = None if experiment.conservative is None else parse_policy(experiment.conservative).hash
+        second = None if policies.conservative is None else policies.conservative.hash
         used = TrainedOn(
             read(experiment.corpus), experiment.pieces, lambda owner: side_of(experiment, owner) == Split.TRAIN
         )
@@ -270,23 +276,18 @@ def _evidence(experiment: Experiment, policy: Policy, marks: Marks, dropped: flo
         policy_id=policy.id,
         policy_hash=policy.hash,
         coverage=coverage,
-        conservative_id=None if experiment.conservative is None else parse_policy(experiment.conservative).id,
+        conservative_id=None if policies.conservative is None else policies.conservative.id,
         conservative_coverage=conservative,
         dropped_share=dropped,
         # elsewhere a hash of secrets would leave
         entity_list_hash=marks.entity_list_hash if experiment.protects_entities else None,
-        detector_data=detector_data(_all_policies(experiment, policy)),
+        detector_data=detector_data(policies.together()),
         user_origin=_user_origin(experiment),
         record_is=RECORD_IS[experiment.pieces],
         examples_given=bool(experiment.inventions),
         pretrained=not experiment.is_new,
         repeatable=experiment.mode == Mode.RESEARCH,
     )
-
-
-def _all_policies(experiment: Experiment, policy: Policy) -> Policy:
-    """With the conservative one: it routes records, so what it learned from matters as much."""
-    return policy if experiment.conservative is None else policy | parse_policy(experiment.conservative)
 
 
 def _user_origin(experiment: Experiment) -> str | None:

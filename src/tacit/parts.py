@@ -1,7 +1,6 @@
 """What a run is made of, from its settings: tokenizer, prepared stores, model."""
 
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -31,7 +30,7 @@ from tacit.models import (
     is_own,
 )
 from tacit.planting import plant_canaries
-from tacit.policy.base import Policy
+from tacit.policy.base import Policies, Policy
 from tacit.policy.measured import measured
 from tacit.policy.registry import parse_policy
 from tacit.prepare import Prepared, PrepareSettings, prepare, public_segments
@@ -61,16 +60,15 @@ Reader = RowReader | LabelReader
 
 DEALT = (15.0, 2.0)  # records of an invented user: mean and deviation, as UeDP deals AG News
 DEFAULT_VOCABULARY = 1000
-SHORTEST_COMPARED = 20  # characters of a text that is looked for on the other side
-MOST_SHARED = 0.2  # of the held-out texts: from there on a file is no other one
 _SALT = "tacit held-out"
 _RECORDS_BETWEEN = 500
 
 
-def make_policy(experiment: Experiment) -> Policy:
-    """The policy that was asked for, told of the canaries it is to know."""
+def make_policies(experiment: Experiment) -> Policies:
+    """The policies that were asked for; the marking one is told of the canaries it is to know."""
     policy = parse_policy(experiment.policy)
-    return policy | KnownCanaries() if any(plan.known for plan in experiment.canaries) else policy
+    told = policy | KnownCanaries() if any(plan.known for plan in experiment.canaries) else policy
+    return Policies(told, None if experiment.conservative is None else parse_policy(experiment.conservative))
 
 
 def make_tokenizer(experiment: Experiment, policy: Policy) -> Tokenizer:
@@ -109,55 +107,19 @@ def side_of(experiment: Experiment, owner: str) -> Split:
     return split_of(owner, _SALT, Shares(1 - experiment.held_out_share, experiment.held_out_share, 0.0))
 
 
-def check_apart(experiment: Experiment) -> int:
-    """How many held-out texts stand in the corpus too; refused when they are many, or when a user is on both sides.
-
-    A text of few characters may well be written twice: it counts only where its id is the same too.
-    """
-    if experiment.held_out_corpus is None:
-        return 0
-    held_out, users = Counter[int](), set[str]()
-    for record in read(experiment.held_out_corpus):
-        held_out[_text_hash(record)] += 1
-        users |= {record.user} if record.user is not None else set()
-    seen, owned = set[int](), 0
-    for record in read(experiment.corpus):
-        seen |= {_text_hash(record)} & held_out.keys()
-        owned += record.user in users
-    shared = sum(held_out[text] for text in seen)
-    _require_apart(not owned, "a user", f"{owned:,} records of the corpus whose user is in it too")
-    compared = sum(times for text, times in held_out.items() if text in seen or text % 2)
-    found = f"{shared:,} of the {compared:,} texts compared that stand in the corpus too"
-    _require_apart(shared < MOST_SHARED * compared or not shared, "many texts", found)
-    return shared
-
-
-def _text_hash(record: Record) -> int:
-    """Odd for a text that is long enough to be known by itself."""
-    alone = len(record.text) >= SHORTEST_COMPARED
-    return hash(record.text if alone else (record.id, record.text)) << 1 | alone
-
-
-def _require_apart(holds: bool, what: str, found: str) -> None:
-    if not holds:
-        raise ConfigError(
-            expected=f"a held_out_corpus without {what} of the corpus",
-            found=found,
-            way_out="take them out of one of the files, or leave held_out_corpus out: a share is then held out",
-        )
-
-
-def prepare_stores(experiment: Experiment, policy: Policy, tokenizer: Tokenizer, run: Run, observe: Observer) -> None:
+def prepare_stores(
+    experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run: Run, observe: Observer
+) -> None:
     """Both sides of the corpus as stores, and what is known of them beside: marks, a sample, the policy's quality.
 
     What is there already stays.
     """
+    policy = policies.marking
     settings = PrepareSettings(experiment.max_tokens, experiment.which_duplicates, experiment.classifies)
     place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
-        run.write_json(PrivateFile.SHARED, {"texts": check_apart(experiment)})
-        annotator = make_annotator(experiment, policy)
+        annotator = make_annotator(experiment, policies)
         seed = experiment.seed or 0 if experiment.mode == Mode.RESEARCH else None
         planted = plant_canaries(run, experiment.canaries, seed)
         sampler = Sampler(policy)
@@ -181,11 +143,11 @@ def prepare_stores(experiment: Experiment, policy: Policy, tokenizer: Tokenizer,
             run.write_json(ReleaseFile.POLICY, found)
 
 
-def make_annotator(experiment: Experiment, policy: Policy) -> Annotator:
+def make_annotator(experiment: Experiment, policies: Policies) -> Annotator:
     """What is looked for in each training record."""
     return Annotator(
-        policy,
-        None if experiment.conservative is None else parse_policy(experiment.conservative),
+        policies.marking,
+        policies.conservative,
         None if experiment.entity_kinds is None else frozenset(experiment.entity_kinds),
         {} if experiment.aliases is None else read_aliases(Path(experiment.aliases)),
         check_stability=experiment.mechanism == "crt",

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tacit.corpus.record import Record, Span
@@ -55,3 +56,15 @@ class Policy(ABC):
         from tacit.policy.algebra import Without
 
         return Without(self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What marks secrets and, for crt, what else routes a record to the protected ones: read once by a process."""
+
+    marking: Policy
+    conservative: Policy | None = None
+
+    def together(self) -> Policy:
+        """One policy of both: what either of them learned from matters."""
+        return self.marking if self.conservative is None else self.marking | self.conservative

@@ -9,6 +9,7 @@
     private/                 what may not; closed to other people of the machine
         lock                 held by the one writer
         settings.json        the whole configuration, with the seed of a research run
+        identity.json        keyed hashes of all that the run is made of (`tacit.identity`)
         sample.json          a few training records with their secrets hidden, and how often each kind was marked
         report.html          the page with that sample, on request
         steps.jsonl          exact losses, norms and the like of each step
@@ -86,6 +87,7 @@ class PrivateFile(StrEnum):
     TENSORBOARD = "tensorboard"
     SAMPLE = "sample.json"
     SHARED = "shared.json"
+    IDENTITY = "identity.json"
     INSIDE_REPORT = "report.html"
 
 

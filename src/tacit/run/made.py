@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tacit.run.folder import ReleaseFile, Run
 
-_LIBRARIES = ("tacit", "torch", "numpy", "scipy", "dp-accounting", "tokenizers", "transformers", "peft")
+_LIBRARIES = ("tacit", "torch", "numpy", "scipy", "dp-accounting", "tokenizers", "transformers", "peft", "faker")
 _CODE = (".py", ".jinja", ".cpp")
 
 
