@@ -22,7 +22,7 @@ THEORY = {
     "mechanisms",
     "planning",
 }
-BASE = {"errors", "codec", "digests", "documents", "given", "intervals", "rounding", "silence"}
+BASE = {"errors", "codec", "digests", "documents", "given", "intervals", "private_files", "rounding", "silence"}
 
 ENGINE = {"gradients", "local", "models", "optimisers", "plan", "printed", "randomness", "reading", "sampling"}
 
@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "given": set(),
     "digests": set(),
     "intervals": {"errors"},
+    "private_files": {"errors"},
     "rounding": set(),
     "silence": set(),
     "utility": {"errors", "codec", "intervals", "rounding"},

@@ -16,10 +16,11 @@ from tacit.errors import ConfigError, RunError
 from tacit.experiment import resume, train
 from tacit.identity import check_identity, identity_of
 from tacit.ledger import Ledger
+from tacit.policy import patterns
 from tacit.policy.base import Policies
 from tacit.policy.entities import folders
 from tacit.policy.entities.spacy_pipeline import SpacyEntities
-from tacit.policy.patterns import Digits
+from tacit.policy.patterns import Digits, Regex
 from tacit.progress import Progress
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.made import here
@@ -168,6 +169,13 @@ def test_another_model_behind_a_policy_is_another_policy(tmp_path: Path) -> None
 def entities(which: str, pipeline: Path) -> Policies:
     found = SpacyEntities(str(pipeline))
     return Policies(found) if which == "policy" else Policies(Digits(), found)
+
+
+def test_another_version_of_the_search_is_another_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a regular expression that is searched by another library than when the data was marked."""
+    before = Regex("[0-9]+", "NUMBER").hash
+    monkeypatch.setattr(patterns, "version", lambda _: "0.1")
+    assert Regex("[0-9]+", "NUMBER").hash != before
 
 
 def test_what_moves_no_number_may_change(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tacit.corpus.write import write_jsonl
 from tacit.errors import TacitError
 from tacit.experiment import Trained, train
 from tacit.policy.registry import parse_policy
+from tacit.private_files import write_private
 from tacit.progress import Observer
 from tacit.report.scan_page import scan_page
 from tacit.report.writing import report
@@ -97,7 +98,7 @@ def quickstart(folder: Path, corpus: Path | None, watch: Watch) -> Iterator[Way]
         corpus = folder / "corpus.jsonl"
         write_jsonl(simulate("customersim", DIALOGS), corpus)
     scanned = scan(corpus, parse_policy(SHARED["policy"]))
-    (folder / "scan.html").write_text(scan_page(scanned), encoding="utf-8", newline="\n")
+    write_private(folder / "scan.html", scan_page(scanned).encode())
     for mechanism, way in WAYS.items():
         words = {"corpus": str(corpus), "vocabulary_corpus": str(public), **SHARED, **way}
         words["plan"] = {"mechanism": mechanism, **way["plan"]}

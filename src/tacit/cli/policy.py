@@ -23,10 +23,10 @@ from tacit.cli.scan import (
     make_folder,
     reading_progress,
     share_cell,
-    write_whole,
 )
 from tacit.corpus.shape import Fields
 from tacit.errors import ConfigError
+from tacit.private_files import write_private
 
 if TYPE_CHECKING:
     from tacit.scan.compare import ComparedPolicy, Comparison
@@ -84,8 +84,8 @@ def compare(
     with reading_progress(reader) as progress:
         result = compare_policies(reader, chosen, processes=processes, progress=progress)
     as_json = json.dumps(result.to_json(), indent=2) + "\n"
-    write_whole(out / "policies.json", as_json)
-    write_whole(out / "policies.html", policies_page(result))
+    write_private(out / "policies.json", as_json.encode())
+    write_private(out / "policies.html", policies_page(result).encode())
     if json_:
         typer.echo(as_json, nl=False)
     else:

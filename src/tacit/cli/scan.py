@@ -16,6 +16,7 @@ from rich.text import Text
 
 from tacit.corpus.shape import Fields
 from tacit.errors import ConfigError
+from tacit.private_files import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,8 +86,8 @@ def scan(
             progress=progress,
         )
     as_json = json.dumps(result.to_json(), indent=2) + "\n"
-    write_whole(out / "scan.json", as_json)
-    write_whole(out / "scan.html", scan_page(result))
+    write_private(out / "scan.json", as_json.encode())
+    write_private(out / "scan.html", scan_page(result).encode())
     if json_:
         typer.echo(as_json, nl=False)
     else:
@@ -98,25 +99,11 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _cannot_write(folder, error) from error
-
-
-def write_whole(path: Path, content: str) -> None:
-    """All of it or nothing: an older file is replaced only by a whole new one."""
-    half_done = path.with_name(f".{path.name}.part")
-    try:
-        half_done.write_text(content, encoding="utf-8", newline="\n")
-        half_done.replace(path)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
-def _cannot_write(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(
-        expected=f"to write to {path}",
-        found=error.strerror or type(error).__name__,
-        way_out="name a folder you may write to with --out",
-    )
+        raise ConfigError(
+            expected=f"to write to {folder}",
+            found=error.strerror or type(error).__name__,
+            way_out="name a folder you may write to with --out",
+        ) from error
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Bad records: why each was set aside, where it stands, and how many there were. Never what it said."""
 
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,6 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, TextIO
 
 from tacit.errors import CorpusError
+from tacit.private_files import owner_alone
 
 
 class Reason(StrEnum):
@@ -97,7 +99,8 @@ class Quarantine:
         entry = {"unit": place.unit, "number": place.number, "byte": place.byte}
         try:
             if self._file is None:
-                self._file = self._path.open("w", encoding="utf-8", newline="\n")
+                opened = owner_alone(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                self._file = os.fdopen(opened, "w", encoding="utf-8", newline="\n")
             self._file.write(json.dumps(entry | {"reason": fault.reason, "detail": fault.detail}) + "\n")
             self._file.flush()
         except OSError as error:

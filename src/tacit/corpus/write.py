@@ -1,4 +1,4 @@
-"""Writing records in the shape `read` reads: all of a file or none of it."""
+"""Writing records in the shape `read` reads: all of a file or none of it, for its owner alone."""
 
 import gzip
 import json
@@ -15,6 +15,7 @@ import zstandard
 from tacit.corpus.record import Record
 from tacit.corpus.streams import COMPRESSIONS
 from tacit.errors import CorpusError
+from tacit.private_files import owner_alone
 
 WriteRecord = Callable[[Record], None]
 
@@ -47,7 +48,7 @@ def jsonl_writer(path: Path) -> Iterator[WriteRecord]:
         )
     unfinished = path.with_name(f".{secrets.token_hex(8)}.{path.name}")
     try:
-        with unfinished.open("xb") as file:
+        with open(unfinished, "xb", opener=owner_alone) as file:
             with _compressed(file, path.suffix.lower()) as stream:
                 yield lambda record: _write(stream, record)
             file.flush()

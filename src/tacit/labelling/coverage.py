@@ -28,10 +28,11 @@ from tacit.corpus.pieces import Pieces
 from tacit.corpus.record import Record
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.guarantee import Coverage
-from tacit.labelling.files import read_private, write_private
+from tacit.labelling.files import read_private
 from tacit.labelling.sample import Frozen, Item, Labels, Population, Sample
 from tacit.policy.base import Policy
 from tacit.policy.card import CardCounts
+from tacit.private_files import write_private
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ G6 (whole). A line that was dropped, doubled, moved or reworded, and a header th
 
 import json
 import os
-import secrets as system_randomness
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tacit.codec import from_json
 from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.errors import ConfigError, CorpusError
 from tacit.labelling.sample import Header, Item, Labels, Sample, sealed
+from tacit.private_files import write_private
 
 _LABELLED = "LABELLED"
 _KEYS = {"id", "text", "user", "label", "found", "secrets"}
@@ -170,22 +170,3 @@ def read_private(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise CorpusError(f"a file at {path}", error.strerror or "an error", "check the path") from error
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """`content` at `path`, whole or not at all, at no moment readable by others."""
-    draft = path.with_name(f".{system_randomness.token_hex(8)}.{path.name}")
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        raise ConfigError(
-            expected=f"a file that can be written at {path}",
-            found=error.strerror or type(error).__name__,
-            way_out="check that the folder exists, that you may write to it, and that the disk has room",
-        ) from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
 from tacit.corpus.record import Record, Span, resolve_overlaps, spans_fault
@@ -64,7 +65,7 @@ class Regex(Policy):
         return f"regex:{self.kind}"
 
     def content(self) -> Any:  # noqa: ANN401
-        return {"regex": self.pattern, "kind": self.kind}
+        return {"regex": self.pattern, "kind": self.kind, "google-re2": version("google-re2")}
 
     def find(self, record: Record) -> tuple[Span, ...]:
         return resolve_overlaps(Span(start, end, self.kind) for start, end in self._expression.places(record.text))
