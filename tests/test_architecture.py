@@ -22,7 +22,8 @@ THEORY = {
     "mechanisms",
     "planning",
 }
-BASE = {"errors", "codec", "digests", "documents", "given", "intervals", "private_files", "rounding", "silence"}
+BASE = {"errors", "codec", "digests", "documents", "given", "intervals", "pretrained", "private_files"}
+BASE |= {"rounding", "silence"}
 
 ENGINE = {"gradients", "local", "models", "optimisers", "plan", "printed", "randomness", "reading", "sampling"}
 
@@ -34,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "codec": {"errors"},
     "documents": {"errors", "given"},
     "given": set(),
+    "pretrained": {"documents", "errors", "given", "silence"},
     "digests": set(),
     "intervals": {"errors"},
     "private_files": {"errors"},
@@ -127,6 +129,7 @@ TORCH_BEGINS = {"models", "gradients", "native", "run", "optimisers", "reading",
     *("attacks", "auditing", "context", "detecting", "loading", "planting", "quickstart"),
 }
 LATE = {
+    "pretrained.py",
     "silence.py",
     "policy/detector/encoder.py",
     "policy/entities/token_classifier.py",

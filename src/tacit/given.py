@@ -39,7 +39,7 @@ def open_file(path: Path) -> BinaryIO:
     return _opened(path, pipes=False)
 
 
-def why(error: OSError | ValueError) -> str:
+def why(error: Exception) -> str:
     """What was wrong with a file, for people: the reason of the operating system, or what its bytes are not."""
     if isinstance(error, UnicodeDecodeError):
         return "text that is not UTF-8"

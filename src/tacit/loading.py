@@ -7,6 +7,7 @@ import torch
 
 from tacit.errors import ModelError, RunError
 from tacit.models import GPT, Classifier, Learner, build_classifier, build_model, generate
+from tacit.pretrained import fill
 from tacit.run import ReleaseFile, Run
 from tacit.run.checkpoints import read_model
 from tacit.tokenizer import Tokenizer, load_tokenizer, read_tokenizer_json
@@ -41,14 +42,7 @@ def continued(folder: Path, prompt: str, tokens: int, temperature: float, seed: 
 
 def load_foreign(folder: Path) -> tuple[GPT, Tokenizer, int]:
     """A causal model from elsewhere, its own tokenizer, and the token that its texts begin with."""
-    try:
-        model = GPT.from_folder(folder)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:  # what transformers raises
-        raise ModelError(
-            expected=f"a causal language model that transformers knows, in {folder}",
-            found=type(error).__name__,
-            way_out="save it with save_pretrained(folder, safe_serialization=True)",
-        ) from error
+    model = GPT.from_folder(folder)
     return model, read_tokenizer_json(folder / "tokenizer.json"), _opening(model, folder)
 
 
@@ -75,5 +69,5 @@ def _check_kind(architecture: dict[str, Any], classifies: bool, way_out: str) ->
 
 
 def _with_weights(model: AnyModel, run: Run) -> AnyModel:
-    model.module.load_state_dict(read_model(run), strict=False)  # a tied weight has one name
+    fill(model.module, read_model(run))
     return model

@@ -27,7 +27,10 @@ from typing import Any, Protocol, final
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from tacit.documents import parse_json
 from tacit.errors import PrepareError
+from tacit.given import read_bytes, why
+from tacit.pretrained import foreign
 
 FORMAT = "tacit-tokenizer"
 FORMAT_VERSION = 1
@@ -114,16 +117,10 @@ class HuggingFace:
     """Any `tokenizer.json`, without what would break G1 and G2: templates, padding, truncation and dropout."""
 
     def __init__(self, content: dict[str, Any]) -> None:
-        try:
+        with foreign(_no_tokenizer):
             model = {**content["model"], "dropout": None} if "dropout" in content["model"] else content["model"]
             bare = {**content, "model": model, "truncation": None, "padding": None, "post_processor": None}
             self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(bare))
-        except Exception as error:  # the library raises bare Exception
-            raise PrepareError(
-                expected="the content of a tokenizer.json",
-                found=f"something the tokenizers library cannot build ({type(error).__name__})",
-                way_out="save the tokenizer anew with the tokenizers library",
-            ) from error
         self._tokenizer.encode_special_tokens = True  # that is: read special tokens in text as ordinary text
         self._content: dict[str, Any] = json.loads(self._tokenizer.to_str())
         self.size = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
@@ -255,14 +252,14 @@ def read_gpt2(encoder: Path, merges: Path, depends_on: Dependence = UNKNOWN, kin
     """A GPT-2 style pair: `encoder.json` (or `vocab.json`) and `vocab.bpe` (or `merges.txt`), plain or `.xz`."""
     vocabulary = _read_json(encoder)
     lines = [line for line in _read_text(merges).split("\n") if line and not line.startswith("#version")]
-    try:
-        bare = _bare_bpe(models.BPE(vocabulary, [(left, right) for left, right in map(str.split, lines)]))
-    except Exception as error:  # the library raises bare Exception
-        raise PrepareError(
+    with foreign(
+        lambda found: PrepareError(
             expected="a vocabulary and the merges that build it",
-            found=f"{len(vocabulary)} ids and {len(lines)} merges that do not fit ({type(error).__name__})",
+            found=f"{len(vocabulary)} ids and {len(lines)} merges that do not fit ({found})",
             way_out="take both files from the same model",
-        ) from error
+        )
+    ):
+        bare = _bare_bpe(models.BPE(vocabulary, [(left, right) for left, right in map(str.split, lines)]))
     return Tokenizer(HuggingFace(json.loads(bare.to_str())), depends_on, kinds)
 
 
@@ -326,24 +323,32 @@ def _valid(text: str) -> str:
 
 def _read_text(path: Path) -> str:
     try:
-        raw = path.read_bytes()
+        raw = read_bytes(path)
         return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
     except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise PrepareError(
             expected=f"a readable text file {path.name}",
-            found=type(error).__name__,
+            found=why(error),
             way_out="check the path, and that the download was complete",
         ) from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(_read_text(path))
+        content = parse_json(_read_text(path))
     except ValueError as error:
         raise _damaged(path, "no JSON") from error
     if not isinstance(content, dict):
         raise _damaged(path, "JSON that is no object")
     return content
+
+
+def _no_tokenizer(found: str) -> PrepareError:
+    return PrepareError(
+        expected="the content of a tokenizer.json",
+        found=f"something the tokenizers library cannot build ({found})",
+        way_out="save the tokenizer anew with the tokenizers library",
+    )
 
 
 def _damaged(path: Path, found: str) -> PrepareError:

@@ -14,7 +14,8 @@ from typing import Any
 from tacit.detecting.paraphrase import Phi, SameMeaning, Way
 from tacit.detecting.rewording import Rewording
 from tacit.detecting.thesaurus import mythes, wordnet
-from tacit.errors import ConfigError, ModelError
+from tacit.errors import ConfigError
+from tacit.pretrained import from_folder, tokenizer_of
 
 AUTO = "auto"
 Paraphrases = Callable[[Sequence[str]], Sequence[Sequence[str]]]
@@ -162,19 +163,9 @@ class Sequence2Sequence:
 
 def _generated(folder: Path, texts: Sequence[str], beams: int) -> list[list[str]]:
     import torch
-    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+    from transformers import AutoModelForSeq2SeqLM
 
-    from tacit.models.huggingface import pretrained
-    from tacit.silence import quietly
-
-    try:
-        model: Any = pretrained(AutoModelForSeq2SeqLM, folder, 0)
-        with quietly():
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ModelError(
-            f"a sequence-to-sequence model in {folder}", type(error).__name__, "save it with save_pretrained"
-        ) from error
+    model, tokenizer = from_folder(AutoModelForSeq2SeqLM, folder), tokenizer_of(folder)
     said: list[list[str]] = []
     with torch.inference_mode():
         for first in range(0, len(texts), _ROWS_A_BATCH):

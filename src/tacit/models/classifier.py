@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.documents import read_json
 from tacit.errors import ModelError
 from tacit.models.batch import PADDING, LabelledBatch, TokenLosses
 from tacit.models.huggingface import LoRASettings, pretrained, with_adapters
 from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE, LSTMModule, LSTMSettings
 from tacit.models.speech import speaking
+from tacit.pretrained import fill, foreign
 
 Pooling = Literal["mean", "first", "last"]
 
@@ -193,7 +194,7 @@ class EncoderClassifier:
         """
         from transformers import AutoModel
 
-        return cls.of(pretrained(AutoModel, folder, vocabulary_size), settings, lora)
+        return cls.of(pretrained(AutoModel, folder, vocabulary_size, unread=("pooler",)), settings, lora)
 
     @classmethod
     def described(
@@ -268,24 +269,20 @@ def build_classifier(description: dict[str, Any]) -> Classifier:
     kind = description.get("kind")
     if kind not in ("lstm classifier", "encoder classifier"):
         raise ModelError("an lstm classifier or an encoder classifier", repr(kind), "use a file that tacit wrote")
-    words = description["settings"]
-    settings = ClassifierSettings(tuple(words["classes"]), words["pooling"], words["dropout"])
-    if kind == "lstm classifier":
-        return LSTMClassifier.new(LSTMSettings(**description["shape"]), settings)
-    lora = description["lora"]
-    return EncoderClassifier.described(description["config"], settings, None if lora is None else LoRASettings(**lora))
+    with foreign(lambda found: ModelError("the description of a classifier", found, "use a file that tacit wrote")):
+        words = description["settings"]
+        settings = ClassifierSettings(tuple(words["classes"]), words["pooling"], words["dropout"])
+        if kind == "lstm classifier":
+            return LSTMClassifier.new(LSTMSettings(**description["shape"]), settings)
+        lora = None if description["lora"] is None else LoRASettings(**description["lora"])
+        return EncoderClassifier.described(description["config"], settings, lora)
 
 
 def load_classifier(folder: Path) -> Classifier:
     """What `save` wrote."""
-    try:
-        classifier = build_classifier(json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")))
-        weights = load_file(folder / WEIGHTS_FILE)
-        if weights.keys() != {name for name, _ in classifier.module.named_parameters()}:
-            raise ModelError("the weights of this classifier", "others", "save the model again")
-        classifier.module.load_state_dict(weights, strict=False)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, SafetensorError) as error:
-        raise ModelError(f"a whole classifier in {folder}", type(error).__name__, "save the model again") from error
+    with foreign(lambda found: ModelError(f"a whole classifier in {folder}", found, "save the model again")):
+        classifier = build_classifier(read_json(folder / SETTINGS_FILE))
+        fill(classifier.module, load_file(folder / WEIGHTS_FILE))
     return classifier
 
 

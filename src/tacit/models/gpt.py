@@ -17,6 +17,7 @@ from tacit.models.batch import Batch, TokenLosses
 from tacit.models.huggingface import LoRASettings, pretrained, with_adapters
 from tacit.models.lstm import SETTINGS_FILE
 from tacit.models.speech import Rereading, losses_of, speaking
+from tacit.pretrained import fill
 from tacit.silence import quietly
 
 _ADAPTER_FILE = "adapter.safetensors"
@@ -132,9 +133,7 @@ class GPT:
         """What `save` wrote."""
         model = cls.from_folder(folder, None if lora is None else LoRASettings(**lora))
         if lora is not None:
-            _, unknown = model.module.load_state_dict(load_file(folder / _ADAPTER_FILE), strict=False)
-            if unknown:
-                raise ModelError("adapters of this model", f"{len(unknown)} unknown weights", "load the right folder")
+            fill(model.module, load_file(folder / _ADAPTER_FILE), only=_ADAPTER_MARK)
         return model
 
     @property

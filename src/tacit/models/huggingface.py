@@ -1,13 +1,13 @@
 """What all models of transformers share: local folders, adapters, and silence."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from tacit.errors import ModelError
+from tacit.pretrained import from_folder
 from tacit.silence import quietly
 
 
@@ -20,22 +20,14 @@ class LoRASettings:
     dropout: float = 0.0
 
 
-def pretrained(kind: Any, folder: Path, vocabulary_size: int) -> nn.Module:  # noqa: ANN401  (a class of transformers)
-    """The model of a local folder: safetensors only, no code from the folder, no network.
+def pretrained(kind: Any, folder: Path, vocabulary_size: int, unread: Collection[str] = ()) -> nn.Module:  # noqa: ANN401
+    """The model that a class of transformers makes of a local folder: whole but for parts that nobody reads.
 
     It gets room for `vocabulary_size` tokens if it has less.
     """
-    if not any(folder.glob("*.safetensors")) or not (folder / "config.json").is_file():
-        raise ModelError(
-            expected="a folder with config.json and safetensors weights",
-            found=str(folder),
-            way_out="save the model with save_pretrained(folder, safe_serialization=True)",
-        )
-    with quietly():
-        module = kind.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
-        )
-        if vocabulary_size > module.config.vocab_size:
+    module = from_folder(kind, folder, unread)
+    if vocabulary_size > module.config.vocab_size:
+        with quietly():
             module.resize_token_embeddings(vocabulary_size)
     loaded: nn.Module = module
     return loaded

@@ -33,6 +33,7 @@ from tacit.errors import ModelError
 from tacit.models.batch import Batch, TokenLosses
 from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE
 from tacit.models.speech import Rereading, losses_of, speaking
+from tacit.pretrained import fill
 
 Build = Callable[[int, int, Mapping[str, float]], nn.Module]
 """From the number of tokens, the longest row and the words under `shape` to a network with a `head`."""
@@ -52,7 +53,7 @@ def register_model(name: str, build: Build) -> None:
 
 def is_own(name: object) -> bool:
     """Whether `name` was registered in this process."""
-    return name in _OWN
+    return isinstance(name, str) and name in _OWN
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +82,7 @@ class OwnModel:
     def load(cls, name: str, folder: Path, settings: Mapping[str, Any]) -> "OwnModel":
         """The model that `save` wrote."""
         model = cls.described(name, settings)
-        model.module.load_state_dict(load_file(folder / WEIGHTS_FILE), strict=False)  # a tied weight has one name
+        fill(model.module, load_file(folder / WEIGHTS_FILE))
         return model
 
     @property

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import PolicyError
+from tacit.given import read_text
 from tacit.policy.detector.features import Window, cut, masked
 from tacit.policy.detector.linear import NO_WORDS
-from tacit.silence import quietly
+from tacit.pretrained import foreign, from_folder
 
 HEAD = "head.npy"
 MODEL = "model"
@@ -147,7 +148,6 @@ def batch_of(tokenizer: Any, rows: Sequence[str]) -> tuple[Any, Any]:  # noqa: A
 def loaded(folder: Path) -> tuple[Any, Any]:
     """Model and tokenizer of a local folder: safetensors only, no code from the folder, no network."""
     try:
-        import torch
         from tokenizers import Tokenizer
         from transformers import AutoModel
     except ImportError as error:
@@ -157,11 +157,9 @@ def loaded(folder: Path) -> tuple[Any, Any]:
             way_out='pip install "tacit[train,hf]", or train a linear detector',
         ) from error
     model_files(folder)
-    with quietly():
-        model = AutoModel.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
-        )
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    model = from_folder(AutoModel, folder, unread=("pooler",))
+    with foreign(lambda found: PolicyError("a tokenizer.json that can be read", found, "train the detector again")):
+        tokenizer = Tokenizer.from_str(read_text(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(min(_LONGEST, int(getattr(model.config, "max_position_embeddings", _LONGEST)) - 2))
     return model.eval(), tokenizer

@@ -12,7 +12,6 @@ that were not chosen, is the probability of plain text. A token has the most pro
 found whole when one of its tokens is. torch and transformers are imported when the first text is read.
 """
 
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,13 +24,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.corpus.record import Record, Span, resolve_overlaps
+from tacit.documents import read_json
 from tacit.errors import PolicyError
 from tacit.policy.base import Policy
 from tacit.policy.entities.folders import check_kinds, digest_of, kinds_in_id, require
 from tacit.policy.entities.memory import Memory
 from tacit.policy.entities.pieces import pieces, readable, tidied
 from tacit.policy.kinds import common_kind
-from tacit.silence import quietly
+from tacit.pretrained import from_folder, tokenizer_of
 
 BALANCED = 0.3
 _PLAIN = "O"
@@ -120,17 +120,11 @@ class _Model:
     """A model and its tokenizer, loaded: safetensors only, no code from the folder, no network."""
 
     def __init__(self, folder: str) -> None:
-        from transformers import AutoModelForTokenClassification, AutoTokenizer
+        from transformers import AutoModelForTokenClassification
 
         _check_weights(folder)
-        try:
-            with quietly():
-                self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-                self._model = AutoModelForTokenClassification.from_pretrained(
-                    folder, local_files_only=True, use_safetensors=True, trust_remote_code=False
-                )
-        except (OSError, ValueError) as error:
-            raise _unreadable(folder, f"{type(error).__name__} while loading it") from error
+        self._tokenizer = tokenizer_of(Path(folder))
+        self._model = from_folder(AutoModelForTokenClassification, Path(folder))
         if not self._tokenizer.is_fast:
             raise _unreadable(folder, "a tokenizer that does not say which characters a token stands for")
         self._model.eval()
@@ -201,7 +195,7 @@ def _model(folder: str) -> _Model:
 def _labels(folder: str) -> tuple[str, ...]:
     """The kind of each of the model's labels, in the one vocabulary; O for plain text."""
     try:
-        config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+        config = read_json(Path(folder) / "config.json")
         named = {int(number): str(label) for number, label in config["id2label"].items()}
         labels = tuple(named[number] for number in range(len(named)))
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
