@@ -1,7 +1,6 @@
 """Rows of Parquet files and of Hugging Face datasets saved to disk, a batch at a time."""
 
 import difflib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,11 @@ from tacit.corpus.formats import Placed
 from tacit.corpus.quarantine import Fault, Place, Reason
 from tacit.corpus.shape import Fields, Row
 from tacit.corpus.streams import unreadable
+from tacit.documents import read_json
 from tacit.errors import CorpusError
 
 _ROWS_AT_ONCE = 64
+_BROKEN = (pa.ArrowException, UnicodeDecodeError)  # a name of a column may be damaged too
 _BUFFER_BYTES = 1 << 20
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
@@ -48,11 +49,12 @@ class ArrowTable(ABC):
         given = 0
         try:
             for batch in batches:
+                batch.validate()  # buffers that are shorter than the rows need
                 for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
                     for row in _python_rows(batch.slice(start, _ROWS_AT_ONCE)):
                         given += 1
                         yield self._bounded(row)
-        except (pa.ArrowException, KeyError):  # KeyError: a shard without the columns of the first
+        except (*_BROKEN, KeyError):  # KeyError: a shard without the columns of the first
             yield _damaged(given)
         except OSError as error:
             if error.errno is not None:
@@ -74,7 +76,7 @@ class Parquet(ArrowTable):
         try:
             with pq.ParquetFile(path) as file:
                 columns = list(file.schema_arrow.names)
-        except pa.ArrowException as error:
+        except _BROKEN as error:
             raise CorpusError(
                 expected=f"a Parquet file at {path}",
                 found="a file without Parquet's beginning or end",
@@ -107,7 +109,7 @@ class SavedDataset(ArrowTable):
         self._files = [folder / name for name in names if isinstance(name, str) and Path(name).name == name]
         if not self._files or len(self._files) < len(entries):
             raise _not_a_dataset(folder, "a state.json that lists no data files: an empty dataset, or none")
-        super().__init__(folder, fields, max_record_bytes, list(self._schema().names))
+        super().__init__(folder, fields, max_record_bytes, self._columns())
 
     def files(self) -> Iterator[Iterator[Any]]:
         return map(self._batches, self._files)
@@ -120,14 +122,14 @@ class SavedDataset(ArrowTable):
             if stream.read() != _END_OF_STREAM:  # Arrow takes a file cut off between two batches for a whole one
                 raise pa.ArrowInvalid
 
-    def _schema(self) -> Any:  # noqa: ANN401  (pyarrow has no types)
+    def _columns(self) -> list[str]:
         for file in self._files:
             if not file.is_file():
                 raise _not_a_dataset(self._files[0].parent, f"no file {file.name}, which state.json lists")
         try:
             with pa.OSFile(str(self._files[0])) as stream, pa.ipc.open_stream(stream) as reader:
-                return reader.schema
-        except pa.ArrowException as error:
+                return list(reader.schema.names)
+        except _BROKEN as error:
             raise _not_a_dataset(self._files[0].parent, f"a file {self._files[0].name} that is not Arrow") from error
         except OSError as error:
             raise unreadable(self._files[0], error) from error
@@ -164,13 +166,17 @@ def _damaged(given: int) -> Fault:
 
 
 def _python_rows(batch: Any) -> list[Row | Fault]:  # noqa: ANN401
+    """The rows of a batch; its offsets are checked first, as Arrow follows them out of its memory."""
     try:
+        batch.validate(full=True)
         rows: list[Row | Fault] = batch.to_pylist()
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, pa.ArrowException) as error:
         if batch.num_rows > 1:
             rows = [row for start in range(batch.num_rows) for row in _python_rows(batch.slice(start, 1))]
-        elif isinstance(error, UnicodeDecodeError):
+        elif isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
             rows = [Fault(Reason.INVALID_UTF8, "a string that is not UTF-8")]
+        elif isinstance(error, pa.ArrowException):
+            rows = [Fault(Reason.DAMAGED_FILE, "a row whose bytes are damaged")]
         else:
             rows = [Fault(Reason.WRONG_TYPE, "a value outside of what Python can hold")]
     return rows
@@ -178,7 +184,7 @@ def _python_rows(batch: Any) -> list[Row | Fault]:  # noqa: ANN401
 
 def _json_object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
+        value = read_json(path)
     except OSError as error:
         raise unreadable(path, error) from error
     except ValueError:
