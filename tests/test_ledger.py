@@ -1,6 +1,7 @@
 """The ledger: counts too much after a crash, never too little; shows edits; survives full disks."""
 
 import errno
+import hashlib
 import json
 import os
 import random
@@ -168,6 +169,21 @@ def test_any_edit_of_a_whole_line_is_refused(tmp_path_factory: pytest.TempPathFa
     # only white space inside JSON may change without changing what the line says
     assert kind == "byte"
     assert whole.charges() == {"private": 13, "public": 3}
+
+
+def test_the_chain_has_whole_digests(tmp_path: Path) -> None:
+    """Catches a chain cut short: 64 bits could be forged with 2^32 tries for two ledgers, 2^64 for a given one."""
+    path = tmp_path / "ledger.jsonl"
+    a_ledger(path)
+    before = ""
+    for line in path.read_text().splitlines():
+        fields = json.loads(line)
+        chain = fields.pop("chain")
+        text = before + json.dumps(fields, separators=(",", ":"), sort_keys=True)
+        assert chain == hashlib.sha256(text.encode()).hexdigest()
+        before = chain
+    with Ledger.open(path):  # compacted
+        assert json.loads(path.read_text().splitlines()[0])["after"] == before
 
 
 def test_a_missing_ledger_says_the_way_out(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The ledger: what was spent, written before it is spent.
 
-A text file of JSON lines. Each line carries a digest of itself and of the line before, so that an edit shows.
+A text file of JSON lines. Each line carries a SHA-256 digest of itself and of the line before, so that an edit shows.
 
 G1 (before). `charge` returns only when the charge is on the disk; the caller applies the update afterwards. After any
    crash the ledger counts too much, never too little.

@@ -145,7 +145,7 @@ def _opened(line: bytes, before: str, path: Path, number: int) -> tuple[dict[str
 
 def _digest(content: dict[str, Any], before: str) -> str:
     text = before + json.dumps(content, separators=(",", ":"), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _edited(path: Path, number: int, found: str) -> LedgerError:
