@@ -33,9 +33,9 @@ class OptimiserSettings:
             raise ConfigError("a learning rate above 0", str(self.learning_rate), "correct the number")
 
     def rate(self, done: int, total: int) -> float:
-        """The learning rate after `done` of `total` steps."""
-        warm = min(1.0, (done + 1) / self.warm_up) if self.warm_up else 1.0
-        left = 1.0 - done / total if self.decay == "linear" else 1.0
+        """The learning rate after `done` of `total` steps; never below 0, also if there are more steps than planned."""
+        warm = min(1.0, (done + 1) / self.warm_up) if self.warm_up > 0 else 1.0
+        left = max(0.0, 1.0 - done / total) if self.decay == "linear" else 1.0
         return self.learning_rate * warm * left
 
 
@@ -43,7 +43,7 @@ class Optimiser:
     """Moves parameters along gradients that were made elsewhere."""
 
     def __init__(self, settings: OptimiserSettings, total: int) -> None:
-        """`total` is how many steps the plan has for this optimiser."""
+        """`total` is how often `apply` will be called."""
         self.settings = settings
         self._total = max(1, total)
         self._done = 0

@@ -1,7 +1,9 @@
 """Carrying out one step on one draw: which gradient, which noise, which optimiser. One method a kind of update.
 
 G1 (as priced). A private draw reaches the model only through its noisy sum, over the public divisor; an empty draw adds
-   noise all the same. The algorithms as printed use parts of a draw exactly, and are priced so.
+   noise all the same. The algorithms as printed use parts of a draw exactly, and add nothing for an empty part: they
+   are priced so, with who was drawn in the open.
+G2 (rates). An optimiser's schedule spans all the updates it will make; those printed have SGD and one rate.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +22,19 @@ from tacit.models.batch import Examples, Trainable
 from tacit.models.classifier import Classifier
 from tacit.models.lstm import LSTM
 from tacit.optimisers import Optimiser, OptimiserSettings
-from tacit.plan import ClipStyle, Moves, Noisy, Plain, Plan, PoissonUsers, Pool, SplitBatch, Step, UsersAndEntities
+from tacit.plan import (
+    ClipStyle,
+    Moves,
+    Noisy,
+    Plain,
+    Plan,
+    PoissonUsers,
+    Pool,
+    ShuffledPass,
+    SplitBatch,
+    Step,
+    UsersAndEntities,
+)
 from tacit.printed import PrintedSettings, printed_update
 from tacit.randomness import Streams
 from tacit.reading import Reader, RowReader
@@ -70,7 +84,10 @@ class Updates:
         self._learner: Trainable[Any] = learner
         self._reader, self._pools, self._settings = reader, pools, settings
         self.optimisers = {
-            name: Optimiser(chosen, sum(times for step, times in executions.items() if step.optimiser == name))
+            name: Optimiser(
+                chosen,
+                sum(times * _draws(step, pools) for step, times in executions.items() if step.optimiser == name),
+            )
             for name, chosen in (("public", settings.public), ("private", settings.private))
         }
         self.parameters = {name: p for name, p in learner.module.named_parameters() if p.requires_grad}
@@ -83,30 +100,33 @@ class Updates:
         update = step.update
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._settings.precision == "bfloat16"):
             if isinstance(update, Plain):
-                return self._plain(step, self._read(step, drawn.rows))
+                return self._plain(step, self._read(step, drawn.rows), self.optimisers[step.optimiser])
             if isinstance(update, SplitBatch):
                 by = self._by_records if update.by == "records" else self._by_segments
                 return by(step, update, drawn, streams)
             if isinstance(step.draw, PoissonUsers | UsersAndEntities):
                 return self._users(step, update, drawn, streams)
-            return self._noisy(step, update, self._read(step, drawn.rows), streams)
+            batch = self._read(step, drawn.rows)
+            return self._noisy(step, update, batch, streams, self.optimisers[step.optimiser])
 
     def _read(self, step: Step, rows: np.ndarray) -> Examples:
         return self._reader.batch(rows, step.view, step.targets).to(self._device)
 
-    def _plain(self, step: Step, batch: Examples) -> Done:
+    def _plain(self, step: Step, batch: Examples, rule: Optimiser) -> Done:
         moving = self.moving[step.moves]
         result = plain_sum(self._learner, batch, positions=self._positions, parameters=moving)
         weight = max(result.weight, 1.0)
         gradients = {name: total / weight for name, total in result.sums.items()}
-        self.optimisers[step.optimiser].apply(self.parameters, gradients)
+        rule.apply(self.parameters, gradients)
         return Done(_counted(batch), result.loss / weight)
 
-    def _noisy(self, step: Step, update: Noisy | SplitBatch, batch: Examples, streams: Streams) -> Done:
+    def _noisy(
+        self, step: Step, update: Noisy | SplitBatch, batch: Examples, streams: Streams, rule: Optimiser
+    ) -> Done:
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
         moving = self.moving[step.moves]
         result = clipped_sum(self._learner, batch, clipping, positions=self._positions, parameters=moving)
-        self._apply(step, update, result.sums, result.sensitivity, streams)
+        self._apply(rule, update, result.sums, result.sensitivity, streams)
         return Done(_counted(batch), None, _facts(result.norms, result.non_finite))
 
     def _users(self, step: Step, update: Noisy, drawn: Drawn, streams: Streams) -> Done:
@@ -135,22 +155,26 @@ class Updates:
             positions=self._positions,
             parameters=self.moving[step.moves],
         )
-        self._apply(step, update, result.sums, most * result.sensitivity, streams)
+        rule = self.optimisers[step.optimiser]
+        self._apply(rule, update, result.sums, most * result.sensitivity, streams)
         return Done(sum(counts), None, _facts(result.norms, result.non_finite))
 
     def _by_records(self, step: Step, update: SplitBatch, drawn: Drawn, streams: Streams) -> Done:
         """CADP-LM as printed: the flagged records of a batch with noise, then the others of the same batch exactly."""
         flagged = np.isin(drawn.rows, self._pools.rows(Pool.FLAGGED))
-        done = self._noisy(step, update, self._read(step, drawn.rows[flagged]), streams)
-        return done + self._plain(step, self._read(step, drawn.rows[~flagged]))
+        rule, done = self._printed_rule(), Done(0)
+        if flagged.any():
+            done += self._noisy(step, update, self._read(step, drawn.rows[flagged]), streams, rule)
+        if not flagged.all():
+            done += self._plain(step, self._read(step, drawn.rows[~flagged]), rule)
+        return done
 
     def _by_segments(self, step: Step, update: SplitBatch, drawn: Drawn, streams: Streams) -> Done:
         """Selective-DPSGD as printed."""
         reader = self._reader
         if not isinstance(self._learner, LSTM) or not isinstance(reader, RowReader):
             raise ConfigError("the lstm, whose states Algorithm 1 noises", "another model", "model: lstm")
-        rate = self._settings.private.learning_rate
-        rule = Optimiser(OptimiserSettings("sgd", rate, decay="none"), 1)  # as printed: one rate for both kinds
+        rule = self._printed_rule()
         facts = printed_update(
             self._learner,
             [reader.marked(int(row)) for row in drawn.rows],
@@ -163,9 +187,13 @@ class Updates:
         private = {"drawn": facts.rows, "private_updates": facts.private_updates, "non_finite": facts.non_finite}
         return Done(facts.public_positions, loss, private)
 
+    def _printed_rule(self) -> Optimiser:
+        """As both papers print it: SGD, with one rate for both kinds of gradient; it keeps nothing between draws."""
+        return Optimiser(OptimiserSettings("sgd", self._settings.private.learning_rate, decay="none"), 1)
+
     def _apply(
         self,
-        step: Step,
+        rule: Optimiser,
         update: Noisy | SplitBatch,
         sums: dict[str, Tensor],
         sensitivity: float,
@@ -175,7 +203,13 @@ class Updates:
         key = streams.noise.seed(streams.noise.last_step + 1)
         NoiseStream(key, 0).add_(sums.values(), deviation)
         gradients = {name: total / update.divisor for name, total in sums.items()}
-        self.optimisers[step.optimiser].apply(self.parameters, gradients, deviation / update.divisor)
+        rule.apply(self.parameters, gradients, deviation / update.divisor)
+
+
+def _draws(step: Step, pools: Pools) -> int:
+    """How many draws one execution of a step has."""
+    draw = step.draw
+    return -(-len(pools.records(step.pool)) // draw.batch_size) if isinstance(draw, ShuffledPass) else 1
 
 
 def _counted(batch: Examples) -> int:

@@ -6,6 +6,8 @@
 | N_S, |B| | `private.population`, `private.expected_batch` |
 | gamma | `recall` |
 | sigma, C | `noise_multiplier`, `clip_norm` |
+| eta, of DP-SGD and SGD | `learning_rate` of the private optimiser: one rate, plain SGD, no decay |
+| B_S empty, B_NS empty: not said | nothing happens, no noise either: which batches have flagged records is public |
 """
 
 import math
@@ -37,7 +39,7 @@ class CADPPublished:
         return Plan((Phase(((step, self.private.steps),)),))
 
     def notions(self) -> tuple[Neighbours, ...]:
-        """A flagged record, zero-out."""
+        """A flagged record, zero-out: that it was flagged, and which batch it is in, is not hidden."""
         return (Neighbours(Unit.FLAGGED_RECORD),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
