@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from runs import experiment, quiet
+from runs import experiment, quiet, write_corpus
+from tacit import apart
 from tacit.apart import check_apart
+from tacit.corpus.read import read
 from tacit.corpus.record import Record
+from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
 from tacit.errors import ConfigError
 from tacit.experiment import train
@@ -87,6 +90,39 @@ def test_held_out_text_is_not_public_either(corpus: Path) -> None:
     asked = declared(corpus, "vocabulary_corpus", corpus.parent / "copy.txt", **held)
     with pytest.raises(ConfigError, match="50 of the 50 texts compared that also occur in held_out_corpus"):
         check_apart(asked)
+
+
+def test_texts_written_line_by_line_are_still_the_corpus(tmp_path: Path) -> None:
+    """Catches a vocabulary file made by printing the texts of a corpus of dialogs: no line is a whole record."""
+    corpus, public = write_corpus(tmp_path, 40), tmp_path / "public.txt"
+    public.write_text("\n".join(record.text for record in read(corpus)))
+    with pytest.raises(ConfigError, match="lines compared that also occur in the corpus"):
+        check_apart(declared(corpus, "vocabulary_corpus", public))
+    other = "".join(f"{line}\n" for n in range(900) for line in (f"an unknown line with the number {n}", "yes"))
+    public.write_text("\n".join(record.text for record in list(read(corpus))[::2]) + "\n" + other)
+    with pytest.raises(ConfigError, match="lines compared of the corpus that occur in it"):
+        check_apart(declared(corpus, "vocabulary_corpus", public))
+
+
+def test_dialogs_of_one_simulator_share_lines_and_are_apart(tmp_path: Path) -> None:
+    """The negative control: about 40 % of the lines of a small corpus are in a large one with other people."""
+    corpus, public = write_corpus(tmp_path, 40), tmp_path / "public.jsonl"
+    write_jsonl(simulate("customersim", 1000, seed=99), public)
+    check_apart(declared(corpus, "vocabulary_corpus", public))
+
+
+def test_of_many_lines_some_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.4 and 0.6 of all lines are 6 deviations or more from a half of those compared: false alarms below 1e-9."""
+    monkeypatch.setattr(apart, "_LINES_COMPARED", 1000)
+    corpus, public = tmp_path / "corpus.jsonl", tmp_path / "public.txt"
+    lines = [f"this is line number {number}" for number in range(5000)]
+    write_jsonl([Record(str(at), "\n".join(lines[at : at + 50])) for at in range(0, 5000, 50)], corpus)
+    other = [f"this is another line {number}" for number in range(5000)]
+    public.write_text("\n".join([*lines[:2000], *other[:3000]]))
+    check_apart(declared(corpus, "choose_on", public))
+    public.write_text("\n".join([*lines[:3000], *other[:2000]]))
+    with pytest.raises(ConfigError, match="of the 1,000 lines"):
+        check_apart(declared(corpus, "choose_on", public))
 
 
 def test_a_file_that_is_not_looked_at_is_not_compared(corpus: Path) -> None:
