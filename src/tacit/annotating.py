@@ -25,6 +25,7 @@ from safetensors.numpy import load_file, save_file
 
 from tacit.corpus.record import Record, Span
 from tacit.errors import ConfigError, PrepareError
+from tacit.given import read_text, why
 from tacit.policy.base import Policy
 from tacit.policy.dictionary import stands_alone, without_surrogates
 from tacit.policy.kinds import common_kind
@@ -169,9 +170,9 @@ def read_aliases(path: Path) -> dict[str, str]:
     aliases: dict[str, str] = {}
     names: set[str] = set()
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("a readable file of aliases", type(error).__name__, "check the path") from error
+        raise ConfigError("a readable file of aliases", why(error), "check the path") from error
     for line in lines:
         name, *others = [normalised(part) for part in line.split("\t") if part.strip()] or [""]
         names.add(name)

@@ -11,6 +11,8 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+from tacit.given import open_file
+
 KEY_BYTES = 32
 _BLOCK = 1 << 20
 
@@ -69,7 +71,7 @@ def _files(folder: Path, inside: frozenset[str]) -> Iterator[Path]:
 
 def _file(path: Path) -> bytes:
     state = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while block := file.read(_BLOCK):
             state.update(block)
     return state.digest()

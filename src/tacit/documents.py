@@ -63,7 +63,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
 def parse_json(text: str | bytes) -> Any:  # noqa: ANN401
     """What JSON in `text` holds; ValueError when it is broken, too deep, has a number without end or a key twice."""
     try:
-        return json.loads(text, object_pairs_hook=_each_key_once, parse_constant=_no_constant)
+        return _JSON.decode(text.decode("utf-8-sig") if isinstance(text, bytes) else text)
     except RecursionError:
         raise NotStrict("JSON nested too deeply") from None
 
@@ -77,6 +77,9 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise NotStrict(f"{name}, which JSON does not have")
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_each_key_once, parse_constant=_no_constant)
 
 
 class _Strict(yaml.SafeLoader):

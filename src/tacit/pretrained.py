@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit.documents import read_json
 from tacit.errors import ModelError, TacitError
-from tacit.given import why
+from tacit.given import open_file, why
 from tacit.silence import quietly
 
 _MOST_LAYERS = 1_000
@@ -81,10 +81,12 @@ def foreign(refusal: Callable[[str], TacitError]) -> Iterator[None]:
 
 def _check_files(folder: Path) -> None:
     try:
-        weights = any(folder.glob("*.safetensors"))
+        weights = list(folder.glob("*.safetensors"))
+        for file in weights:
+            open_file(file).close()
         config = read_json(folder / "config.json") if weights else None
     except (OSError, ValueError) as error:
-        raise _refused(folder, f"a config.json that cannot be read: {why(error)}") from error
+        raise _refused(folder, f"files that cannot be read: {why(error)}") from error
     if not isinstance(config, dict):
         raise _refused(folder, "no safetensors" if config is None else "a config.json that is not a JSON object")
     for name, value in config.items():

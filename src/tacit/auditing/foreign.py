@@ -11,6 +11,7 @@ beside the chance of so high a rank for a value that was drawn uniformly and nev
 G1 (silent). Results hold ids and numbers; an error names a line by its number and never says what stands there.
 """
 
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from tacit.attacks.exposure import ExposureSettings, value_exposures
 from tacit.audit.exposures import Exposure, Method
 from tacit.auditing.target import check_finite
 from tacit.errors import AttackError, TacitError
+from tacit.given import open_file, why
 from tacit.loading import load_foreign
 from tacit.models import GPT
 from tacit.prepare.canaries import Slot
@@ -138,13 +140,13 @@ def _speaker(folder: Path) -> tuple[GPT, Spelling]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        with path.open(encoding="utf-8") as file:
+        with io.TextIOWrapper(open_file(path), encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, line
     except (OSError, UnicodeDecodeError) as error:
         raise AttackError(
-            expected=f"a readable JSON-lines file {path}", found=type(error).__name__, way_out="check the path"
+            expected=f"a readable JSON-lines file {path}", found=why(error), way_out="check the path"
         ) from error
 
 

@@ -28,6 +28,7 @@ from tacit.corpus.shape import DEFAULT_FIELDS, Fields, Row, record_of
 from tacit.corpus.streams import COMPRESSIONS, unreadable
 from tacit.corpus.tables import Parquet, SavedDataset, dataset_folder
 from tacit.errors import ConfigError, CorpusError
+from tacit.given import open_file
 
 __all__ = ["CorpusReader", "Fields", "Tally", "TextRecords", "read"]
 
@@ -140,7 +141,7 @@ def _source(
     if format_name == "dataset":
         return SavedDataset(dataset_folder(path, split), fields, max_record_bytes)
     try:
-        path.open("rb").close()
+        open_file(path).close()
     except OSError as error:
         raise unreadable(path, error) from error
     if format_name == "parquet":

@@ -12,6 +12,7 @@ import zstandard
 
 from tacit.corpus.quarantine import Fault, Reason
 from tacit.errors import CorpusError
+from tacit.given import open_file
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -28,6 +29,7 @@ class Line(NamedTuple):
 
 def open_to_read(path: Path) -> io.BufferedIOBase:
     """The decompressed bytes of `path`. Damage shows as EOFError, or as an error of the compression's own."""
+    open_file(path).close()  # never a device or a pipe, which may have no end
     if path.suffix.lower() == ".gz":
         return gzip.open(path, "rb")
     if path.suffix.lower() == ".xz":

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tacit.detecting.paraphrase import rng_for
 from tacit.errors import ConfigError
+from tacit.given import read_bytes
 
 MYTHES_PLACES = (Path("/usr/share/mythes"), Path("/usr/share/myspell/dicts"), Path("/usr/share/hunspell"))
 WORDNET_PLACES = (Path("/usr/share/wordnet"), Path("/usr/share/wordnet-3.0/dict"), Path("/usr/local/WordNet-3.0/dict"))
@@ -111,7 +112,7 @@ def _filled(groups: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
 
 
 def _encoding(path: Path) -> str:
-    name = _opened(path, lambda: path.read_bytes().split(b"\n", 1)[0]).decode("ascii", "replace").strip() or "utf-8"
+    name = _opened(path, lambda: read_bytes(path).split(b"\n", 1)[0]).decode("ascii", "replace").strip() or "utf-8"
     try:
         "".encode(name)
     except LookupError as error:
@@ -120,7 +121,7 @@ def _encoding(path: Path) -> str:
 
 
 def _lines(path: Path, encoding: str) -> list[str]:
-    return _opened(path, lambda: path.read_text(encoding=encoding)).splitlines()
+    return _opened(path, lambda: read_bytes(path).decode(encoding)).splitlines()
 
 
 def _opened(path: Path, reading: Callable[[], _Read]) -> _Read:

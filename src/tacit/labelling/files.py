@@ -14,7 +14,9 @@ from typing import Any
 
 from tacit.codec import from_json
 from tacit.corpus.record import Record, Span, resolve_overlaps
+from tacit.documents import parse_json
 from tacit.errors import ConfigError, CorpusError
+from tacit.given import read_bytes
 from tacit.labelling.sample import Header, Item, Labels, Sample, sealed
 from tacit.private_files import write_private
 
@@ -93,8 +95,8 @@ def _lines(path: Path) -> list[str]:
 
 def _object(line: str, number: int) -> dict[str, Any]:
     try:
-        row = json.loads(line, object_pairs_hook=_each_key_once)
-    except (ValueError, RecursionError):  # which may hold the text: it is not chained
+        row = parse_json(line)
+    except ValueError:  # which may hold the text: it is not chained
         row = None
     if not isinstance(row, dict) or "secrets" not in row or set(row) - _KEYS:
         raise CorpusError(
@@ -102,13 +104,6 @@ def _object(line: str, number: int) -> dict[str, Any]:
             found="something else",
             way_out="mend the line: change nothing but the value of `secrets`",
         )
-    return row
-
-
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        raise ValueError
     return row
 
 
@@ -167,6 +162,6 @@ def _not_whole(found: str) -> CorpusError:
 def read_private(path: Path) -> bytes:
     """The content of a file that a person named."""
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise CorpusError(f"a file at {path}", error.strerror or "an error", "check the path") from error

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from tacit.errors import ConfigError, LedgerError, way_out_of
 from tacit.events import Composition, Event
+from tacit.given import read_bytes
 from tacit.ledger.event_json import event_to_json
 from tacit.ledger.lines import Entries, header, parse, sealed, written
 
@@ -222,7 +223,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise _missing(path, error) from error
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tacit.documents import parse_json
 from tacit.errors import LedgerError
 from tacit.events import Composition, Event
 from tacit.ledger.event_json import event_from_json, event_to_json
@@ -82,7 +83,7 @@ def parse(content: bytes, path: Path) -> Parsed:
 
 def _last_chain(lines: list[bytes]) -> str:
     try:
-        return str(json.loads(lines[-1])["chain"]) if lines else ""
+        return str(parse_json(lines[-1])["chain"]) if lines else ""
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -134,7 +135,7 @@ def sealed(content: dict[str, Any], before: str) -> tuple[bytes, str]:
 
 def _opened(line: bytes, before: str, path: Path, number: int) -> tuple[dict[str, Any], str]:
     try:
-        fields = json.loads(line)
+        fields = parse_json(line)
         chain = fields.pop("chain")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise _edited(path, number, "something that is no line of a ledger") from error

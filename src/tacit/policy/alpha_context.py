@@ -9,12 +9,12 @@ a context begins depends on what the secret says, as far as the model expects on
 measures how often (mask stability).
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.corpus.record import Record, Span, resolve_overlaps
+from tacit.documents import read_json
 from tacit.errors import ConfigError, PolicyError
 from tacit.policy.base import Policy
 
@@ -82,7 +82,7 @@ class WithAlphaContext(Policy):
         Their paths are as they were written: relative ones are looked for from where we are.
         """
         try:
-            settings = json.loads((self.model / "private" / "settings.json").read_text(encoding="utf-8"))
+            settings = read_json(self.model / "private" / "settings.json")
             named = [settings.get(name) for name in ("corpus", "held_out_corpus")]
         except (OSError, ValueError, AttributeError):
             return ()

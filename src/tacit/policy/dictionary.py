@@ -13,6 +13,7 @@ import ahocorasick_rs
 
 from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.errors import PolicyError
+from tacit.given import read_text, why
 from tacit.policy.base import Policy
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -119,11 +120,11 @@ class RareWords(Policy):
 def read_words(path: Path) -> list[str]:
     """The non-blank lines of a word list."""
     try:
-        words = [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+        words = [line for line in read_text(path).removeprefix("\ufeff").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyError(
             expected="a UTF-8 text file with one entry a line",
-            found=f"{str(path)!r}, which cannot be read ({type(error).__name__})",
+            found=f"{str(path)!r}, which cannot be read: {why(error)}",
             way_out="check the path, and that the file is UTF-8 text",
         ) from error
     if not words:

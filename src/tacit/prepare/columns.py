@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import PrepareError
+from tacit.given import open_file
 
 _BUFFERED_NUMBERS = 1 << 12
 _HASH_BLOCK = 1 << 20
@@ -91,7 +92,7 @@ def open_column(path: Path, header: ColumnHeader) -> npt.NDArray[Any]:
 def verify_column(path: Path, header: ColumnHeader) -> None:
     """Read the whole file and compare its hash."""
     state = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while block := file.read(_HASH_BLOCK):
             state.update(block)
     if state.hexdigest() != header.sha256:

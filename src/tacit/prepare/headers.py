@@ -6,6 +6,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tacit.errors import PrepareError
+from tacit.given import read_bytes
 from tacit.prepare.columns import ColumnHeader, damaged, sync
 
 HEADER = "header.json"
@@ -83,7 +84,7 @@ def write_header(path: Path, content: str) -> None:
 
 def read_header(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise PrepareError(
             expected=f"a prepared store in {path.parent.name}",

@@ -30,6 +30,7 @@ from torch import Tensor
 from tacit.codec import from_json, to_json
 from tacit.digests import digest
 from tacit.errors import ConfigError, LedgerError, RunError, failed
+from tacit.given import open_file, read_bytes
 from tacit.randomness import StreamsState
 from tacit.run.files import DRAFT, clear_drafts, sync_file, sync_folder, write_new
 from tacit.run.folder import PrivateFile, ReleaseFile, Run
@@ -176,6 +177,7 @@ def write_model(run: Run, tensors: Mapping[str, Tensor]) -> None:
 def read_model(run: Run) -> dict[str, Tensor]:
     """The tensors that `write_model` wrote."""
     try:
+        open_file(run.path(ReleaseFile.MODEL)).close()
         return load_file(run.path(ReleaseFile.MODEL))
     except (OSError, SafetensorError) as error:
         raise RunError(
@@ -224,7 +226,7 @@ def _manifest(folder: Path) -> _Manifest:
 
 def _is_whole(folder: Path) -> bool:
     try:
-        return from_json(_Manifest, (folder / _MANIFEST).read_bytes()) == _manifest(folder)
+        return from_json(_Manifest, read_bytes(folder / _MANIFEST)) == _manifest(folder)
     except (OSError, ConfigError):
         return False
 
@@ -232,7 +234,7 @@ def _is_whole(folder: Path) -> bool:
 def _read(folder: Path) -> tuple[Checkpoint, dict[str, int]]:
     if not _is_whole(folder):
         raise _Damaged
-    state = from_json(_State, (folder / _STATE).read_bytes())
+    state = from_json(_State, read_bytes(folder / _STATE))
     model, optimiser = load_file(folder / _MODEL), load_file(folder / _OPTIMISER)
     return Checkpoint(state.step, model, optimiser, state.streams, state.samplers), state.charges
 

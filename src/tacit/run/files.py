@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from tacit import given
 from tacit.errors import RunError, failed
 
 DRAFT = ".draft-"
@@ -41,7 +42,7 @@ def write_new(path: Path, content: bytes) -> None:
 def read_bytes(path: Path) -> bytes:
     """The content of a file of the run."""
     try:
-        return path.read_bytes()
+        return given.read_bytes(path)
     except OSError as error:
         raise RunError(
             expected=f"the file {path.name} of a run",

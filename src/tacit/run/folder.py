@@ -42,6 +42,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tacit.codec import from_json, to_json
+from tacit.documents import read_json
 from tacit.errors import ConfigError, LedgerError, RunError, failed
 from tacit.ledger import Ledger, read_entries
 from tacit.run.files import DRAFT, clear_drafts, read_bytes, sync_folder, write_atomically, write_bytes, write_new
@@ -303,7 +304,7 @@ def _remove(place: Path) -> None:
 
 def _check_mark(folder: Path) -> None:
     try:
-        marked = json.loads((folder / MARK).read_bytes()) == _MARK_CONTENT
+        marked = read_json(folder / MARK) == _MARK_CONTENT
     except (OSError, ValueError):
         marked = False
     if not marked:

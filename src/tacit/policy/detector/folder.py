@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from tacit.corpus.record import Record
 from tacit.digests import digest
+from tacit.documents import read_json
 from tacit.errors import PolicyError
 from tacit.policy.detector.encoder import Encoder
 from tacit.policy.detector.features import Window
@@ -120,17 +121,17 @@ def write_detector(
 def read_detector(folder: Path) -> Detector:
     """The detector of a folder, after every file was compared with its hash."""
     try:
-        content = json.loads((folder / DETECTOR).read_text(encoding="utf-8"))
+        content = read_json(folder / DETECTOR)
         stated = content.pop("hash")
         if _hash(content) != stated or content["files"] != _files(folder):
             raise _damaged(folder, "files that are not those that were written")
         if content["format"] != _FORMAT or content["kind"] not in KINDS:
             raise _damaged(folder, "a detector of another version of tacit")
-        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        card = read_json(folder / CARD)
         window = Window(**content["window"])
         scorer = KINDS[content["kind"]].load(folder, float(content["bias"]), window)
         sources = tuple(str(source["sha256"]) for source in card["sources"])
-        sketches = json.loads((folder / SKETCHES).read_text(encoding="utf-8"))
+        sketches = read_json(folder / SKETCHES)
         keys = tuple(tuple(int(key) for key in sketch) for sketch in sketches)
         return Detector(stated, str(card["trained_on"]), sources, float(content["threshold"]), scorer, card, keys)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,6 +1,5 @@
 """Where a tagger's files are, what they say of themselves, and the digest that stands for all of them."""
 
-import json
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.digests import digest
+from tacit.documents import read_json
 from tacit.errors import PolicyError
 from tacit.policy.kinds import common_kind
 
@@ -96,7 +96,7 @@ def _package_folder(name: str) -> Path | None:
 
 def _described(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and {"lang", "name", "version"} <= found.keys() else None
