@@ -10,6 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from oracles import (
+    EXACT,
+    LONGER,
+    ROUNDED,
+    assert_clipped_sums_are_exact,
+    assert_near,
+    in_float64,
+    length_of,
+    loop_over_rows,
+    tolerance_of,
+)
 from tacit.gradients import (
     Automatic,
     Clipping,
@@ -26,7 +37,6 @@ from tacit.models.recurrence import Recurrence
 from tacit.models.speech import losses_of
 
 VOCABULARY = 23
-TOLERANCE = 1e-5
 
 
 class Net:
@@ -93,14 +103,14 @@ class Twice(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """The recurrence alone between two linear layers, with and without weight drop."""
+    """The recurrence alone between two linear layers."""
 
-    def __init__(self, masked: bool) -> None:
+    def __init__(self, mask: Tensor | None = None) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, 24)
         self.recurrence = Recurrence(6)
         self.head = nn.Linear(6, VOCABULARY, bias=False)
-        self.mask = (torch.rand(24, 6) > 0.5).float() * 2 if masked else None
+        self.mask = mask
 
     def forward(self, tokens: Tensor) -> Tensor:
         logits: Tensor = self.head(self.recurrence(self.embedding(tokens), self.mask))
@@ -165,8 +175,7 @@ MODELS: dict[str, Callable[[], Learner]] = {
     "rms norm": lambda: sequential(nn.RMSNorm(10)),
     "llama's rms norm": llama_norm,
     "used twice and tied": lambda: Net(Twice()),
-    "recurrence": lambda: Net(Recurrent(masked=False)),
-    "recurrence with weight drop": lambda: Net(Recurrent(masked=True)),
+    "recurrence": lambda: Net(Recurrent()),
     "lstm": lstm,
     "lstm of three layers, tied": lambda: lstm(3, tied=True),
     "gpt": gpt,
@@ -197,54 +206,13 @@ def mixed_batch() -> Batch:
     return Batch.of_rows(rows, weights)
 
 
-def loop_over_rows(model: Learner, batch: Batch, clipping: Clipping) -> tuple[dict[str, Tensor], list[float]]:
-    """The oracle: plain autograd for one row after another, cut to its length, clipped by the definition."""
-    moving = {name: value for name, value in model.module.named_parameters() if value.requires_grad}
-    total = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in moving.items()}
-    norms = []
-    for index in range(len(batch)):
-        row = batch.rows(torch.tensor([index]))
-        if row.weights.shape[1] == 0:
-            norms.append(0.0)
-            continue
-        loss = (model.token_losses(row).losses * row.weights).sum()
-        found = torch.autograd.grad(loss, list(moving.values()), materialize_grads=True)
-        gradients = [value.double() for value in found]
-        norms.append(math.sqrt(sum(float(value.square().sum()) for value in gradients)))
-        if isinstance(clipping, PerParameter):
-            share = clipping.clip_norm / math.sqrt(len(moving))
-            factors = [min(1.0, share / max(float(value.norm()), 1e-30)) for value in gradients]
-        elif isinstance(clipping, Automatic):
-            factors = [clipping.clip_norm / (norms[-1] + clipping.stability)] * len(gradients)
-        else:
-            factors = [min(1.0, clipping.clip_norm / max(norms[-1], 1e-30))] * len(gradients)
-        for name, value, factor in zip(moving, gradients, factors, strict=True):
-            total[name] += factor * value
-    return total, norms
-
-
-def assert_equal(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = TOLERANCE) -> None:
-    assert list(found) == list(wanted)
-    whole = math.sqrt(sum(float(value.square().sum()) for value in wanted.values()))
-    assert whole > 0
-    for name, value in wanted.items():
-        assert found[name].dtype == torch.float32
-        # relative to the parameter, or to the whole where a parameter's gradient is nothing but rounding
-        scale = max(float(value.norm()), 1e-2 * whole)
-        assert float((found[name].double() - value).norm()) <= tolerance * scale, name
-
-
 @pytest.mark.parametrize("style", STYLES, ids=lambda style: type(style).__name__)
 @pytest.mark.parametrize("name", MODELS)
 def test_sum_equals_a_loop_over_rows(name: str, style: Clipping) -> None:
     model, batch = awakened(MODELS[name]()), mixed_batch()
-    wanted, norms = loop_over_rows(model, batch, style)
-    found = clipped_sum(model, batch, style)
-    assert_equal(found.sums, wanted)
-    assert found.norms.tolist() == pytest.approx(norms, rel=TOLERANCE, abs=1e-6)
+    found, norms = assert_clipped_sums_are_exact(model, batch, style)
     assert min(norms) < style.clip_norm < max(norms)
     assert found.sensitivity == style.clip_norm
-    assert found.non_finite == 0
 
 
 @pytest.mark.parametrize("length", [1, 2, 40, 300])
@@ -253,15 +221,13 @@ def test_sum_equals_the_loop_at_any_length(name: str, length: int) -> None:
     """Short rows take Gram matrices, long ones the direct products; both are met here."""
     model = awakened(MODELS[name]())
     batch = Batch.of_tokens(torch.randint(VOCABULARY, (3, length + 1)))
-    wanted, _ = loop_over_rows(model, batch, Flat(0.5))
-    assert_equal(clipped_sum(model, batch, Flat(0.5)).sums, wanted)
+    assert_clipped_sums_are_exact(model, batch, Flat(0.5))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_one_row_alone(name: str) -> None:
     model, batch = awakened(MODELS[name]()), Batch.of_tokens(torch.randint(VOCABULARY, (1, 8)))
-    wanted, _ = loop_over_rows(model, batch, Flat(0.5))
-    assert_equal(clipped_sum(model, batch, Flat(0.5)).sums, wanted)
+    assert_clipped_sums_are_exact(model, batch, Flat(0.5))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -278,10 +244,11 @@ def test_an_empty_batch_gives_a_zero_sum_of_every_parameter(name: str, batch: Ba
 @pytest.mark.parametrize("name", ["lstm", "gpt", "used twice and tied"])
 def test_micro_batches_change_nothing(name: str, positions: int) -> None:
     model, batch = awakened(MODELS[name]()), mixed_batch()
+    model.module.double()
     whole, parts = clipped_sum(model, batch, Flat(0.6)), clipped_sum(model, batch, Flat(0.6), positions=positions)
-    assert_equal(parts.sums, {name: value.double() for name, value in whole.sums.items()})
-    torch.testing.assert_close(parts.norms, whole.norms, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-5, atol=1e-6)
+    assert_near(parts.sums, whole.sums, EXACT)
+    torch.testing.assert_close(parts.norms, whole.norms, rtol=EXACT, atol=EXACT)
+    torch.testing.assert_close(parts.losses, whole.losses, rtol=EXACT, atol=EXACT)
 
 
 def sparse_batch() -> Batch:
@@ -294,53 +261,28 @@ def sparse_batch() -> Batch:
 @pytest.mark.parametrize("name", MODELS)
 def test_positions_that_do_not_count_are_left_out_exactly(name: str) -> None:
     model, batch = awakened(MODELS[name]()), sparse_batch()
-    found = clipped_sum(model, batch, Flat(0.7))
-    wanted, norms = loop_over_rows(model, batch, Flat(0.7))
-    assert_equal(found.sums, wanted)
-    assert found.norms.tolist() == pytest.approx(norms, rel=1e-4)
-    assert found.losses.tolist() == pytest.approx(model.token_losses(batch).per_row.tolist(), rel=1e-4)
+    found, _ = assert_clipped_sums_are_exact(model, batch, Flat(0.7))
+    assert found.losses.tolist() == pytest.approx(model.token_losses(batch).per_row.tolist(), rel=ROUNDED)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt", "llama with lora"])
 def test_losses_are_the_models(name: str) -> None:
-    model, batch = MODELS[name](), mixed_batch()
+    model, batch = in_float64(MODELS[name]()), mixed_batch()
     wanted = model.token_losses(batch).per_row.detach()
-    torch.testing.assert_close(clipped_sum(model, batch, Flat(1.0)).losses, wanted, rtol=1e-5, atol=1e-5)
+    tolerance = tolerance_of(model.module)
+    torch.testing.assert_close(clipped_sum(model, batch, Flat(1.0)).losses, wanted, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("chosen", [["head.weight", "head.bias"], ["layers.0.recurrence.weight"], ["head.bias"]])
 def test_only_the_named_parameters_are_clipped_and_summed(chosen: list[str]) -> None:
-    model, batch = lstm(), mixed_batch()
+    model, batch = in_float64(lstm()), mixed_batch()
     found = clipped_sum(model, batch, Flat(0.3), parameters=chosen)
     for name, value in model.module.named_parameters():
         value.requires_grad_(name in chosen)
-    assert_equal(found.sums, loop_over_rows(model, batch, Flat(0.3))[0])
+    assert_near(found.sums, loop_over_rows(model, batch, Flat(0.3))[0], EXACT)
 
 
-# sensitivity (T2 of the theory)
-
-
-@pytest.mark.parametrize("style", STYLES, ids=lambda style: type(style).__name__)
-@pytest.mark.parametrize(
-    "name", ["lstm of three layers, tied", "gpt", "llama, tied", "used twice and tied", "gpt with lora"]
-)
-def test_one_row_moves_the_sum_by_at_most_the_sensitivity(name: str, style: Clipping) -> None:
-    """Huge weights on the loss, huge parameters, repeated tokens: each unit's contribution stays within C."""
-    model = awakened(MODELS[name]())
-    with torch.no_grad():
-        for parameter in model.module.parameters():
-            parameter.mul_(3.0)
-    rows = [[5] * 12, [1, 2] * 6, torch.randint(VOCABULARY, (12,)).tolist(), [3] * 12, [4, 4, 9]]
-    weights = [[1e4] * 11, [1e-3] * 11, [1e3] + [-1e3] * 10, [1.0] * 11, [1e6, -1e6]]
-    batch = Batch.of_rows(rows, weights)
-    whole = clipped_sum(model, batch, style).sums
-    for removed in range(len(rows)):
-        kept = [index for index in range(len(rows)) if index != removed]
-        rest = clipped_sum(model, batch.rows(torch.tensor(kept)), style).sums
-        moved = math.sqrt(sum(float((whole[name] - rest[name]).double().square().sum()) for name in whole))
-        assert moved <= style.clip_norm * (1 + 1e-4)
-        if removed == 0:
-            assert moved > 0.5 * style.clip_norm  # the bound is tight, so the test can fail
+# sensitivity: see also test_row_bound.py
 
 
 def test_cancelling_steps_do_not_hide_a_long_gradient() -> None:
@@ -352,7 +294,7 @@ def test_cancelling_steps_do_not_hide_a_long_gradient() -> None:
         rows, weights = [[5, 6] * 6], [[scale, -scale] * 5 + [scale]]
         found = clipped_sum(model, Batch.of_rows(rows, weights), Flat(1.0))
         worst = max(worst, math.sqrt(sum(float(value.double().square().sum()) for value in found.sums.values())))
-    assert worst <= 1 + 1e-4
+    assert worst <= 1
 
 
 # non-finite rows
@@ -367,7 +309,7 @@ def test_rows_that_are_not_finite_count_as_zero_and_are_counted(name: str, poiso
     found = clipped_sum(model, Batch(batch.tokens, bad), Flat(0.5))
     rest = clipped_sum(model, batch.rows(torch.arange(1, len(batch))), Flat(0.5))
     assert found.non_finite == 1
-    assert_equal(found.sums, {name: value.double() for name, value in rest.sums.items()})
+    assert_near(found.sums, rest.sums, ROUNDED)
 
 
 # what is refused, and what is left behind
@@ -410,7 +352,7 @@ def test_a_parameter_without_a_rule_is_refused_by_name() -> None:
 def test_a_frozen_parameter_needs_no_rule() -> None:
     model = Net(Odd())
     model.module.get_parameter("scale").requires_grad_(False)
-    assert_equal(clipped_sum(model, mixed_batch(), Flat(1.0)).sums, loop_over_rows(model, mixed_batch(), Flat(1.0))[0])
+    assert_clipped_sums_are_exact(model, mixed_batch(), Flat(1.0))
 
 
 def test_an_embedding_with_rescaled_gradients_is_refused() -> None:
@@ -547,9 +489,7 @@ def test_a_model_edited_between_steps_is_seen_as_it_is() -> None:
     model = gpt()
     clipped_sum(model, mixed_batch(), Flat(1.0))
     adapted = awakened(GPT.of(model.module, LoRASettings(2)))
-    assert_equal(
-        clipped_sum(adapted, mixed_batch(), Flat(1.0)).sums, loop_over_rows(adapted, mixed_batch(), Flat(1.0))[0]
-    )
+    assert_clipped_sums_are_exact(adapted, mixed_batch(), Flat(1.0))
 
 
 def test_adapters_move_and_nothing_else_does() -> None:
@@ -574,8 +514,9 @@ def test_sums_are_float32_for_a_bfloat16_model_and_near_its_own_autograd(name: s
     model.module.bfloat16()
     batch = Batch.of_tokens(torch.randint(VOCABULARY, (4, 9)))
     found = clipped_sum(model, batch, Flat(0.5))
-    assert_equal(found.sums, loop_over_rows(model, batch, Flat(0.5))[0], tolerance=0.05)
-    assert math.sqrt(sum(float(value.square().sum()) for value in found.sums.values())) <= 4 * 0.5 * (1 + 1e-5)
+    assert {value.dtype for value in found.sums.values()} == {torch.float32}
+    assert_near(found.sums, loop_over_rows(model, batch, Flat(0.5))[0], 0.1)
+    assert length_of(found.sums) <= 4 * 0.5
 
 
 def test_norms_and_sums_stay_in_float32_under_autocast() -> None:
@@ -584,8 +525,7 @@ def test_norms_and_sums_stay_in_float32_under_autocast() -> None:
     batch = Batch.of_tokens(torch.randint(VOCABULARY, (1, 9)))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = clipped_sum(model, batch, Flat(0.01))
-    length = math.sqrt(sum(float(value.double().square().sum()) for value in found.sums.values()))
-    assert length == pytest.approx(0.01, rel=1e-5)
+    assert length_of(found.sums) == pytest.approx(0.01 / LONGER, rel=1e-5)
 
 
 # plain sums
@@ -593,10 +533,10 @@ def test_norms_and_sums_stay_in_float32_under_autocast() -> None:
 
 @pytest.mark.parametrize("name", ["lstm", "gpt", "gpt with lora"])
 def test_plain_sum_is_autograds(name: str) -> None:
-    model, batch = awakened(MODELS[name]()), mixed_batch()
+    model, batch = in_float64(awakened(MODELS[name]())), mixed_batch()
     wanted, _ = loop_over_rows(model, batch, Flat(1e9))
     found = plain_sum(model, batch, positions=20)
-    assert_equal(found.sums, wanted)
-    assert found.loss == pytest.approx(float(model.token_losses(batch).total.detach()), rel=1e-5)
+    assert_near(found.sums, wanted, EXACT)
+    assert found.loss == pytest.approx(float(model.token_losses(batch).total.detach()), rel=EXACT)
     assert found.weight == float(batch.weights.sum())
     assert all(value.grad is None for value in model.module.parameters())

@@ -12,13 +12,14 @@ McMahan et al., "Learning Differentially Private Recurrent Language Models" (ICL
 Where we differ: the update is clipped once, when it is complete, not after every local step as well. One local step on
 all rows is the clipped gradient of their mean loss, times the learning rate: DP-FedSGD.
 
-G1 (sensitivity). A unit adds a vector of length at most `clip_norm` x its weight, up to float32 rounding, whatever its
-   rows and the learning rate are. `sensitivity` is `clip_norm`: it does not depend on who was drawn.
+G1 (sensitivity). A unit adds a vector of length at most `clip_norm` x its weight, rounding included, whatever its rows
+   and the learning rate are; a weight too small for float32 adds nothing. `sensitivity` is `clip_norm`: it does not
+   depend on who was drawn.
 G2 (restored). Every parameter is afterwards, bit for bit, what it was: after each unit, and after an error.
 G3 (weights). A weight multiplies the clipped vector; one outside [0, 1] is refused.
 G4 (finite). A unit whose update, or its squared length, is not finite adds zero, and is counted.
-G5 (exact). The sum equals that of training a copy of the model for each unit, also under autocast, up to float32
-   rounding; `positions` changes nothing (dropout excepted, whose masks are drawn for every pass).
+G5 (exact). The sum equals that of training a copy of the model for each unit, up to float32 rounding, whatever the
+   caller's autocast and the model's dropouts, which are off; `positions` changes nothing.
 """
 
 import math
@@ -33,7 +34,8 @@ from torch import Tensor, nn
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.gradients import Clipping, plain_sum
 from tacit.gradients.clipping import safe_factors
-from tacit.gradients.recording import chosen_parameters
+from tacit.gradients.exact import exact
+from tacit.gradients.recording import chosen_parameters, zero_sums
 from tacit.models.batch import BatchKind, Trainable
 
 
@@ -54,10 +56,27 @@ class LocalSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LocalUnit(Generic[BatchKind]):
+    """One user: rows, weight, and what the order of its rows is drawn from, which must not depend on other users."""
+
+    batch: BatchKind
+    weight: float
+    seed: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight <= 1:
+            raise ClaimRefused(
+                expected="a unit's weight between 0 and 1, or its vector is longer than the price counts",
+                found=str(self.weight),
+                way_out="divide by a public cap and cut at 1: min(records / weight_cap, 1)",
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LocalSum:
     """What a private step adds noise to. Only `sums` after noise may leave; norms are exact, and private."""
 
-    sums: dict[str, Tensor]  # by parameter name, float32
+    sums: dict[str, Tensor]  # by parameter name, in float32 or better
     sensitivity: float
     norms: Tensor  # (units,), before clipping and weighting
     non_finite: int
@@ -65,27 +84,26 @@ class LocalSum:
 
 def local_sum(
     learner: Trainable[BatchKind],
-    units: Iterable[tuple[BatchKind, float]],
+    units: Iterable[LocalUnit[BatchKind]],
     clipping: Clipping,
     settings: LocalSettings,
-    generator: np.random.Generator,
     *,
     positions: int | None = None,
     parameters: Collection[str] | None = None,
 ) -> LocalSum:
-    """Sum over `units`, each its rows and its weight, of the weighted clipped pseudo-gradient.
+    """Sum over `units` of the weighted clipped pseudo-gradient.
 
-    generator: shuffles rows. positions, parameters and autocast: as in `clipped_sum`. Units are taken one at a time.
+    positions, parameters: as in `clipped_sum`. Units are taken one at a time.
     """
     chosen = chosen_parameters(learner.module, parameters)
     training = _LocalTraining(learner, chosen, settings, positions)
-    sums = _zeros(chosen)
+    sums = zero_sums(chosen)
     norms = []
-    for batch, weight in units:
-        _require_weight(weight)
-        update = training.update(batch, generator)
-        norms.append(_add_clipped(sums, update, clipping, weight))
-    found = torch.tensor(norms, dtype=torch.float32)
+    for unit in units:
+        with exact(learner.module, unit.batch.weights.device):
+            update = training.update(unit.batch, np.random.Generator(np.random.PCG64DXSM(unit.seed)))
+        norms.append(_add_clipped(sums, update, clipping, unit.weight))
+    found = torch.tensor(norms, dtype=torch.float64)
     return LocalSum(sums, clipping.clip_norm, found, int((~found.isfinite()).sum()))
 
 
@@ -107,7 +125,7 @@ class _LocalTraining(Generic[BatchKind]):
 
     def update(self, batch: BatchKind, generator: np.random.Generator) -> dict[str, Tensor]:
         """theta - theta_local: the local steps summed up, which loses no digits to a subtraction."""
-        update = _zeros(self._parameters)
+        update = zero_sums(self._parameters)
         try:
             for number, part in enumerate(self._parts(batch, generator)):
                 if number:  # the first step finds the start in place, and where the last one leads nobody looks
@@ -133,13 +151,11 @@ class _LocalTraining(Generic[BatchKind]):
     def _move(self, update: Mapping[str, Tensor]) -> None:
         for name, parameter in self._parameters.items():
             parameter.copy_(self._start[name] - update[name])
-        torch.clear_autocast_cache()  # it keeps low-precision copies of parameters, and does not see them move
 
     @torch.no_grad()
     def _restore(self) -> None:
         for name, parameter in self._parameters.items():
             parameter.copy_(self._start[name])
-        torch.clear_autocast_cache()
 
 
 def _add_clipped(sums: dict[str, Tensor], update: Mapping[str, Tensor], clipping: Clipping, weight: float) -> float:
@@ -148,18 +164,6 @@ def _add_clipped(sums: dict[str, Tensor], update: Mapping[str, Tensor], clipping
     factors, finite = safe_factors(clipping, squares)
     if finite:
         for (name, value), factor in zip(update.items(), factors[:, 0].tolist(), strict=True):
-            sums[name].add_(value, alpha=factor * weight)
+            if factor * weight >= torch.finfo(value.dtype).smallest_normal:  # below, numbers have few digits
+                sums[name].add_(value, alpha=factor * weight)
     return float(squares.sum().sqrt())
-
-
-def _zeros(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-    return {name: torch.zeros_like(p, dtype=torch.float32, requires_grad=False) for name, p in parameters.items()}
-
-
-def _require_weight(weight: float) -> None:
-    if not 0 <= weight <= 1:
-        raise ClaimRefused(
-            expected="a unit's weight between 0 and 1, or its vector is longer than the price counts",
-            found=str(weight),
-            way_out="divide by a public cap and cut at 1: min(records / weight_cap, 1)",
-        )

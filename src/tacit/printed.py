@@ -16,16 +16,16 @@
 | h clipped to the gradients' C | to `state_clip_norm`, by default that C; hidden state and cell of each layer alone |
 | h that goes on: of which theta, with gradient? | it comes with the loss, before the update; without gradient |
 | B_p,i empty, B empty: not said | nothing happens, no noise either: the public part shows who was drawn anyway |
-| dropout (authors' code) | masks are drawn anew for every segment |
+| dropout (authors' code) | masks are drawn anew for every public segment; private ones have none |
 
 Formal guarantees:
 
 G1 (sensitivity). With its secrets blanked a row moves each private sum by at most C, and each of its own states that
-   leave a private segment by at most `state_clip_norm`, up to float32 rounding; what is not finite counts as zero.
+   leave a private segment by at most `state_clip_norm`, rounding included; what is not finite counts as zero.
 G2 (nothing else). All the rest is a function of public tokens, of marks, and of those sums and states with their noise.
    So public updates do depend on secrets, through both; that is what the queries pay for.
 G3 (as priced). A row with more private segments than `queries` pays for is refused before any update.
-G4 (exact). Gradients and states are those of a loop over single rows (dropout excepted).
+G4 (exact). Gradients and states are those of a loop over single rows (dropout in public segments excepted).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,9 @@ from torch import Tensor, nn
 
 from tacit.errors import ConfigError, ModelError
 from tacit.gradients import Flat, NoiseStream, clipped_sum, plain_sum
+from tacit.gradients.clipping import MARGIN
 from tacit.models import LSTM, Batch
+from tacit.models.batch import wide
 from tacit.models.lstm import LSTMLayer, LSTMModule
 from tacit.plan import SplitBatch
 
@@ -137,7 +139,7 @@ class _PrintedBatch:
         self._update, self._noise, self._apply, self._settings = update, noise, apply, settings
         self._device = module.head.weight.device
         sizes = [size for _, size in module.settings.sizes() for _ in ("hidden state", "cell")]
-        self._states = [torch.zeros(rows, size, device=self._device) for size in sizes]
+        self._states = [wide(module.head.weight).new_zeros(rows, size) for size in sizes]
         self.public_updates = self.private_updates = self.public_positions = self.non_finite = 0
         self.public_loss = 0.0
 
@@ -212,7 +214,7 @@ class _FromStates(LSTMModule):
         starts = zip(self._start[::2], self._start[1::2], strict=True)
         for layer, recurrent, start in zip(self.stack(), self._recurrent, starts, strict=True):
             hidden, cells = _recur(layer, recurrent, values, *start)
-            self.ended += [state.detach()[row, last].float() for state in (hidden, cells)]
+            self.ended += [wide(state.detach()[row, last]) for state in (hidden, cells)]
             values = self._dropped(hidden)
         logits: Tensor = self.head(values)
         return logits
@@ -255,7 +257,7 @@ def _linear(weight: nn.Parameter) -> nn.Linear:
 
 def _clipped(states: Tensor, norm: float) -> Tensor:
     """Every row no longer than `norm`, and zero if it is not finite."""
-    lengths = states.norm(dim=1, keepdim=True)
+    lengths = states.norm(dim=1, keepdim=True) * (1 + MARGIN)
     return torch.where(lengths.isfinite(), states * (norm / lengths).clamp(max=1.0), 0.0)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit.errors import ConfigError
 from tacit.gradients import Automatic, Clipping, Flat, NoiseStream, PerParameter, clipped_sum, plain_sum
-from tacit.local import LocalSettings, local_sum
+from tacit.local import LocalSettings, LocalUnit, local_sum
 from tacit.models.base import Learner
 from tacit.models.batch import Examples, Trainable
 from tacit.models.classifier import Classifier
@@ -139,19 +139,19 @@ class Updates:
         most = 1.0 if isinstance(draw, PoissonUsers) else update.divisor + 1  # an entity may stand in every user's rows
         drawn = drawn if isinstance(draw, PoissonUsers) else drawn.first(int(most))
         counts: list[int] = []
+        key = int(streams.other.integers(2**63))  # one number a draw, whoever was drawn
 
-        def units() -> Iterator[tuple[Examples, float]]:
+        def units() -> Iterator[LocalUnit[Examples]]:
             for rows, weight in zip(drawn.units(), self._pools.weights(drawn, cap), strict=True):
                 batch = self._read(step, rows)
                 counts.append(_counted(batch))
-                yield batch, float(weight)
+                yield LocalUnit(batch, float(weight), (key, *map(int, rows[:1])))  # nobody else has this row
 
         result = local_sum(
             self._learner,
             units(),
             _STYLES[update.style](update.clip_norm),
             replace(self._settings.local, epochs=epochs),
-            streams.other,
             positions=self._positions,
             parameters=self.moving[step.moves],
         )

@@ -3,9 +3,10 @@
 Forward and backward keep each layer's input and its output's gradient; squared norms come from those; factors come from
 the norms; one weighted product a layer then gives the sum. No second backward pass, no per-unit gradients in memory.
 
-G1 (sensitivity). Adding or removing one row moves the sum by at most `sensitivity`, up to float32 rounding.
-G2 (exact). The sum equals that of a loop over single rows, whatever the padding, the loss weights and the micro-batches
-   (dropout excepted, whose masks are drawn for every pass).
+G1 (sensitivity). Adding or removing one row moves the sum by at most `sensitivity`, rounding included, in batches of
+   up to 10,000 rows: clipping leaves it a margin (`clipping.py`).
+G2 (exact). The sum equals that of a loop over single rows, whatever the padding, the loss weights, the micro-batches,
+   the caller's autocast and the model's dropouts, which are off (`exact.py`).
 G3 (finite). A row whose gradient is not finite contributes zero, and is counted.
 G4 (no trace). Model, hooks, flags and `.grad` are afterwards as they were, also after an error.
 """
@@ -17,18 +18,19 @@ import torch
 from torch import Tensor
 
 from tacit.gradients.clipping import Clipping, safe_factors
+from tacit.gradients.exact import exact
 from tacit.gradients.head import HeadPass, Memory, memory, states_before_head
 from tacit.gradients.inner import squared_norms
-from tacit.gradients.recording import Recording, chosen_parameters
+from tacit.gradients.recording import Recording, chosen_parameters, zero_sums
 from tacit.gradients.uses import Outer, PerRow, Sequence, Use
-from tacit.models.batch import BatchKind, Trainable
+from tacit.models.batch import BatchKind, Trainable, wide_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClippedSum:
     """What a private step adds noise to. Only `sums` after noise may leave; norms and losses are exact, and private."""
 
-    sums: dict[str, Tensor]  # by parameter name, float32
+    sums: dict[str, Tensor]  # by parameter name, in float32 or better
     sensitivity: float
     norms: Tensor  # (rows,), before clipping
     losses: Tensor  # (rows,), weighted sums in nats
@@ -47,20 +49,17 @@ def clipped_sum(
 
     positions: how many (row, time) positions pass through the model at a time; memory grows with it, nothing else.
     parameters: the names of those that move; all that require a gradient when None.
-    Runs in the caller's autocast state; norms and sums are float32 all the same.
     """
     chosen = chosen_parameters(model.module, parameters)
     recording = Recording(chosen, model.head)
     sums: dict[str, Tensor] = {}
-    norms, losses = (torch.zeros(len(batch), device=batch.weights.device) for _ in range(2))
-    with recording.watching(model.module), memory() as room:
+    dtype = wide_type(model.head.get_parameter("weight").dtype)
+    norms, losses = (torch.zeros(len(batch), dtype=dtype, device=batch.weights.device) for _ in range(2))
+    with exact(model.module, batch.weights.device), recording.watching(model.module), memory() as room:
         for index, part in batch.micro_batches(positions):
             losses[index] = _one_pass(model, part, recording, room)
-            norms[index] = _add_clipped(sums, recording.finish(), clipping, part.weights.device.type)
-    for name, parameter in chosen.items():
-        if name not in sums:
-            sums[name] = torch.zeros_like(parameter, dtype=torch.float32, requires_grad=False)
-    return ClippedSum(sums, clipping.clip_norm, norms, losses, int((~norms.isfinite()).sum()))
+            norms[index] = _add_clipped(sums, recording.finish(), clipping)
+    return ClippedSum(sums or zero_sums(chosen), clipping.clip_norm, norms, losses, int((~norms.isfinite()).sum()))
 
 
 def _one_pass(model: Trainable[BatchKind], batch: BatchKind, recording: Recording, room: Memory) -> Tensor:
@@ -82,9 +81,9 @@ def _one_pass(model: Trainable[BatchKind], batch: BatchKind, recording: Recordin
     return head.row_losses()
 
 
-def _add_clipped(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: Clipping, device: str) -> Tensor:
+def _add_clipped(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: Clipping) -> Tensor:
     """Add the clipped sum of one pass to `sums`; the norms (rows,) are returned."""
-    with torch.no_grad(), torch.autocast(device, enabled=False):
+    with torch.no_grad():
         squares = torch.stack([squared_norms(found) for found in uses.values()])
         factors, finite = safe_factors(clipping, squares)
         for (name, found), factor in zip(uses.items(), factors.unbind(0), strict=True):

@@ -8,6 +8,8 @@
 
 G1 (sensitivity). For every style the vector c_b g_b has length at most `clip_norm`: adding or removing a unit moves the
    sum by at most that. Units whose gradient is not finite have factor zero.
+G2 (margin). `safe_factors` takes norms a thousandth longer than they were computed. That is room for the rounding of
+   norms, and for that of the sum, which grows by about 1e-7 C with every row of a batch.
 """
 
 import math
@@ -18,6 +20,9 @@ import torch
 from torch import Tensor
 
 from tacit.errors import ConfigError
+
+MARGIN = 2.0**-10
+_LEAST_SHARE = 32.0
 
 
 class Clipping(Protocol):
@@ -65,7 +70,11 @@ class Automatic:
 
 @dataclass(frozen=True, slots=True)
 class PerParameter:
-    """Each of K parameter tensors is clipped alone to C / sqrt(K); together they are no longer than C."""
+    """Each of K parameter tensors is clipped alone to C / sqrt(K); together they are no longer than C.
+
+    A gradient below a 32nd of |g_b| / sqrt(K) is clipped as if it were that long: what is nothing but rounding, which
+    depends on the other rows of a batch, would otherwise become as long as all the rest.
+    """
 
     clip_norm: float
 
@@ -75,13 +84,14 @@ class PerParameter:
     def factors(self, squared_norms: Tensor) -> Tensor:
         """Each parameter's own factor."""
         share = self.clip_norm / math.sqrt(len(squared_norms))
-        return (share / squared_norms.sqrt()).clamp(max=1.0)
+        least = squared_norms.mean(dim=0, keepdim=True) / _LEAST_SHARE**2
+        return (share / torch.maximum(squared_norms, least).sqrt()).clamp(max=1.0)
 
 
 def safe_factors(clipping: Clipping, squared_norms: Tensor) -> tuple[Tensor, Tensor]:
     """Factors (parameters, rows), and which rows are finite (rows,); the others have factor zero."""
     finite = torch.isfinite(squared_norms.sum(dim=0))
-    factors = clipping.factors(torch.where(finite, squared_norms, 0.0))
+    factors = clipping.factors(torch.where(finite, squared_norms * (1 + MARGIN) ** 2, 0.0))
     return torch.where(finite, factors, 0.0), finite
 
 

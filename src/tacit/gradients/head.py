@@ -16,7 +16,7 @@ from torch.nn import functional
 from tacit import native
 from tacit.errors import GradientError
 from tacit.gradients.uses import Outer, Sequence
-from tacit.models.batch import BatchKind, Examples, Trainable
+from tacit.models.batch import BatchKind, Examples, Trainable, wide_type
 
 _PRODUCT_NUMBERS = 1 << 26  # scores at a time; the products of fewer rows are less efficient
 _SOFTMAX_NUMBERS = 1 << 18  # while they are in the cache
@@ -41,17 +41,19 @@ class HeadPass:
 
         `with_sums` takes its sum over each row's places on the way.
         """
-        self._states, self._targets, self._weights = _packed(states, batch)
+        dtype = wide_type(states.dtype)
+        self._states, self._targets, weights = _packed(states, batch)
+        self._weights = weights.to(dtype)
         self._weight = head.get_parameter("weight").detach()
         bias = dict(head.named_parameters()).get("bias")
-        self._bias = None if bias is None else bias.detach().float().contiguous()
+        self._bias = None if bias is None else bias.detach().to(dtype).contiguous()
         self._keep = keep_scores
         self._with_sums = with_sums
         self._sums: list[Tensor] = []
         rows, places, _ = self._states.shape
         self._rows_a_chunk = max(1, min(rows, _PRODUCT_NUMBERS // (places * len(self._weight))))
         kept = rows if keep_scores else self._rows_a_chunk
-        self._scores = memory.of((kept, places, len(self._weight)), states.device)
+        self._scores = memory.of((kept, places, len(self._weight)), dtype, states.device)
         self._losses = torch.empty_like(self._weights)
         self._state_gradient = torch.empty(self._states.shape, dtype=states.dtype, device=states.device)
 
@@ -67,12 +69,13 @@ class HeadPass:
             )
             self._losses[rows] = losses
             self._sums += [] if sums is None else [sums]
-            self._state_gradient[rows] = (scores.to(read.dtype) @ self._weight.to(read.dtype)).view(read[rows].shape)
+            below = scores.to(read.dtype) @ self._weight.to(read.dtype)
+            self._state_gradient[rows].copy_(below.view(read[rows].shape))
             yield scores, read[rows]
 
     def _score(self, scores: Tensor, read: Tensor) -> None:
         values = read.flatten(0, 1)
-        if values.dtype == self._weight.dtype == torch.float32 and not torch.is_autocast_enabled(values.device.type):
+        if values.dtype == self._weight.dtype == scores.dtype and not torch.is_autocast_enabled(values.device.type):
             torch.mm(values, self._weight.t(), out=scores.flatten(0, 1))
         else:
             scores.flatten(0, 1).copy_(functional.linear(values, self._weight))
@@ -153,7 +156,7 @@ def replace_by_gradient(
 
 def _replace_in_torch(scores: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor) -> Tensor:
     size = max(1, _SOFTMAX_NUMBERS // scores.shape[1])
-    scratch = torch.empty(min(size, len(scores)), scores.shape[1], device=scores.device)
+    scratch = torch.empty(min(size, len(scores)), scores.shape[1], dtype=scores.dtype, device=scores.device)
     losses = torch.empty_like(weights)
     parts = zip(*(torch.split(tensor, size) for tensor in (scores, targets, weights, losses)), strict=True)
     for values, wanted, counts, found in parts:
@@ -176,12 +179,14 @@ class Memory:
     def __init__(self) -> None:
         self._numbers = torch.empty(0)
 
-    def of(self, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    def of(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
         """A tensor of this shape; the one that was given before is used up."""
         size = math.prod(shape)
-        if self._numbers.numel() < size or self._numbers.device != device:
+        kept = self._numbers
+        if kept.numel() < size or kept.dtype != dtype or kept.device != device:
+            del kept
             self._numbers = torch.empty(0)  # let go before asking for more
-            self._numbers = torch.empty(size, device=device)
+            self._numbers = torch.empty(size, dtype=dtype, device=device)
         return self._numbers[:size].view(shape)
 
 

@@ -5,7 +5,8 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from tacit.gradients.uses import ROUNDING, Lookup, Outer, PerRow, Summed, Use
+from tacit.gradients.uses import Lookup, Outer, PerRow, Summed, Use, rounding
+from tacit.models.batch import wide
 
 
 def squared_norms(uses: list[Use]) -> Tensor:
@@ -17,7 +18,7 @@ def squared_norms(uses: list[Use]) -> Tensor:
     for first, second in combinations(uses, 2):
         total = total + 2 * inner(first, second)
     # rounding is relative to the products of the uses' norms, not to what is left when they cancel
-    return total.clamp(min=0.0) + ROUNDING * torch.stack(own).sqrt().sum(dim=0).square()
+    return total.clamp(min=0.0) + rounding(total.dtype) * torch.stack(own).sqrt().sum(dim=0).square()
 
 
 def inner(first: Use, second: Use) -> Tensor:
@@ -35,30 +36,23 @@ def inner(first: Use, second: Use) -> Tensor:
 
 
 def _products(first: Tensor, second: Tensor) -> Tensor:
-    return torch.bmm(first.float(), second.float().transpose(1, 2))
+    return torch.bmm(wide(first), wide(second).transpose(1, 2))
 
 
 def _lookup_outer(lookup: Lookup, outer: Outer) -> Tensor:
     """sum_ts left_s[token_t] (gradient_t . right_s)."""
     columns = lookup.indices[:, None, :].expand(-1, outer.left.values.shape[1], -1)
-    picked = outer.left.values.gather(2, columns).float()
+    picked = wide(outer.left.values.gather(2, columns))
     return torch.einsum("bst,bts->b", picked, _products(lookup.gradients, outer.right.values))
 
 
 def _outer_outer(first: Outer, second: Outer) -> Tensor:
-    if first.mask is not None or second.mask is not None:
-        return (_formed(first) * _formed(second)).flatten(1).sum(dim=1)
     left = _products(first.left.values, second.left.values)
     return (left * _products(first.right.values, second.right.values)).sum(dim=(1, 2))
-
-
-def _formed(outer: Outer) -> Tensor:
-    gradients = torch.bmm(outer.left.values.float().transpose(1, 2), outer.right.values.float())
-    return gradients if outer.mask is None else gradients * outer.mask
 
 
 def _per_row(use: Use) -> Tensor:
     if isinstance(use, PerRow):
         return use.gradients
     assert isinstance(use, Summed)
-    return use.values.values.float().sum(dim=1)
+    return wide(use.values.values).sum(dim=1)

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.errors import GradientError
 from tacit.gradients.uses import Lookup, Outer, PerRow, Sequence, Summed, Use
+from tacit.models.batch import wide, wide_type
 from tacit.models.recurrence import Recurrence
 
 _CONV1D = "transformers.pytorch_utils.Conv1D"
@@ -123,8 +125,8 @@ class NormRule:
     ) -> Mapping[str, Use]:
         """Small enough to be formed for every row at once."""
         shape = tuple(layer.get_parameter("weight").shape)
-        signal = gradient.detach().float().reshape(len(gradient), -1, *shape)
-        values = _normalised(layer, inputs[0].detach().float(), shape).reshape(signal.shape)
+        signal = wide(gradient.detach()).reshape(len(gradient), -1, *shape)
+        values = _normalised(layer, wide(inputs[0].detach()), shape).reshape(signal.shape)
         return {"weight": PerRow((signal * values).sum(dim=1)), "bias": PerRow(signal.sum(dim=1))}
 
 
@@ -148,8 +150,9 @@ class RecurrenceRule:
         """The gradient of the projections is that of every z_t."""
         assert output is not None
         earlier = functional.pad(output.detach()[:, :-1], (0, 0, 1, 0))
-        mask = inputs[1] if len(inputs) > 1 else None
-        return {"weight": Outer(sequences.of(gradient), sequences.of(earlier), mask)}
+        if len(inputs) > 1 and inputs[1] is not None:
+            raise GradientError("a recurrence without weight drop", "a mask", "leave the mask out in private steps")
+        return {"weight": Outer(sequences.of(gradient), sequences.of(earlier))}
 
 
 def rule_of(layer: nn.Module) -> Rule | None:
@@ -183,4 +186,6 @@ def _is_rms_norm(layer: nn.Module) -> bool:
     values = torch.linspace(-1.0, 2.0, weight.numel(), dtype=weight.dtype, device=weight.device).view(1, -1)
     expected = weight * functional.rms_norm(values, tuple(weight.shape), None, _rms_epsilon(layer))
     with torch.no_grad():
-        return torch.allclose(layer(values), expected, rtol=1e-2 if weight.dtype != torch.float32 else 1e-5, atol=1e-6)
+        return torch.allclose(
+            layer(values), expected, rtol=1e-5 if weight.dtype == wide_type(weight.dtype) else 1e-2, atol=1e-6
+        )

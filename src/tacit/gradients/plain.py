@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from tacit.gradients.head import HeadPass, memory, states_before_head
-from tacit.gradients.recording import chosen_parameters, names_within
-from tacit.models.batch import BatchKind, Trainable
+from tacit.gradients.recording import chosen_parameters, names_within, zero_sums
+from tacit.models.batch import BatchKind, Trainable, wide
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlainSum:
-    """Gradients of the batch's weighted loss, by parameter name, float32; and the loss in nats."""
+    """Gradients of the batch's weighted loss, by parameter name, in float32 or better; and the loss in nats."""
 
     sums: dict[str, Tensor]
     loss: float
@@ -29,7 +29,7 @@ def plain_sum(
 ) -> PlainSum:
     """Sum over the rows of the gradient of their weighted losses; arguments as in `clipped_sum`, `.grad` untouched."""
     chosen = chosen_parameters(model.module, parameters)
-    sums = {name: torch.zeros_like(value, dtype=torch.float32, requires_grad=False) for name, value in chosen.items()}
+    sums = zero_sums(chosen)
     of_head = {local: sums[name] for name, local in names_within(model.head, chosen).items()}
     loss = 0.0
     with memory() as room:
@@ -37,7 +37,7 @@ def plain_sum(
             head = HeadPass(model.head, states_before_head(model, part), part, room, keep_scores=False)
             with torch.no_grad():
                 for scores, read in head.chunks():
-                    _add(of_head, scores.flatten(0, 1), read.flatten(0, 1).float())
+                    _add(of_head, scores.flatten(0, 1), wide(read.flatten(0, 1)))
             for total, value in zip(sums.values(), head.backward(*chosen.values()), strict=True):
                 total.add_(value)
             loss += float(head.row_losses().sum())

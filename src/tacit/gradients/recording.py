@@ -6,7 +6,7 @@ G2 (coverage). Every parameter that is to move belongs to a layer with a rule, e
    pass; and its layer took part in the loss, else it is refused by name after it.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from tacit.errors import GradientError
 from tacit.gradients.layers import Rule, Sequences, rule_of
 from tacit.gradients.uses import Lookup, Outer, Use
+from tacit.models.batch import wide_type
 
 
 def chosen_parameters(module: nn.Module, names: Collection[str] | None) -> dict[str, nn.Parameter]:
@@ -31,6 +32,14 @@ def chosen_parameters(module: nn.Module, names: Collection[str] | None) -> dict[
             way_out="take names from module.named_parameters()",
         )
     return {name: parameter for name, parameter in known.items() if name in names}
+
+
+def zero_sums(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+    """A sum of nothing for each, in float32 or better."""
+    return {
+        name: torch.zeros_like(value, dtype=wide_type(value.dtype), requires_grad=False)
+        for name, value in parameters.items()
+    }
 
 
 def names_within(layer: nn.Module, parameters: dict[str, nn.Parameter]) -> dict[str, str]:
@@ -138,7 +147,7 @@ class Recording:
                 way_out="freeze this layer, or keep the batch dimension in front",
             )
         moving = self.moves(layer)
-        with torch.no_grad(), torch.autocast(gradient.device.type, enabled=False):
+        with torch.no_grad():
             for local, use in rule.uses(layer, inputs, output, gradient, self._sequences).items():
                 if isinstance(use, Outer) and local in moving:
                     use.squared_norms()  # now, while its tensors are in the cache

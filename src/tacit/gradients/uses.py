@@ -19,10 +19,16 @@ import torch
 from torch import Tensor
 
 from tacit import native
+from tacit.models.batch import wide
 
-ROUNDING = 2.0**-24
+_GRAM_ROUNDING = 8.0  # in units of the last place; errors of up to half of it were seen where steps cancel
 _SURE, _LARGEST = 1e30, 1e36  # squared norms: below, float32 did not overflow on the way; above, a row counts as zero
 _DIRECT_NUMBERS = 1 << 22  # how many numbers of per-row gradients are formed at a time
+
+
+def rounding(dtype: torch.dtype) -> float:
+    """How much of the products of lengths may be lost when a squared norm is computed from inner products."""
+    return _GRAM_ROUNDING * torch.finfo(dtype).eps
 
 
 class Gram:
@@ -52,7 +58,7 @@ class Gram:
 
 
 class Sequence:
-    """A (rows, time, width) tensor that computes its Gram matrices once, in float32."""
+    """A (rows, time, width) tensor that computes its Gram matrices once, in float32 or better."""
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
@@ -66,7 +72,7 @@ class Sequence:
     def gram(self) -> Gram:
         """Inner products of all pairs of steps."""
         if self._gram is None:
-            self._gram = Gram(self.values.float().contiguous())
+            self._gram = Gram(wide(self.values).contiguous())
         return self._gram
 
     def known_gram(self) -> Gram | None:
@@ -81,7 +87,7 @@ class Sequence:
 
 def _enlarged(squares: Tensor, lengths: Tensor) -> Tensor:
     """Squared norms from Gram matrices: their terms may cancel, but the terms' rounding errors do not."""
-    return squares.clamp(min=0.0) + ROUNDING * lengths.square()
+    return squares.clamp(min=0.0) + rounding(squares.dtype) * lengths.square()
 
 
 def _settled(squares: Tensor, exact: Callable[[int], Tensor]) -> Tensor:
@@ -98,11 +104,10 @@ def _settled(squares: Tensor, exact: Callable[[int], Tensor]) -> Tensor:
 
 @dataclass(slots=True)
 class Outer:
-    """G_b = mask * sum_t left_bt right_bt^T; a mask is that of weight drop."""
+    """G_b = sum_t left_bt right_bt^T."""
 
     left: Sequence
     right: Sequence
-    mask: Tensor | None = None
     squares: Tensor | None = None
 
     def squared_norms(self) -> Tensor:
@@ -113,35 +118,29 @@ class Outer:
 
     def _computed_squares(self) -> Tensor:
         time, m, n = self.left.values.shape[1], self.left.width, self.right.width
-        if self.mask is not None or time * (m + n) > m * n:
+        if time * (m + n) > m * n:
             return _settled(self._direct(), self._exact)
         return _settled(_enlarged(*self.left.gram().dot(self.right.gram())), self._exact)
 
     def _exact(self, row: int) -> Tensor:
-        gradient = self.left.values[row].double().t() @ self.right.values[row].double()
-        return (gradient if self.mask is None else gradient * self.mask).square().sum()
+        return (self.left.values[row].double().t() @ self.right.values[row].double()).square().sum()
 
     def _direct(self) -> Tensor:
         rows = max(1, _DIRECT_NUMBERS // (self.left.width * self.right.width))
         norms = []
         for left, right in zip(torch.split(self.left.values, rows), torch.split(self.right.values, rows), strict=True):
-            gradients = torch.bmm(left.float().transpose(1, 2), right.float())
-            if self.mask is not None:
-                gradients *= self.mask
+            gradients = torch.bmm(wide(left).transpose(1, 2), wide(right))
             norms.append(gradients.flatten(1).square().sum(dim=1))
         return torch.cat(norms)
 
     def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
         """`total` (None is zero) plus sum_b factors_b G_b."""
-        left, right = self.left.values.float(), self.right.values.float()
+        left, right = wide(self.left.values), wide(self.right.values)
         if self.left.width < self.right.width:
             left = left * factors[:, None, None]
         else:
             right = right * factors[:, None, None]
         left, right = left.flatten(0, 1), right.flatten(0, 1)
-        if self.mask is not None:
-            product = torch.mm(left.t(), right).mul_(self.mask)
-            return product if total is None else total.add_(product)
         return torch.mm(left.t(), right) if total is None else total.addmm_(left.t(), right)
 
     def clear(self, rows: Tensor) -> None:
@@ -160,7 +159,7 @@ class Summed:
         """(rows,)."""
         gram = self.values.known_gram()
         if gram is None:
-            return _settled(self.values.values.float().sum(dim=1).square().sum(dim=1), self._exact)
+            return _settled(wide(self.values.values).sum(dim=1).square().sum(dim=1), self._exact)
         return _settled(_enlarged(*gram.total()), self._exact)
 
     def _exact(self, row: int) -> Tensor:
@@ -168,7 +167,7 @@ class Summed:
 
     def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
         """`total` plus sum_b factors_b G_b."""
-        values = self.values.values.float()
+        values = wide(self.values.values)
         steps = factors[:, None].expand(values.shape[:2]).reshape(-1)
         added = torch.mv(values.flatten(0, 1).t(), steps)
         return added if total is None else total.add_(added)
@@ -190,7 +189,7 @@ class Lookup:
     _sums: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.gradients = self.gradients.float()
+        self.gradients = wide(self.gradients)
         rows = torch.arange(len(self.indices), device=self.indices.device)[:, None] * self.size
         keys, places = torch.unique(self.indices + rows, return_inverse=True)
         self._rows = keys.div(self.size, rounding_mode="floor")

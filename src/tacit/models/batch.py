@@ -16,6 +16,16 @@ _PAD = 0  # any valid token: a causal model never looks at what follows, and pad
 PADDING = -1  # in the inputs of a labelled batch, whose models must know where a row ends
 
 
+def wide_type(dtype: torch.dtype) -> torch.dtype:
+    """The precision of losses, norms and sums: float32, or float64 for what is computed in it."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def wide(values: Tensor) -> Tensor:
+    """In that precision; whoever reads a tensor for a norm or for a sum reads the same numbers."""
+    return values.to(wide_type(values.dtype))
+
+
 class Examples(Protocol):
     """What gradients ask of a batch: one row a unit, and some places a row, each with a target that counts or not."""
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from tacit.documents import read_json
 from tacit.errors import ModelError
-from tacit.models.batch import PADDING, LabelledBatch, TokenLosses
+from tacit.models.batch import PADDING, LabelledBatch, TokenLosses, wide
 from tacit.models.huggingface import LoRASettings, pretrained, with_adapters
 from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE, LSTMModule, LSTMSettings
 from tacit.models.speech import speaking
@@ -300,5 +300,5 @@ def _predicted(classifier: Classifier, batch: LabelledBatch) -> Tensor:
 
 
 def _losses(logits: Tensor, batch: LabelledBatch) -> TokenLosses:
-    losses = functional.cross_entropy(logits[:, 0].float(), batch.targets[:, 0], reduction="none")
+    losses = functional.cross_entropy(wide(logits[:, 0]), batch.targets[:, 0], reduction="none")
     return TokenLosses(losses[:, None], batch.weights)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tacit.errors import ModelError
 from tacit.models.base import Reading
-from tacit.models.batch import Batch, TokenLosses
+from tacit.models.batch import Batch, TokenLosses, wide
 from tacit.models.huggingface import LoRASettings, pretrained, with_adapters
 from tacit.models.lstm import SETTINGS_FILE
 from tacit.models.speech import Rereading, losses_of, speaking
@@ -183,13 +183,13 @@ class GPT:
         cache = answer.get("past_key_values")
         if cache is None:  # its state has another form, such as Mamba's
             return Rereading.of(self, tokens)
-        return GPTReading(self, cache, torch.log_softmax(answer.logits[:, -1].float(), dim=-1))
+        return GPTReading(self, cache, torch.log_softmax(wide(answer.logits[:, -1]), dim=-1))
 
     def advance(self, tokens: Tensor, cache: Any) -> GPTReading:  # noqa: ANN401
         """The reading after (rows, length) more tokens; `cache` is used up."""
         with speaking(self.module):
             answer = self.module(input_ids=tokens, past_key_values=cache, use_cache=True)
-        return GPTReading(self, answer.past_key_values, torch.log_softmax(answer.logits[:, -1].float(), dim=-1))
+        return GPTReading(self, answer.past_key_values, torch.log_softmax(wide(answer.logits[:, -1]), dim=-1))
 
     def save(self, folder: Path) -> None:
         """A Hugging Face folder of the model; adapters go into a file of their own beside it."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.errors import ModelError
-from tacit.models.batch import Batch, TokenLosses
+from tacit.models.batch import Batch, TokenLosses, wide
 from tacit.models.recurrence import Recurrence
 from tacit.models.speech import losses_of, speaking
 
@@ -211,8 +211,8 @@ class LSTM:
 
     def begin(self, tokens: Tensor) -> LSTMReading:
         """The reading after the rows of `tokens`."""
-        device = tokens.device
-        empty = tuple(torch.zeros(len(tokens), hidden, device=device) for _, hidden in self.module.settings.sizes())
+        weight = self.module.head.weight
+        empty = tuple(weight.new_zeros(len(tokens), hidden) for _, hidden in self.module.settings.sizes())
         reading = self.advance(tokens[:, 0], empty, empty)
         for column in tokens[:, 1:].unbind(1):
             reading = reading.read(column)
@@ -227,7 +227,7 @@ class LSTM:
                 state, cell = layer.recurrence.step(layer.projection(state), old, cell)
                 new_hidden.append(state)
                 new_cells.append(cell)
-            scores = torch.log_softmax(self.module.head(state).float(), dim=-1)
+            scores = torch.log_softmax(wide(self.module.head(state)), dim=-1)
         return LSTMReading(self, tuple(new_hidden), tuple(new_cells), scores)
 
     def save(self, folder: Path) -> None:

@@ -29,7 +29,7 @@ class Recurrence(nn.Module):
     def forward(self, projections: Tensor, weight_mask: Tensor | None = None) -> Tensor:
         """`weight_mask` multiplies the recurrent weight (weight drop), the same for all rows and steps."""
         weight = self.weight if weight_mask is None else self.weight * weight_mask
-        hidden: Tensor = _Recur.apply(projections, weight)  # type: ignore[no-untyped-call]
+        hidden: Tensor = _Recur.apply(projections.to(weight.dtype), weight)  # type: ignore[no-untyped-call]
         return hidden
 
     def step(self, projection: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,26 +10,32 @@ from torch.nn import functional
 
 from tacit.errors import ModelError
 from tacit.models.base import Learner, Speaker
-from tacit.models.batch import Batch, TokenLosses
+from tacit.models.batch import Batch, TokenLosses, wide
 
 
 def losses_of(logits: Tensor, batch: Batch) -> TokenLosses:
-    """The loss of every target under `logits`, in float32."""
-    losses = functional.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten(), reduction="none")
+    """The loss of every target under `logits`, in float32 or better."""
+    losses = functional.cross_entropy(wide(logits).flatten(0, 1), batch.targets.flatten(), reduction="none")
     return TokenLosses(losses.view_as(batch.weights), batch.weights)
 
 
 @contextmanager
-def speaking(module: nn.Module) -> Iterator[None]:
-    """Dropout off and no gradients for a while; afterwards every part of `module` is in the mode it was in."""
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Dropout off for a while; afterwards every part of `module` is in the mode it was in."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
-        with torch.no_grad():
-            yield
+        yield
     finally:
         for part, mode in modes:
             part.training = mode
+
+
+@contextmanager
+def speaking(module: nn.Module) -> Iterator[None]:
+    """Dropout off and no gradients for a while."""
+    with evaluating(module), torch.no_grad():
+        yield
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +51,7 @@ class Rereading:
         """The reading after the rows of `tokens`."""
         with speaking(model.module):
             logits = model.logits(tokens)[:, -1]
-        return cls(model, tokens, torch.log_softmax(logits.float(), dim=-1))
+        return cls(model, tokens, torch.log_softmax(wide(logits), dim=-1))
 
     def select(self, rows: Tensor) -> "Rereading":
         """The reading of these rows."""
