@@ -129,6 +129,21 @@ def made_run(folder: Path, asked: Experiment, policies: Policies) -> Run:
     return run
 
 
+@pytest.mark.parametrize(("setting", "file"), [("aliases", "aliases.tsv"), ("model", "model/weights.safetensors")])
+def test_files_and_folders_of_other_settings_count_too(tmp_path: Path, setting: str, file: str) -> None:
+    """Catches another list of aliases, and another base model, in the middle of a run."""
+    place = tmp_path / file
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(b"1")
+    named = {setting: str(tmp_path / file.partition("/")[0])}
+    asked = experiment(write_corpus(tmp_path, 3), "uedp", tokenizer="bytes", **named)
+    with made_run(tmp_path / "run", asked, Policies(Digits())) as run:
+        check_identity(run, asked, Policies(Digits()), byte_tokenizer())
+        place.write_bytes(b"2")
+        with pytest.raises(RunError, match=rf"changed since: {setting}\."):
+            check_identity(run, asked, Policies(Digits()), byte_tokenizer())
+
+
 @pytest.mark.parametrize("public_view", ["invented", "redacted"])
 def test_another_faker_invents_other_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, public_view: str) -> None:
     """Catches inventions that change in the middle of a run."""
