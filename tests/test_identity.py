@@ -135,7 +135,7 @@ def test_files_and_folders_of_other_settings_count_too(tmp_path: Path, setting: 
     place = tmp_path / file
     place.parent.mkdir(exist_ok=True)
     place.write_bytes(b"1")
-    named = {setting: str(tmp_path / file.partition("/")[0])}
+    named: dict[str, Any] = {setting: str(tmp_path / file.partition("/")[0])}
     asked = experiment(write_corpus(tmp_path, 3), "uedp", tokenizer="bytes", **named)
     with made_run(tmp_path / "run", asked, Policies(Digits())) as run:
         check_identity(run, asked, Policies(Digits()), byte_tokenizer())
