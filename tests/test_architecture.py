@@ -21,6 +21,8 @@ THEORY = {
     "certificate",
     "mechanisms",
     "planning",
+    "terms",
+    "agreement",
 }
 BASE = {"errors", "codec", "digests", "documents", "given", "intervals", "pretrained", "private_files"}
 BASE |= {"rounding", "silence"}
@@ -52,6 +54,8 @@ ALLOWED: dict[str, set[str]] = {
     "guarantee": BASE | {"accounting", "events", "plan"},
     "certificate": {"guarantee", "rounding"},
     "mechanisms": BASE | {"accounting", "confidentiality", "events", "guarantee", "plan", "vocabulary"},
+    "terms": {"events", "guarantee", "mechanisms", "plan"},
+    "agreement": {"accounting", "codec", "guarantee", "mechanisms", "rounding"},
     "planning": BASE | {"vocabulary", "accounting", "guarantee", "mechanisms", "plan"},
     # data: never torch, never theory
     "corpus": BASE,
@@ -61,7 +65,8 @@ ALLOWED: dict[str, set[str]] = {
     "scan": BASE | {"corpus", "policy"},
     "report": BASE
     | {"accounting", "audit", "certificate", "confidentiality", "corpus", "events", "guarantee", "ledger", "plan"}
-    | {"policy", "run", "scan", "utility"},
+    | {"policy", "run", "scan", "terms", "utility", "verifying"},
+    "verifying": {"agreement", "errors", "events", "guarantee", "ledger", "run", "terms"},
     # torch begins here
     "models": BASE | {"native"},
     "gradients": BASE | {"models", "native"},
@@ -78,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
     "native": BASE,
     "local": BASE | {"gradients", "models"},
     "printed": BASE | {"gradients", "models", "plan"},
-    "classify": BASE | {"guarantee", "inventions", "models", "plan", "prepare", "reading", "utility"},
+    "classify": BASE | {"inventions", "models", "plan", "prepare", "reading", "utility"},
     "choosing": BASE | {"mechanisms", "plan", "run"},
     "updates": BASE | ENGINE,
     "train": BASE | ENGINE | {"choosing", "progress", "run", "updates"},
@@ -87,7 +92,8 @@ ALLOWED: dict[str, set[str]] = {
     "apart": BASE | {"corpus", "settings"},
     "identity": BASE | {"corpus", "policy", "run", "settings", "tokenizer", "vocabulary"},
     "planting": BASE | {"corpus", "prepare", "run"},
-    "loading": BASE | {"models", "run", "tokenizer"},
+    "loading": BASE | {"models", "run", "tokenizer", "verifying"},
+    "stores": {"digests", "errors", "prepare", "run"},
     "tensorboard": BASE | {"progress", "run"},
     "parts": BASE
     | DATA
@@ -97,13 +103,13 @@ ALLOWED: dict[str, set[str]] = {
     | DATA
     | {"accounting", "annotating", "choosing", "classify", "counting", "evaluate", "guarantee", "labelling"}
     | {"mechanisms", "models", "parts", "plan", "planning", "progress", "randomness", "reading", "run", "sampling"}
-    | {"apart", "identity", "settings", "tensorboard", "train", "utility"},
+    | {"apart", "identity", "settings", "stores", "tensorboard", "terms", "train", "utility"},
     # after training: never the trainer
     "attacks": BASE | {"audit", "corpus", "models", "policy", "prepare", "tokenizer"},
     "audit": BASE | {"accounting", "events", "guarantee", "plan"},
     "auditing": BASE
     | {"attacks", "audit", "evaluate", "guarantee", "loading", "models", "plan", "planting", "prepare", "progress"}
-    | {"reading", "run", "settings", "tokenizer"},
+    | {"reading", "run", "settings", "stores", "tokenizer", "verifying"},
     # people
     "quickstart": BASE
     | {"audit", "auditing", "corpus", "experiment", "policy", "progress", "report", "scan", "settings"},
@@ -114,13 +120,24 @@ ALLOWED: dict[str, set[str]] = {
     | {"run", "settings", "tokenizer", "utility"},
     "verbs": BASE
     | {"audit", "auditing", "corpus", "experiment", "labelling", "loading", "planning", "policy", "progress"}
-    | {"context", "detecting", "quickstart", "report", "scan", "settings", "sweeping"},
+    | {"context", "detecting", "quickstart", "report", "scan", "settings", "sweeping", "verifying"},
     "cli": BASE
     | {"vocabulary"}
     | THEORY
     | {"corpus", "policy", "prepare", "tokenizer", "scan", "report", "verbs", "experiment"}
     | {"attacks", "audit", "auditing", "classify", "evaluate", "labelling", "loading", "models", "planting"}
-    | {"context", "detecting", "progress", "quickstart", "run", "settings", "sweeping", "train", "utility"},
+    | {
+        "context",
+        "detecting",
+        "progress",
+        "quickstart",
+        "run",
+        "settings",
+        "sweeping",
+        "train",
+        "utility",
+        "verifying",
+    },
 }
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from audited import ALWAYS, FAST, HIDDEN, KNOWN, MANY, NOISY, OVERFIT, SECRET, secret_records, train_run
+from finished_runs import reseal
 from runs import quiet
 from tacit.attacks.candidates import Spelling
 from tacit.attacks.exposure import ExposureSettings
@@ -286,6 +287,7 @@ def test_a_model_with_nan_is_refused(little: Path) -> None:
     tensors = load_file(path)
     next(iter(tensors.values())).view(-1)[0] = float("nan")
     save_file(tensors, path)
+    reseal(little)
     with pytest.raises(AttackError, match="training diverged"):
         audit(little, SETTINGS, quiet)
 
@@ -307,6 +309,7 @@ def test_a_run_without_its_private_part_is_refused(little: Path, missing: Privat
 def test_a_classifier_is_refused(little: Path) -> None:
     path = little / "release" / ReleaseFile.ARCHITECTURE
     path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "lstm classifier"}))
+    reseal(little)
     with pytest.raises(RunError, match="a text classifier, which says no text"):
         audit(little, SETTINGS, quiet)
 

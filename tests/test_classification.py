@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from tacit.classify import EXPOSED_LABELS, OWN_LABELS, PUBLIC_CLASSES, PUBLIC_LABELS, LabelReader, label_quality
+from tacit.classify import LabelReader, label_quality
 from tacit.cli import app
 from tacit.codec import from_json, from_words
 from tacit.corpus.record import Record, Span
@@ -26,13 +26,14 @@ from tacit.ledger import read_entries
 from tacit.loading import load, load_classifier
 from tacit.models import ClassifierSettings, LSTMClassifier, LSTMSettings
 from tacit.parts import records_of
-from tacit.plan import Plan, View, cost
+from tacit.plan import View, cost
 from tacit.policy.patterns import Gold
 from tacit.prepare import PrepareSettings, prepare
 from tacit.progress import Progress
 from tacit.run import ReleaseFile, Run
 from tacit.run.checkpoints import read_model
 from tacit.settings import Experiment, check_used
+from tacit.terms import EXPOSED_LABELS, OWN_LABELS, PUBLIC_CLASSES, PUBLIC_LABELS, Terms
 from tacit.tokenizer import Dependence, Source, byte_tokenizer, train_bpe
 from tacit.utility import Utility
 
@@ -241,7 +242,7 @@ def test_the_ledger_is_the_plan_and_the_claim_speaks_of_labels(mechanism: str, c
     paths = {word: str(corpus.parent / name) for word, name in more.items()}
     result = train(experiment(corpus, {"mechanism": mechanism, **words}, **paths), tmp_path / "run", quiet)
     run = Run.view(tmp_path / "run")
-    executed = from_json(Plan, run.path(ReleaseFile.PLAN).read_bytes())
+    executed = from_json(Terms, run.path(ReleaseFile.PLAN).read_bytes()).plan
     entries = read_entries(run.path(ReleaseFile.LEDGER))
     assert entries.charges() == {step.name: times for step, times in executed.executions().items() if times}
     for neighbours in result.planned.mechanism.notions():

@@ -19,6 +19,7 @@ from rich.cells import cell_len
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
+from readers import finish_plainly
 from tacit.cli import app
 from tacit.cli.context import _Shown
 from tacit.context import ContextModel, LeftContext, Suffix, check_alpha, context_model, settled
@@ -268,6 +269,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         opened.write_json(ReleaseFile.ARCHITECTURE, model.description())
         opened.write(ReleaseFile.TOKENIZER, tokenizer.save)
         write_model(opened, model.module.state_dict())
+        finish_plainly(opened)
     return folder
 
 

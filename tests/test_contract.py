@@ -3,6 +3,7 @@
 What each hides, and by which noise, is in test_contract_theory.py.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,8 @@ from tacit.plan import Plan, cost
 from tacit.progress import Progress
 from tacit.run import ReleaseFile, Run
 from tacit.run.checkpoints import read_model
+from tacit.terms import Terms
+from tacit.verifying import verify
 
 SHAPE = {"embedding_size": 8, "hidden_size": 8}
 Begin = Callable[[str], Trained]
@@ -60,7 +63,7 @@ def test_every_mechanism_is_under_contract() -> None:
 def test_every_mechanism_runs_and_its_ledger_is_its_plan(mechanism: str, undisturbed: Begin) -> None:
     result = undisturbed(mechanism)
     run = Run.view(result.folder)
-    executed = from_json(Plan, run.path(ReleaseFile.PLAN).read_bytes())
+    executed = from_json(Terms, run.path(ReleaseFile.PLAN).read_bytes()).plan
     entries = read_entries(run.path(ReleaseFile.LEDGER))
     assert entries.charges() == {step.name: times for step, times in executed.executions().items() if times}
     for neighbours in result.planned.mechanism.notions():
@@ -72,6 +75,15 @@ def test_every_mechanism_runs_and_its_ledger_is_its_plan(mechanism: str, undistu
     assert from_json(Guarantee, run.path(ReleaseFile.GUARANTEE).read_bytes()) == result.guarantee
     assert all(torch.isfinite(value).all() for value in read_model(run).values())
     assert result.utility.overall.tokens == result.utility.public.tokens + result.utility.private.tokens > 0
+
+
+@pytest.mark.parametrize("mechanism", PLANS)
+def test_every_mechanism_verifies_from_its_release_alone(mechanism: str, undisturbed: Begin, tmp_path: Path) -> None:
+    result = undisturbed(mechanism)
+    for place in (result.folder, Path(shutil.copytree(result.folder / "release", tmp_path / "copy"))):
+        verified = verify(place)
+        assert [one for one in verified.checks if not one.holds] == []
+        assert verified.sentence == result.guarantee.sentence()
 
 
 class Stopped(Exception):

@@ -23,10 +23,10 @@ from tacit.codec import from_json
 from tacit.guarantee import Guarantee
 from tacit.ledger import read_entries
 from tacit.loading import load
-from tacit.plan import Plan
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.checkpoints import read_model
 from tacit.run.folder import has_begun
+from tacit.terms import Terms
 
 PRIVATE_STEPS = 40
 SETTINGS = f"""
@@ -114,7 +114,7 @@ def _live_and_die(bench: Bench, folder: Path, most: int, moments: random.Random)
 def _check_finished(folder: Path, undisturbed: Path, deaths: int) -> None:
     """What holds of a finished run after so many deaths."""
     run, charges, applied = Run.view(folder), _charges(folder), _applied(folder)
-    plan = from_json(Plan, run.path(ReleaseFile.PLAN).read_bytes())
+    plan = from_json(Terms, run.path(ReleaseFile.PLAN).read_bytes()).plan
     planned = {step.name: times for step, times in plan.executions().items()}
     assert planned["private"] == PRIVATE_STEPS <= applied
     assert applied <= charges["private"] <= applied + deaths

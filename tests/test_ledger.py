@@ -218,6 +218,22 @@ def test_two_writers_are_refused(tmp_path: Path) -> None:
     Ledger.open(path).close()
 
 
+def test_opening_a_compact_ledger_leaves_it_as_it_is(tmp_path: Path) -> None:
+    """A manifest names its last digest: only a charge may change it. One without its last line end is mended."""
+    path = tmp_path / "ledger.jsonl"
+    a_ledger(path)
+    Ledger.open(path).close()
+    content = path.read_bytes()
+    Ledger.open(path).close()
+    assert path.read_bytes() == content
+    path.write_bytes(content.rstrip(b"\n"))
+    Ledger.open(path).close()
+    assert path.read_bytes().endswith(b"\n")
+    with Ledger.open(path) as ledger:
+        ledger.charge("private")
+    assert path.read_bytes() != content
+
+
 def test_prices_cannot_change(tmp_path: Path) -> None:
     """The same declaration again is nothing; another price, a missing notion and an unknown step are refused."""
     with Ledger.create(tmp_path / "ledger.jsonl") as ledger:
@@ -295,6 +311,7 @@ def test_a_failed_compaction_leaves_the_old_file(tmp_path: Path, monkeypatch: py
     path = tmp_path / "ledger.jsonl"
     a_ledger(path)
     with Ledger.open(path) as ledger:
+        ledger.charge("private")
         before = path.read_bytes()
 
         def full(descriptor: int, content: bytes) -> int:

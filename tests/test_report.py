@@ -17,13 +17,13 @@ from finished_runs import CLASSES, WORDS, make_audit, rewrite, text_utility, wri
 from tacit.audit.results import Audit
 from tacit.audit.verdict import Finding, Verdict
 from tacit.cli import app
-from tacit.errors import ConfigError, LedgerError, RunError
+from tacit.errors import ConfigError, RunError
 from tacit.guarantee import Condition, Guarantee, Order, Status, compare
 from tacit.report.comparing import differing, matrix, standing
 from tacit.report.comparison_page import comparison_page
 from tacit.report.run_page import run_page
 from tacit.report.runs import read_run, read_runs
-from tacit.report.writing import CERTIFICATE, MODEL_CARD, REGISTRY, report
+from tacit.report.writing import report
 from tacit.run import ReleaseFile, Run
 from test_scan_page import HOSTILE, Page
 
@@ -112,6 +112,7 @@ def test_paths_of_the_machine_in_settings_are_cut(tmp_path: Path) -> None:
     assert "secret-place" not in page
 
 
+@pytest.mark.usefixtures("unverified")
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_g2_hostile_text_stays_text(tmp_path: Path, hostile: str) -> None:
     harmless = Page(run_page(read_run(write_run(tmp_path / "harmless"))))
@@ -131,7 +132,7 @@ def test_g2_hostile_text_stays_text(tmp_path: Path, hostile: str) -> None:
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", page)
     assert set(Page(single).tags) <= set(harmless.tags)
     report([folder])
-    card = (folder / "release" / MODEL_CARD).read_text()
+    card = (folder / "release" / ReleaseFile.MODEL_CARD).read_text()
     assert "<script" not in card
     assert "<img" not in card
     yaml.safe_load(card.split("---")[1])
@@ -144,6 +145,7 @@ def test_g2_the_page_runs_its_own_script_alone(tmp_path: Path) -> None:
     assert "https://" not in page
 
 
+@pytest.mark.usefixtures("unverified")
 def test_g3_much_text_gives_a_small_page(tmp_path: Path) -> None:
     folder = write_run(
         tmp_path / "run", config={"policy": "x" * 5_000_000, "many": {f"a{at}": at for at in range(2000)}}
@@ -234,6 +236,7 @@ def test_a_line_leads_from_one_epsilon_to_another_and_nowhere_else(second: float
     assert drawn["utility"].count('class="series') == drawn["public"].count('class="series') == curves
 
 
+@pytest.mark.usefixtures("unverified")
 def test_profiles_at_other_deltas_do_not_compare(tmp_path: Path) -> None:
     first, second = write_run(tmp_path / "a", "dpsgd"), write_run(tmp_path / "b", "dpsgd")
     guarantee = Run.view(second).read_json(Guarantee, ReleaseFile.GUARANTEE)
@@ -256,19 +259,20 @@ def test_the_files_beside_the_page(tmp_path: Path) -> None:
     written = report([folder])
     release = folder / "release"
     assert written.page == release / "report.html"
-    assert {path.name for path in written.beside} == {CERTIFICATE, REGISTRY, MODEL_CARD}
+    papers = {ReleaseFile.CERTIFICATE, ReleaseFile.REGISTRY, ReleaseFile.MODEL_CARD}
+    assert {path.name for path in written.beside} == papers
     guarantee = read_run(folder).guarantee
-    assert guarantee.sentence() in (release / CERTIFICATE).read_text()
-    assert yaml.safe_load((release / REGISTRY).read_text())["name"] == "my run"
-    card = (release / MODEL_CARD).read_text()
+    assert guarantee.sentence() in (release / ReleaseFile.CERTIFICATE).read_text()
+    assert yaml.safe_load((release / ReleaseFile.REGISTRY).read_text())["name"] == "my run"
+    card = (release / ReleaseFile.MODEL_CARD).read_text()
     front = yaml.safe_load(card.split("---")[1])
     assert front["model-index"][0]["results"][0]["metrics"][0]["type"] == "perplexity"
     before = {path.name: path.read_bytes() for path in release.iterdir()}
     report([folder])
     assert {path.name: path.read_bytes() for path in release.iterdir()} == before
-    (release / MODEL_CARD).write_text("# Mine\n")
-    assert report([folder]).kept == release / MODEL_CARD
-    assert (release / MODEL_CARD).read_text() == "# Mine\n"
+    (release / ReleaseFile.MODEL_CARD).write_text("# Mine\n")
+    assert report([folder]).kept == release / ReleaseFile.MODEL_CARD
+    assert (release / ReleaseFile.MODEL_CARD).read_text() == "# Mine\n"
 
 
 def test_folders_that_are_no_finished_runs_are_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -291,7 +295,7 @@ def test_folders_that_are_no_finished_runs_are_refused_with_the_way_out(tmp_path
         path.write_bytes(whole)
     ledger = cut / "release" / ReleaseFile.LEDGER
     ledger.write_bytes(ledger.read_bytes().replace(b"times", b"timez"))
-    with pytest.raises(LedgerError):
+    with pytest.raises(RunError, match="ledger"):
         report([cut])
     with pytest.raises(ConfigError, match="--out"):
         report([write_run(tmp_path / "fine")], tmp_path / "nowhere" / "page.html")

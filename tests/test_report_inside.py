@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from finished_runs import make_audit, rewrite, write_run
+from finished_runs import make_audit, reseal, rewrite, write_run
 from runs import experiment, quiet, write_corpus
 from tacit import quickstart as quick
 from tacit.cli import app
@@ -85,10 +85,12 @@ def test_g3_a_policy_that_knows_the_labels_and_records_without_labels_give_nothi
 def test_the_card_stands_on_the_page_with_exact_intervals_or_is_said_to_be_missing(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "release" / ReleaseFile.POLICY).unlink()
+    reseal(folder)
     assert "was not measured: the held-out records have no labels" in Page(run_page(read_run(folder))).text
     found = measured(Digits(), [labelled(at) for at in range(20)])
     with Run.open(folder) as run:
         run.write_json(ReleaseFile.POLICY, found)
+        run.seal()
     assert Run.view(folder).read_json(MeasuredPolicy, ReleaseFile.POLICY) == found
     page = Page(run_page(read_run(folder)))
     assert "Measured on 20 held-out records" in page.text
@@ -108,9 +110,11 @@ def test_planted_records_that_were_left_out_are_said_beside_their_exposure(tmp_p
 def test_a_run_says_what_it_was_made_with_and_what_it_was_resumed_under(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "release" / ReleaseFile.MADE).unlink()
+    reseal(folder)
     with Run.open(folder) as run:
         note(run)
         note(run)
+        run.seal()
         assert run.read_json(MadeWith, ReleaseFile.MADE) == MadeWith((here(),))
     page = Page(run_page(read_run(folder))).text
     for library in ("torch", "numpy", "dp-accounting"):
@@ -121,6 +125,7 @@ def test_a_run_says_what_it_was_made_with_and_what_it_was_resumed_under(tmp_path
     with Run.open(folder) as run:
         run.write_json(ReleaseFile.MADE, MadeWith((older,)))
         note(run)
+        run.seal()
         assert run.read_json(MadeWith, ReleaseFile.MADE) == MadeWith((older, here()))
     assert "Then, resumed under" in Page(run_page(read_run(folder))).text
     assert str(tmp_path) not in (folder / "release" / ReleaseFile.MADE).read_text()
@@ -146,6 +151,7 @@ def test_every_setting_that_is_a_word_is_known_to_name_a_file_or_not(tmp_path: P
 _SLASHED = {"template": "see example.org/home/{6 digits}", "count": 2}
 
 
+@pytest.mark.usefixtures("unverified")
 def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theorem(tmp_path: Path) -> None:
     plain = write_run(tmp_path / "plain", "dpsgd")
     assert amplification_chart([read_run(plain)], {1: ("key", 0)}) is None

@@ -36,6 +36,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "out": "the result is returned",
         "show_secrets": "tacit.planting.planted_canaries",
     },
+    "verify": {"as_json": "tacit.codec.to_json"},
     "context": {"table": "the result is returned", "show_secrets": "nothing is printed"},
 }
 """Words of the command line that have no parameter, and what stands for them in Python."""

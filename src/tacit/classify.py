@@ -1,42 +1,28 @@
-"""Text classification: labelled rows of the prepared store as batches, how often a classifier errs, and what a claim
-then says about labels.
+"""Text classification: labelled rows of the prepared store as batches, and how often a classifier errs.
 
 G1 (one accessor). Rows are read by `reading.tokens_of`: secrets only for a step whose view is FULL.
 G2 (fixed frame). Every row begins with the end token: none is empty, and a model has a first state to read.
 G3 (labels first). Every label is looked up before the first batch; one that is no class stops a run before it spends.
-G4 (said). A claim of a classifier says that the classes are public, and whether a label is protected with its record or
-   is public annotation (theory, section 1: what is not owned by a unit is public).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tacit.errors import ConfigError
-from tacit.guarantee import Condition, Guarantee, Status
 from tacit.inventions import Inventions
 from tacit.models.batch import LabelledBatch
 from tacit.models.classifier import Classifier, class_numbers
 from tacit.models.speech import speaking
-from tacit.plan import Plain, Plan, SplitBatch, Targets, Unit, View
+from tacit.plan import Plan, SplitBatch, Targets, View
 from tacit.prepare import Prepared
 from tacit.reading import tokens_of
 from tacit.utility import ErrorRate, LabelQuality
 
 _ROWS = 64
 _NO_CLASS = -1
-
-PUBLIC_CLASSES = Condition("the list of classes is public, and was not collected from the corpus", Status.ASSUMED)
-PUBLIC_LABELS = Condition(
-    "for secrets, labels are public annotation: what a marked span says does not decide a label", Status.ASSUMED
-)
-OWN_LABELS = Condition(
-    "for records, users and entities, a record's label is part of the record and protected with it", Status.MET
-)
-EXPOSED_LABELS = "labels of the records that plain steps read"
 
 
 class LabelReader:
@@ -118,21 +104,6 @@ def check_learns_labels(plan: Plan) -> None:
             raise _no_meaning("private steps that learn secrets alone", "plan.targets: all, or another mechanism")
         if isinstance(step.update, SplitBatch):
             raise _no_meaning("an algorithm printed for language models", "its sound form: cadp, or selective")
-
-
-def with_labels(guarantee: Guarantee, plan: Plan) -> Guarantee:
-    """`guarantee` with what it means for classes and labels; where nothing is claimed, nothing is added."""
-    units = {figure.neighbours.unit for figure in guarantee.figures}
-    if not units:
-        return guarantee
-    public = (PUBLIC_LABELS,) if Unit.SECRETS in units else ()
-    own = (OWN_LABELS,) if units - {Unit.SECRETS} else ()
-    exposed = any(isinstance(step.update, Plain) and times for step, times in plan.executions().items())
-    return replace(
-        guarantee,
-        holds_if=(*guarantee.holds_if, PUBLIC_CLASSES, *public, *own),
-        not_protected=(*guarantee.not_protected, *((EXPOSED_LABELS,) if exposed else ())),
-    )
 
 
 def _log_probabilities(classifier: Classifier, batch: LabelledBatch) -> Tensor:

@@ -4,8 +4,7 @@ The model predicts text, or with `task: classification` the labels of records; p
 
 G1 (vocabulary). A tokenizer that could break the claim is refused before the first step.
 G2 (held out). Records that measure utility take part in nothing else; a user is on one side only.
-G3 (as spent). The guarantee is concluded from the ledger, not from the plan; from whichever is dearer where the run
-   chose when to stop.
+G3 (as spent). The guarantee is concluded from the ledger (`tacit.terms`), and sealed last.
 """
 
 import time
@@ -19,7 +18,7 @@ from tacit.accounting import quick_account
 from tacit.annotating import Caps, Marks, annotate
 from tacit.apart import check_apart
 from tacit.choosing import Choice, check_choice
-from tacit.classify import LabelReader, check_learns_labels, label_quality, with_labels
+from tacit.classify import LabelReader, check_learns_labels, label_quality
 from tacit.codec import from_words
 from tacit.corpus.read import read
 from tacit.corpus.split import Split
@@ -29,7 +28,7 @@ from tacit.evaluate import evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
 from tacit.identity import check_identity, identity_of
 from tacit.labelling import TrainedOn, read_coverage
-from tacit.mechanisms.base import Mechanism, Spent, concluded
+from tacit.mechanisms.base import Mechanism
 from tacit.models import Classifier, Learner
 from tacit.parts import (
     Model,
@@ -44,7 +43,7 @@ from tacit.parts import (
     side_of,
     train_settings,
 )
-from tacit.plan import Targets, Unit, View, cost
+from tacit.plan import Targets, Unit, View
 from tacit.planning import Planned
 from tacit.planning import plan as price
 from tacit.policy.base import Policies, Policy
@@ -59,7 +58,9 @@ from tacit.run.kept import keep_model
 from tacit.run.made import note
 from tacit.sampling import Pools
 from tacit.settings import Experiment, check_used, for_release
+from tacit.stores import check_stores, note_stores
 from tacit.tensorboard import watched
+from tacit.terms import Terms
 from tacit.tokenizer import Tokenizer, load_tokenizer
 from tacit.train import Trainer
 from tacit.utility import Quality, Utility
@@ -129,6 +130,7 @@ def resume(folder: Path, observe: Observer) -> Trained:
                 way_out="train again with the same --out",
             )
         experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
+        check_stores(run)
         policies = make_policies(experiment)
         tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
         check_identity(run, experiment, policies, tokenizer)
@@ -139,6 +141,7 @@ def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run
     policy = policies.marking
     note(run)
     prepare_stores(experiment, policies, tokenizer, run, observe)
+    note_stores(run)
     store, held_out = (Prepared(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
     reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
     _check_held_out(held_out)
@@ -155,8 +158,9 @@ def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run
         check_detector_data(policies.together(), lambda: read(experiment.corpus))
     if experiment.classifies:
         check_learns_labels(planned.plan)
-    run.write_json(ReleaseFile.PLAN, planned.plan)
-    _declare(run, planned)
+    terms = Terms.of(planned.mechanism, classifies=experiment.classifies, chooses=experiment.choose_every is not None)
+    run.write_json(ReleaseFile.PLAN, terms)
+    _declare(run, terms)
     learner = make_learner(experiment, tokenizer)
     run.write_json(ReleaseFile.ARCHITECTURE, learner.description())
     choice = _choice(experiment, policy, tokenizer, learner, planned.mechanism, run)
@@ -165,33 +169,18 @@ def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run
     with watched(run, experiment.log, _priced(observe, run, planned)) as watching:
         trainer.train(streams, _keeping(watching, run, experiment.keep_every, learner))
     utility = _measure(experiment, learner, held_out, test_reader, observe)
-    guarantee = concluded(planned.mechanism, _spent(run, planned, choice is not None), planned.guarantee.evidence)
-    if experiment.classifies:
-        guarantee = with_labels(guarantee, planned.plan)
+    guarantee = run.read_json(Terms, ReleaseFile.PLAN).conclude(run.ledger.charges(), evidence)
     write_model(run, dict(learner.module.named_parameters()))
     run.write_json(ReleaseFile.CONFIG, for_release(experiment))
     run.write_json(ReleaseFile.UTILITY, utility)
     run.write_json(ReleaseFile.GUARANTEE, guarantee)
+    run.seal()
     set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
     return Trained(run.folder, planned, utility, guarantee, set_aside, _shared(run))
 
 
 def _shared(run: Run) -> int:
     return int(run.read_json(dict, PrivateFile.SHARED)["texts"])
-
-
-def _spent(run: Run, planned: Planned, chose: bool) -> Spent:
-    """What the ledger counted; at least the whole plan where the models decided when to stop."""
-    charges = run.ledger.charges()
-    executions = planned.plan.executions()
-    times = {
-        step: max(charges.get(step.name, 0), planned_times if chose else 0)
-        for step, planned_times in executions.items()
-    }
-    return {
-        neighbours: tuple((cost(step, neighbours), count) for step, count in times.items() if count)
-        for neighbours in planned.mechanism.notions()
-    }
 
 
 def _priced(observe: Observer, run: Run, planned: Planned) -> Observer:
@@ -295,13 +284,12 @@ def _user_origin(experiment: Experiment) -> str | None:
     return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[experiment.users]
 
 
-def _declare(run: Run, planned: Planned) -> None:
+def _declare(run: Run, terms: Terms) -> None:
     """Tell the ledger what each step costs each kind of neighbours; a resumed ledger knows already."""
     known = run.ledger.charges()
-    for step in planned.plan.executions():
-        if step.name not in known:
-            prices = {str(neighbours): cost(step, neighbours) for neighbours in planned.mechanism.notions()}
-            run.ledger.declare(step.name, prices)
+    for step, prices in terms.prices().items():
+        if step not in known:
+            run.ledger.declare(step, prices)
 
 
 def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:

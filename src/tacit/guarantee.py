@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from importlib.metadata import version
 
 from tacit.accounting import account, check_delta
@@ -49,6 +50,7 @@ class Figure:
         return f"({rounded_up(self.epsilon, 4)}, {rounded_up(self.delta, 3)})"
 
 
+@lru_cache(maxsize=256)
 def figure(composition: Composition, neighbours: Neighbours, delta: float, units: int) -> Figure:
     """What `composition` costs at `delta`, among `units` public units; refused when no finite epsilon is true."""
     check_delta(delta, units)

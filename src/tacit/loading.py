@@ -1,4 +1,7 @@
-"""Finished models: that of a run from its `release/` alone, or one of a local Hugging Face folder."""
+"""Finished models: that of a run from its `release/` alone, or one of a local Hugging Face folder.
+
+G1. A run that does not verify is refused, before anything of it is used.
+"""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,13 +14,20 @@ from tacit.pretrained import fill
 from tacit.run import ReleaseFile, Run
 from tacit.run.checkpoints import read_model
 from tacit.tokenizer import Tokenizer, load_tokenizer, read_tokenizer_json
+from tacit.verifying import AFTER_TRAINING, check_verified
 
 AnyModel = TypeVar("AnyModel", Learner, Classifier)
 
 
 def load(folder: Path) -> tuple[Learner, Tokenizer]:
-    """The language model of a finished run, and its tokenizer."""
+    """The language model of a finished run, and its tokenizer; a copy of its `release/` will do."""
     run = Run.view(folder)
+    check_verified(run, AFTER_TRAINING)
+    return load_unchecked(run)
+
+
+def load_unchecked(run: Run) -> tuple[Learner, Tokenizer]:
+    """As `load`, of a run that was just verified."""
     architecture = run.read_json(dict, ReleaseFile.ARCHITECTURE)
     _check_kind(architecture, False, "train with task: language, or load the classifier with `load_classifier`")
     return _with_weights(build_model(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
@@ -26,6 +36,7 @@ def load(folder: Path) -> tuple[Learner, Tokenizer]:
 def load_classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
     """The classifier of a finished run, and its tokenizer."""
     run = Run.view(folder)
+    check_verified(run, AFTER_TRAINING)
     architecture = run.read_json(dict, ReleaseFile.ARCHITECTURE)
     _check_kind(architecture, True, "train with task: classification, or load the language model with `load`")
     return _with_weights(build_classifier(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))

@@ -21,3 +21,7 @@ class Progress:
 
 
 Observer = Callable[[Progress], None]
+
+
+def unwatched(_: Progress) -> None:
+    """The observer that sees nothing."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import ConfigError
+from tacit.progress import unwatched
 
 if TYPE_CHECKING:
     from tacit.audit.results import Audit
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tacit.settings import Experiment
     from tacit.sweeping import Swept
     from tacit.sweeping.processes import Outcome
+    from tacit.verifying import Verified
 
 __all__ = [
     "audit",
@@ -58,11 +60,8 @@ __all__ = [
     "simulate",
     "sweep",
     "train",
+    "verify",
 ]
-
-
-def unwatched(_: "Progress") -> None:
-    """The observer that sees nothing."""
 
 
 def quickstart(
@@ -178,26 +177,15 @@ def train(
     """A new run in `out` (default: run-MECHANISM), or with `resume` alone the rest of one that was stopped."""
     from tacit import experiment as runs
 
-    words = (policy, mechanism, epsilon, epochs, batch, task, model, tokenizer, seed, settings, source, out)
+    words: dict[str, Any] = {"policy": policy, "mechanism": mechanism, "epsilon": epsilon, "epochs": epochs}
+    words |= {"batch": batch, "task": task, "model": model, "tokenizer": tokenizer, "seed": seed, "settings": settings}
     if resume is not None:
-        if any(word is not None for word in words):
+        if any(word is not None for word in (*words.values(), source, out)):
             raise ConfigError("`resume` alone", "other words beside it", "a run goes on as it began: leave them out")
         return runs.resume(Path(resume), observe)
     if source is None:
         raise ConfigError("a corpus or a YAML file", "neither", 'train("corpus.jsonl", mechanism="selective", ...)')
-    asked = config(
-        source,
-        policy=policy,
-        mechanism=mechanism,
-        epsilon=epsilon,
-        epochs=epochs,
-        batch=batch,
-        task=task,
-        model=model,
-        tokenizer=tokenizer,
-        seed=seed,
-        settings=settings,
-    )
+    asked = config(source, **words)
     return runs.train(asked, Path(out or f"run-{asked.plan.get('mechanism')}"), observe)
 
 
@@ -244,6 +232,13 @@ def report(
     if len(folders) != 1 or out is not None:
         raise ConfigError("one run and no `out` with `sample`", "others", "the page goes to private/ of the run")
     return report_inside(folders[0], sample)
+
+
+def verify(run: str | Path) -> "Verified":
+    """Whether a run, or a copy of its `release/`, is as it was sealed and its claim follows: `.holds`, `.checks`."""
+    from tacit.verifying import verify as check
+
+    return check(Path(run))
 
 
 def generate(run: str | Path, prompt: str = "", tokens: int = 100, temperature: float = 1.0, seed: int = 0) -> str:

@@ -42,7 +42,7 @@ from tacit.audit.scores import Judged, Scores, judged
 from tacit.audit.verdict import figure_for, judge, measured_by, overall
 from tacit.auditing.curve import curve_of
 from tacit.auditing.settings import AuditSettings
-from tacit.auditing.target import Candidates, Target
+from tacit.auditing.target import Candidates, Target, check_attackable
 from tacit.loading import load
 from tacit.models import Learner
 from tacit.planting import Planted
@@ -57,6 +57,7 @@ _CURVE_POINTS = 200
 def audit(folder: Path, settings: AuditSettings, observe: Observer, reference: Path | None = None) -> Audit:
     """Attack the run in `folder` and write release/audit.json. `reference`: a run that did not see its records."""
     other = None if reference is None else _reference(reference)
+    check_attackable(Run.view(folder))
     with Run.open(folder) as run:
         target = Target.of(run)
         models = kept_models(run) if settings.checkpoints else ()
@@ -72,6 +73,7 @@ def audit(folder: Path, settings: AuditSettings, observe: Observer, reference: P
         curve = curve_of(target, models, candidates, settings, observe)
         found = Audit(canaries, told, membership, extraction, bounds, verdict, curve, staged)
         run.write_json(ReleaseFile.AUDIT, found)
+        run.seal()
     return found
 
 

@@ -23,14 +23,16 @@ from tacit.auditing.settings import FEWEST, AuditSettings
 from tacit.codec import from_words
 from tacit.errors import AttackError, RunError
 from tacit.guarantee import Guarantee
-from tacit.loading import load
+from tacit.loading import load_unchecked
 from tacit.models import Learner
 from tacit.planting import Planted, planted_canaries
 from tacit.prepare import Prepared
 from tacit.prepare.canaries import CanaryRecord
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.settings import Experiment
+from tacit.stores import check_stores
 from tacit.tokenizer import Tokenizer
+from tacit.verifying import AFTER_TRAINING, check_verified
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,9 +54,8 @@ class Target:
 
     @classmethod
     def of(cls, run: Run) -> "Target":
-        """Its private part must be there, for the truth about members and canaries."""
-        _check_finished(run)
-        learner, tokenizer = load(run.folder)
+        """Of a run that `check_attackable` let pass."""
+        learner, tokenizer = load_unchecked(run)
         learner.module.eval()
         check_finite(learner)
         experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
@@ -153,8 +154,8 @@ def check_finite(learner: Learner) -> None:
         )
 
 
-def _check_finished(run: Run) -> None:
-    """The files that an audit reads, each by the stage that writes it."""
+def check_attackable(run: Run) -> None:
+    """Refuse a run that is not finished, that does not verify, or without the private part that knows the members."""
     missing = [name for name in (ReleaseFile.MODEL, ReleaseFile.GUARANTEE) if not run.path(name).exists()]
     if missing:
         raise RunError(
@@ -169,6 +170,8 @@ def _check_finished(run: Run) -> None:
                 found="a run without it, as one that was released",
                 way_out="audit where it was trained: only its private part knows members and canaries",
             )
+    check_verified(run, AFTER_TRAINING)
+    check_stores(run)
 
 
 def _as_marked(planted: Planted, trained: CandidateRows) -> Planted:

@@ -21,6 +21,7 @@ from tacit.cli.scan import scan
 from tacit.cli.simulate import simulate
 from tacit.cli.sweep import sweep
 from tacit.cli.train import config, train
+from tacit.cli.verify import verify
 from tacit.errors import OutOfMemory, TacitError, failed, out_of_memory
 
 app = typer.Typer(
@@ -48,6 +49,7 @@ app.command()(train)
 app.command()(audit)
 app.command()(report)
 app.command()(generate)
+app.command()(verify)
 app.command()(sweep)
 app.command()(context)
 app.add_typer(policy, name="policy")

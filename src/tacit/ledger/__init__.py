@@ -1,6 +1,6 @@
 """The ledger: what was done, priced, written and synced before it took effect."""
 
-from tacit.ledger.book import Ledger, read_entries
-from tacit.ledger.lines import Entries
+from tacit.ledger.book import Ledger, read_entries, read_lines
+from tacit.ledger.lines import Entries, Parsed
 
-__all__ = ["Entries", "Ledger", "read_entries"]
+__all__ = ["Entries", "Ledger", "Parsed", "read_entries", "read_lines"]

@@ -22,14 +22,19 @@ from tacit.errors import ConfigError, LedgerError, way_out_of
 from tacit.events import Composition, Event
 from tacit.given import read_bytes
 from tacit.ledger.event_json import event_to_json
-from tacit.ledger.lines import Entries, header, parse, sealed, written
+from tacit.ledger.lines import Entries, Parsed, header, parse, sealed, written
 
 _COMPACT_AFTER = 50_000  # lines
 
 
 def read_entries(path: Path) -> Entries:
     """What the ledger at `path` says, without writing to it: a torn last line is counted, not repaired."""
-    return parse(_read(path), path).settled()
+    return read_lines(path).settled()
+
+
+def read_lines(path: Path) -> Parsed:
+    """The same with the last digest and the number of lines, which a manifest names."""
+    return parse(_read(path), path)
 
 
 class Ledger:
@@ -42,6 +47,7 @@ class Ledger:
         self._entries = entries
         self._chain = chain
         self._lines = lines
+        self._is_compact = False
         self._usable = True
 
     @classmethod
@@ -66,8 +72,11 @@ class Ledger:
         """An existing ledger, repaired if its last line is torn, and compacted."""
         descriptor = _open_and_lock(path)
         try:
-            parsed = parse(_read(path), path)
+            content = _read(path)
+            parsed = parse(content, path)
             ledger = cls(path, descriptor, parsed.settled(), parsed.chain, parsed.lines)
+            shortest = len(written(ledger._entries, "")[0])
+            ledger._is_compact = parsed.lines == shortest and not parsed.torn and content.endswith(b"\n")
             ledger.compact()
         except BaseException:
             os.close(descriptor)
@@ -124,8 +133,10 @@ class Ledger:
             self.compact()
 
     def compact(self) -> None:
-        """Rewrite the file with one line a step, in one atomic move; the counts stay."""
+        """Rewrite the file with one line a step, in one atomic move; the counts stay. A compact file stays as it is."""
         self._check_usable()
+        if self._is_compact:
+            return
         lines, chain = written(self._entries, self._chain)
         draft = self._path.with_name(".draft-" + self._path.name)
         descriptor = -1
@@ -141,7 +152,7 @@ class Ledger:
             draft.unlink(missing_ok=True)
             raise _failed("rewrite the ledger", self._path, error) from error
         os.close(self._descriptor)
-        self._descriptor, self._chain, self._lines = descriptor, chain, len(lines)
+        self._descriptor, self._chain, self._lines, self._is_compact = descriptor, chain, len(lines), True
         _sync_folder(self._path)
 
     def close(self) -> None:
@@ -181,6 +192,7 @@ class Ledger:
             raise _failed("sync the ledger", self._path, error) from error
         self._chain = chain
         self._lines += 1
+        self._is_compact = False
 
     def _take_back(self, size: int) -> None:
         try:

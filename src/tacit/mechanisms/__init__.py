@@ -1,10 +1,13 @@
 """Mechanisms: one file each, one row each in the registry; and the names that papers give to some of them."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from tacit.codec import from_json, to_json
 from tacit.errors import ClaimRefused, ConfigError
-from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.base import Mechanism, PrivateSteps
 from tacit.mechanisms.cadp import CADP
 from tacit.mechanisms.cadp_published import CADPPublished
 from tacit.mechanisms.crt import CRT
@@ -18,16 +21,17 @@ from tacit.mechanisms.uedp import UeDP
 from tacit.mechanisms.uedp_published import UeDPPublished
 from tacit.mechanisms.user import UserLevel
 from tacit.mechanisms.words import Measured, Words
-from tacit.plan import Targets, Unit
+from tacit.plan import Plan, Targets, Unit
 from tacit.vocabulary import BASELINES, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A mechanism in one line, and how it is made from words."""
+    """A mechanism in one line, how it is made from words, and of which class it is."""
 
     summary: str
     build: Callable[[Words], Mechanism]
+    kind: type[Mechanism]
 
 
 def _selective(words: Words, public_first: bool) -> Mechanism:
@@ -93,21 +97,32 @@ def _selective_published(words: Words) -> Mechanism:
 
 
 REGISTRY: dict[str, Row] = {
-    "plain": Row("ordinary training: no guarantee (noiseless)", lambda w: PlainTraining(w.public(w.need("records")))),
+    "plain": Row(
+        "ordinary training: no guarantee (noiseless)",
+        lambda w: PlainTraining(w.public(w.need("records"))),
+        PlainTraining,
+    ),
     "redaction": Row(
         "marked spans removed, then ordinary training (de-identification, anonymisation)",
         lambda w: Redaction(w.without_secrets(w.need("records"))),
+        Redaction,
     ),
-    "dpsgd": Row("noise on everything: hides whether a record was used", lambda w: DPSGD(w.private(w.need("records")))),
-    "selective": Row("public text exactly, secrets with noise: hides what they say", lambda w: _selective(w, False)),
-    "twice": Row("as selective, all public steps first", lambda w: _selective(w, True)),
-    "cadp": Row("records a detector flagged with noise, the others plainly", _cadp),
-    "crt": Row("redacted and de-duplicated; noise on all that may hold a missed secret", _crt),
-    "user": Row("hides whether a user took part: DP-FedAvg, or records capped a user (user-level)", _user),
-    "uedp": Row("hides a user and a listed entity: sentences capped for both", _uedp),
-    "selective-published": Row("Selective-DPSGD as printed, with the number that holds", _selective_published),
-    "cadp-published": Row("CADP-LM as printed, with the number that holds", _cadp_published),
-    "uedp-published": Row("UeDP-Alg as printed, with the number that holds", _uedp_published),
+    "dpsgd": Row(
+        "noise on everything: hides whether a record was used", lambda w: DPSGD(w.private(w.need("records"))), DPSGD
+    ),
+    "selective": Row(
+        "public text exactly, secrets with noise: hides what they say", lambda w: _selective(w, False), Selective
+    ),
+    "twice": Row("as selective, all public steps first", lambda w: _selective(w, True), Selective),
+    "cadp": Row("records a detector flagged with noise, the others plainly", _cadp, CADP),
+    "crt": Row("redacted and de-duplicated; noise on all that may hold a missed secret", _crt, CRT),
+    "user": Row("hides whether a user took part: DP-FedAvg, or records capped a user (user-level)", _user, UserLevel),
+    "uedp": Row("hides a user and a listed entity: sentences capped for both", _uedp, UeDP),
+    "selective-published": Row(
+        "Selective-DPSGD as printed, with the number that holds", _selective_published, SelectivePublished
+    ),
+    "cadp-published": Row("CADP-LM as printed, with the number that holds", _cadp_published, CADPPublished),
+    "uedp-published": Row("UeDP-Alg as printed, with the number that holds", _uedp_published, UeDPPublished),
 }
 
 _OWN: dict[str, Row] = {}
@@ -117,7 +132,7 @@ def register_mechanism(name: str, summary: str, build: Callable[[Words], Own]) -
     """From now on, in this process, `mechanism: name` asks for a mechanism of one's own (`tacit.mechanisms.own`)."""
     if name in {*REGISTRY, *BASELINES}:
         raise ConfigError("a name for an own mechanism that is not taken", name, "choose another name")
-    _OWN[name] = Row(summary, build)
+    _OWN[name] = Row(summary, build, Own)
 
 
 def build_mechanism(vocabulary: Vocabulary, measured: Measured | None = None) -> Mechanism:
@@ -146,3 +161,37 @@ def _check_own(mechanism: Mechanism, name: str, words: Words) -> None:
             found=f"{mechanism.private.population}",
             way_out="words.private(words.take('secret_records', records)), or the count of the unit that is protected",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A mechanism with all its numbers, as a file has it."""
+
+    name: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnSettings:
+    private: PrivateSteps
+    unit: Unit
+
+
+def describe(mechanism: Mechanism) -> Described:
+    """What `rebuild` needs. Of one's own mechanism, its list of steps is the plan itself."""
+    settings = _OwnSettings(mechanism.private, mechanism.unit) if isinstance(mechanism, Own) else mechanism
+    return Described(mechanism.name, json.loads(to_json(settings)))
+
+
+def rebuild(described: Described, plan: Plan) -> Mechanism:
+    """The mechanism that was described; refused when it would not execute `plan`, or goes by another's name."""
+    row, settings = REGISTRY.get(described.name), json.dumps(described.settings)
+    if row is None:
+        own = from_json(_OwnSettings, settings)
+        mechanism: Mechanism = Own(described.name, own.private, lambda _: plan, own.unit)
+    else:
+        mechanism = from_json(row.kind, settings)
+    if mechanism.name != described.name or mechanism.plan() != plan:
+        found = f"the plan or the name of another than {described.name} with these settings"
+        raise ClaimRefused("a mechanism and the plan that follows from it", found, "use a file that tacit wrote")
+    return mechanism

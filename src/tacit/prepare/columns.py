@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from tacit.digests import digest
 from tacit.errors import PrepareError
-from tacit.given import open_file
 
 _BUFFERED_NUMBERS = 1 << 12
-_HASH_BLOCK = 1 << 20
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _TYPES = "^<u[248]$|^\\|u1$"
 
@@ -91,11 +90,7 @@ def open_column(path: Path, header: ColumnHeader) -> npt.NDArray[Any]:
 
 def verify_column(path: Path, header: ColumnHeader) -> None:
     """Read the whole file and compare its hash."""
-    state = hashlib.sha256()
-    with open_file(path) as file:
-        while block := file.read(_HASH_BLOCK):
-            state.update(block)
-    if state.hexdigest() != header.sha256:
+    if digest(path) != header.sha256:
         raise damaged(path, "content that is not what was written")
 
 

@@ -1,6 +1,7 @@
 """A finished run as pages see it: what its release files say, and nothing else.
 
-G1. A folder that is no run, or a run that did not end, is refused with the way out; one without an audit is not.
+G1. A folder that is no run, a run that did not end and one that does not verify are refused with the way out; one
+    without an audit is not.
 G2. Only files of `release/` are read (and the mark of the folder). `read_inside` alone opens a file of `private/`: the
     sample, in which secrets are hidden already.
 """
@@ -21,7 +22,9 @@ from tacit.report.words import name
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.made import Made, MadeWith
 from tacit.scan.sample import Inside
+from tacit.terms import Terms
 from tacit.utility import Utility
+from tacit.verifying import PAPERS, check_verified
 
 _LARGEST_FILE = 50_000_000
 
@@ -96,13 +99,14 @@ def read_run(folder: Path) -> Finished:
     for file in present:
         if run.path(file).stat().st_size > _LARGEST_FILE:
             raise RunError(f"a {file} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
+    check_verified(run, PAPERS)
     audited, measured = (run.path(file).is_file() for file in (ReleaseFile.AUDIT, ReleaseFile.POLICY))
     made = run.read_json(MadeWith, ReleaseFile.MADE) if run.path(ReleaseFile.MADE).is_file() else MadeWith()
     return Finished(
         name(folder.resolve().name),
         1,
         run.read_json(dict, ReleaseFile.CONFIG),
-        run.read_json(Plan, ReleaseFile.PLAN),
+        run.read_json(Terms, ReleaseFile.PLAN).plan,
         read_entries(run.path(ReleaseFile.LEDGER)),
         run.read_json(Guarantee, ReleaseFile.GUARANTEE),
         run.read_json(Utility, ReleaseFile.UTILITY),

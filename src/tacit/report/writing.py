@@ -3,7 +3,7 @@
 G1. Only files of `release/` are read, and only there or at `out` is anything written; each appears whole or not at all.
     `report_inside` reads and writes `private/` too, and nothing that may leave the house.
 G2. Equal folders give equal files.
-G3. A README.md that a person wrote is left alone.
+G3. A README.md that a person wrote is left alone; the manifest covers it as it is.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,10 @@ from tacit.report.comparison_page import comparison_page
 from tacit.report.model_card import MARK, model_card
 from tacit.report.run_page import run_page
 from tacit.report.runs import Finished, read_inside, read_run, read_runs
-from tacit.run import PrivateFile, ReleaseFile
+from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.files import write_bytes
 
 COMPARISON = Path("comparison.html")
-CERTIFICATE, REGISTRY, MODEL_CARD = "certificate.md", "certificate.yaml", "README.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +39,16 @@ def report(folders: Sequence[Path], out: Path | None = None) -> Reported:
         page = out or COMPARISON
         _write(page, comparison_page(read_runs(folders)))
         return Reported(page)
-    run = read_run(folders[0])
-    release = folders[0] / "release"
-    page = out or release / ReleaseFile.REPORT
-    _write(page, run_page(run))
-    return _with_papers(run, release, page)
+    finished = read_run(folders[0])
+    with Run.open(folders[0]) as run:
+        page = out or run.path(ReleaseFile.REPORT)
+        if out is not None:
+            _write(out, run_page(finished))
+        else:
+            run.write_text(ReleaseFile.REPORT, run_page(finished))
+        written = _with_papers(run, finished, page)
+        run.seal()
+    return written
 
 
 def report_inside(folder: Path, records: int) -> Reported:
@@ -57,19 +61,21 @@ def report_inside(folder: Path, records: int) -> Reported:
     return Reported(page)
 
 
-def _with_papers(run: Finished, release: Path, page: Path) -> Reported:
-    described = f"A model trained with {run.guarantee.mechanism}"
+def _with_papers(run: Run, finished: Finished, page: Path) -> Reported:
+    described = f"A model trained with {finished.guarantee.mechanism}"
     papers = {
-        CERTIFICATE: to_markdown(run.guarantee),
-        REGISTRY: to_registry_yaml(run.guarantee, run.name, described),
+        ReleaseFile.CERTIFICATE: to_markdown(finished.guarantee),
+        ReleaseFile.REGISTRY: to_registry_yaml(finished.guarantee, finished.name, described),
     }
-    card = release / MODEL_CARD
+    card = run.path(ReleaseFile.MODEL_CARD)
     own = card.exists() and MARK not in card.read_text(encoding="utf-8", errors="replace")
-    if not own:
-        papers[MODEL_CARD] = model_card(run)
+    if own:
+        run.cover(ReleaseFile.MODEL_CARD)
+    else:
+        papers[ReleaseFile.MODEL_CARD] = model_card(finished)
     for file, content in papers.items():
-        _write(release / file, content)
-    return Reported(page, tuple(release / file for file in papers), card if own else None)
+        run.write_text(file, content)
+    return Reported(page, tuple(run.path(file) for file in papers), card if own else None)
 
 
 def _write(path: Path, content: str) -> None:

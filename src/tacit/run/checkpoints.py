@@ -33,7 +33,8 @@ from tacit.errors import ConfigError, LedgerError, RunError, failed
 from tacit.given import open_file, read_bytes
 from tacit.randomness import StreamsState
 from tacit.run.files import DRAFT, clear_drafts, sync_file, sync_folder, write_new
-from tacit.run.folder import PrivateFile, ReleaseFile, Run
+from tacit.run.folder import Run
+from tacit.run.names import PrivateFile, ReleaseFile
 from tacit.sampling import ShuffleState
 
 KEPT = 2

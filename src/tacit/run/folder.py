@@ -6,12 +6,15 @@
         utility.json, audit.json, report.html
         policy.json          how well the policy did on labelled held-out records, where there are any: counts
         made.json            versions of everything it was made with
+        certificate.md, certificate.yaml, README.md      the claim on paper, by `tacit report`
+        manifest.json        SHA-256 of all of them, and where the ledger ends (`tacit.run.manifest`)
     private/                 what may not; closed to other people of the machine
         lock                 held by the one writer
         settings.json        the whole configuration, with the seed of a research run
         identity.json        keyed hashes of all that the run is made of (`tacit.identity`)
         sample.json          a few training records with their secrets hidden, and how often each kind was marked
         report.html          the page with that sample, on request
+        prepared.json        SHA-256 of what was prepared (`tacit.stores`)
         steps.jsonl          exact losses, norms and the like of each step
         spans.jsonl, canaries.jsonl
         best.safetensors     the best model seen, when one is chosen
@@ -27,6 +30,7 @@ G2 (one writer). A second writer is refused while the first one lives; a writer 
 G3 (ledger). A run without its ledger is not opened for writing.
 G4 (same plan). A plan that was written is not replaced by another one.
 G5 (fit to leave). No JSON of `release/` has an entry for a seed, a loss or unit norms. Nothing is ever unpickled.
+G6 (sealed). `seal` covers what was written since the run was opened; what others changed meanwhile stays to be seen.
 """
 
 import fcntl
@@ -36,7 +40,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -44,8 +47,10 @@ from typing import Any, Self, TypeVar
 from tacit.codec import from_json, to_json
 from tacit.documents import read_json
 from tacit.errors import ConfigError, LedgerError, RunError, failed
-from tacit.ledger import Ledger, read_entries
+from tacit.ledger import Ledger, read_entries, read_lines
 from tacit.run.files import DRAFT, clear_drafts, read_bytes, sync_folder, write_atomically, write_bytes, write_new
+from tacit.run.manifest import LedgerEnd, Manifest, digests, released
+from tacit.run.names import FileName, PrivateFile, ReleaseFile
 
 T = TypeVar("T")
 
@@ -54,55 +59,16 @@ _MARK_CONTENT = {"format": "tacit-run", "version": 1}
 _NOT_FOR_RELEASE = {"seed", "seeds", "entropy", "loss", "losses", "norms"}
 
 
-class ReleaseFile(StrEnum):
-    """What may leave the house."""
-
-    MODEL = "model.safetensors"
-    TOKENIZER = "tokenizer.json"
-    CONFIG = "config.json"
-    PLAN = "plan.json"
-    LEDGER = "ledger.jsonl"
-    GUARANTEE = "guarantee.json"
-    UTILITY = "utility.json"
-    AUDIT = "audit.json"
-    REPORT = "report.html"
-    ARCHITECTURE = "model.json"
-    POLICY = "policy.json"
-    MADE = "made.json"
-
-
-class PrivateFile(StrEnum):
-    """What may not."""
-
-    LOCK = "lock"
-    SETTINGS = "settings.json"
-    STEPS = "steps.jsonl"
-    PREPARED = "prepared"
-    MEMBERS = "members"
-    HELD_OUT = "held-out"
-    CHOICE = "choice"
-    MARKS = "marks.safetensors"
-    CANARIES = "canaries.json"
-    CHECKPOINTS = "checkpoints"
-    BEST = "best.safetensors"
-    TENSORBOARD = "tensorboard"
-    SAMPLE = "sample.json"
-    SHARED = "shared.json"
-    IDENTITY = "identity.json"
-    INSIDE_REPORT = "report.html"
-
-
-FileName = ReleaseFile | PrivateFile
-
-
 class Run:
     """A run folder: open for writing (`create`, `open`), or for reading alone (`view`)."""
 
     def __init__(self, folder: Path, lock: int | None, ledger: Ledger | None) -> None:
         """Private: use `create`, `open` or `view`."""
         self.folder = folder
+        self.release = folder / "release" if _is_marked(folder) else folder
         self._lock = lock
         self._ledger = ledger
+        self._written: set[str] = set()
 
     @classmethod
     def create(cls, folder: Path) -> Self:
@@ -147,9 +113,10 @@ class Run:
 
     @classmethod
     def view(cls, folder: Path) -> Self:
-        """An existing run, for reading alone: takes no lock, changes nothing."""
+        """An existing run, for reading alone: takes no lock, changes nothing. A copy of its `release/` will do."""
         folder = folder.absolute()
-        _check_mark(folder)
+        if not _is_release(folder):
+            _check_mark(folder)
         return cls(folder, None, None)
 
     @property
@@ -166,13 +133,19 @@ class Run:
 
     def path(self, name: FileName) -> Path:
         """Where a file of the run stands."""
-        return self.folder / ("release" if isinstance(name, ReleaseFile) else "private") / name
+        return (self.release if isinstance(name, ReleaseFile) else self.folder / "private") / name
 
     def write(self, name: FileName, writer: Callable[[Path], None]) -> None:
         """Have `writer` write the file to the path it is given; it appears whole or not at all."""
         if not self.writable:
             raise _not_open()
         write_atomically(self.path(name), writer, 0o644 if isinstance(name, ReleaseFile) else 0o600)
+        if isinstance(name, ReleaseFile):
+            self.cover(name)
+
+    def write_text(self, name: FileName, text: str) -> None:
+        """`text` in UTF-8."""
+        self.write(name, lambda path: write_new(path, text.encode()))
 
     def write_json(self, name: FileName, value: object) -> None:
         """`value` (a frozen dataclass, or plain JSON content) as JSON."""
@@ -185,7 +158,7 @@ class Run:
                 found="another one",
                 way_out="resume without changing the plan, or begin a new run",
             )
-        self.write(name, lambda path: write_new(path, text.encode()))
+        self.write_text(name, text)
 
     def read_json(self, kind: type[T], name: FileName) -> T:
         """The value of type `kind` that was written: a dataclass such as `Plan`, or dict."""
@@ -193,6 +166,20 @@ class Run:
             return from_json(kind, read_bytes(self.path(name)))
         except ConfigError as error:
             raise RunError(error.expected, f"{error.found}, in {name}", error.way_out) from error
+
+    def cover(self, name: ReleaseFile) -> None:
+        """Have `seal` cover a file that somebody else wrote."""
+        self._written.add(name)
+
+    def seal(self) -> None:
+        """Write the manifest: the first time of every released file, later of those that this writer wrote."""
+        self.ledger.compact()
+        known = self.read_json(Manifest, ReleaseFile.MANIFEST).files if self.path(ReleaseFile.MANIFEST).exists() else {}
+        written = {*self._written, str(ReleaseFile.LEDGER)} if known else released(self.release)
+        files = known | digests(self.release, written)
+        end = LedgerEnd.of(read_lines(self.path(ReleaseFile.LEDGER)))
+        self.write_json(ReleaseFile.MANIFEST, Manifest(dict(sorted(files.items())), end))
+        self._written.clear()
 
     def record(self, measurements: Mapping[str, float | int | str]) -> None:
         """Add a line to the private log of steps. It is not synced: a crash may lose the last ones."""
@@ -302,12 +289,21 @@ def _remove(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def _check_mark(folder: Path) -> None:
+def _is_marked(folder: Path) -> bool:
     try:
-        marked = read_json(folder / MARK) == _MARK_CONTENT
+        return bool(read_json(folder / MARK) == _MARK_CONTENT)
     except (OSError, ValueError):
-        marked = False
-    if not marked:
+        return False
+
+
+def _is_release(folder: Path) -> bool:
+    """Whether it is the released part of a run, by itself."""
+    parts = (ReleaseFile.LEDGER, ReleaseFile.MANIFEST)
+    return not (folder / MARK).exists() and any((folder / part).is_file() for part in parts)
+
+
+def _check_mark(folder: Path) -> None:
+    if not _is_marked(folder):
         raise RunError(
             expected=f"a run folder at {folder}",
             found="no folder" if not folder.is_dir() else f"a folder without a {MARK} of this version",

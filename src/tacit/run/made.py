@@ -11,7 +11,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tacit.run.folder import ReleaseFile, Run
+from tacit.run.folder import Run
+from tacit.run.names import ReleaseFile
 
 _LIBRARIES = ("tacit", "torch", "numpy", "scipy", "dp-accounting", "tokenizers", "transformers", "peft", "faker")
 _CODE = (".py", ".jinja", ".cpp")

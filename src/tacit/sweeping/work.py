@@ -97,8 +97,8 @@ class Job:
 
 
 def is_trained(folder: Path) -> bool:
-    """Whether the run ended: its guarantee is written last."""
-    return (folder / "release" / ReleaseFile.GUARANTEE).is_file()
+    """Whether the run ended: its manifest is written last."""
+    return (folder / "release" / ReleaseFile.MANIFEST).is_file()
 
 
 def is_untouched(folder: Path) -> bool:

@@ -1,0 +1,49 @@
+"""The fixed names of a run's files."""
+
+from enum import StrEnum
+
+
+class ReleaseFile(StrEnum):
+    """What may leave the house."""
+
+    MODEL = "model.safetensors"
+    TOKENIZER = "tokenizer.json"
+    CONFIG = "config.json"
+    PLAN = "plan.json"
+    LEDGER = "ledger.jsonl"
+    GUARANTEE = "guarantee.json"
+    UTILITY = "utility.json"
+    AUDIT = "audit.json"
+    REPORT = "report.html"
+    ARCHITECTURE = "model.json"
+    POLICY = "policy.json"
+    MADE = "made.json"
+    CERTIFICATE = "certificate.md"
+    REGISTRY = "certificate.yaml"
+    MODEL_CARD = "README.md"
+    MANIFEST = "manifest.json"
+
+
+class PrivateFile(StrEnum):
+    """What may not."""
+
+    LOCK = "lock"
+    SETTINGS = "settings.json"
+    STEPS = "steps.jsonl"
+    PREPARED = "prepared"
+    MEMBERS = "members"
+    HELD_OUT = "held-out"
+    CHOICE = "choice"
+    MARKS = "marks.safetensors"
+    CANARIES = "canaries.json"
+    CHECKPOINTS = "checkpoints"
+    BEST = "best.safetensors"
+    TENSORBOARD = "tensorboard"
+    SAMPLE = "sample.json"
+    SHARED = "shared.json"
+    IDENTITY = "identity.json"
+    INSIDE_REPORT = "report.html"
+    NOTED = "prepared.json"
+
+
+FileName = ReleaseFile | PrivateFile
