@@ -11,9 +11,11 @@ from tacit.cli.label import label
 from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, CorpusError, TacitError
+from tacit.guarantee import average_rates
 from tacit.labelling import read_coverage
 from tacit.policy.card import PolicyCard
 from tacit.policy.registry import parse_policy
+from tacit.rounding import rounded_up
 
 
 def run(*words: str | Path) -> str:
@@ -68,13 +70,18 @@ def test_from_a_draw_to_a_bound(dialogs: Path, tmp_path: Path) -> None:
     fill(sample, by_text(dialogs))
     told = run("read", sample, *words, "--corpus", dialogs, "--out", out)
     pi, pi_c = parse_policy("pii"), parse_policy("conservative")
-    coverage, cleared = read_coverage(out, pi.hash, pi_c.hash)
+    coverage, cleared, among = read_coverage(out, pi.hash, pi_c.hash)
+    assert coverage is not None
     assert cleared is not None
+    assert among is not None
+    assert among[0].missed >= coverage.missed
     assert cleared.missed == 0
     assert coverage.sampled == cleared.sampled == 40
     assert str(coverage) in told.replace("Audited", "audited")
     assert str(cleared) in told
-    assert "Both at once, with 95% confidence: at most" in told
+    missed, lost = (rounded_up(rate, 3) for rate in average_rates(among))
+    assert "Both at once, with 95% confidence, among records with secrets" in told
+    assert f"at most {missed} missed or not redacted stably, and at most {lost} in which neither" in told
     assert out.stat().st_mode & 0o777 == 0o600
     for secret in secrets_of(dialogs):
         assert secret not in drawn + told + out.read_text()
@@ -88,7 +95,8 @@ def test_gold_labels_count_what_the_policy_card_counts(dialogs: Path, tmp_path: 
     assert rows_of(sample)[0]["labels"] == "gold"
     assert "labels: gold" in run("read", sample, "--policy", "pii", "--out", out)
     card = PolicyCard.measure(parse_policy("pii"), read(dialogs))
-    coverage, _ = read_coverage(out, parse_policy("pii").hash, None)
+    coverage = read_coverage(out, parse_policy("pii").hash, None).coverage
+    assert coverage is not None
     assert (coverage.sampled, coverage.missed) == (60, card.counts.missed_records)
     assert coverage.miss_rate == card.miss_bound
 

@@ -95,6 +95,7 @@ def test_labels_of_what_is_held_out_count_for_nothing(tmp_path: Path) -> None:
     assert found is not None
     assert (found.sampled, found.missed) == (trained, trained)
     whole = read_coverage(Path(coverage), parse_policy("digits").hash, None)[0]
+    assert whole is not None
     assert (whole.sampled, whole.missed) == (60, trained)
     assert upper_bound(whole.missed, whole.sampled, 0.95) < 1 == found.miss_rate  # what the old code printed; the truth
     everything = TrainedOn(read(corpus), "record", lambda _: True)

@@ -12,16 +12,15 @@ from scipy.optimize import brentq
 
 from tacit.accounting import RDP, Profile, account, calibrate_noise
 from tacit.confidentiality import (
-    amplification_curve,
     amplified,
-    bayesian,
+    average_case,
     group,
     regular,
     word_level_laplace,
 )
 from tacit.errors import ClaimRefused
 from tacit.events import Gaussian, Relation, SampledGaussian
-from tacit.guarantee import Coverage, Guarantee
+from tacit.guarantee import Coverage, Guarantee, average_rates
 from tacit.planning import plan
 
 WIKITEXT = {"records": 9996, "batch": 1, "noise_multiplier": 0.5, "delta": 8e-5}
@@ -75,33 +74,45 @@ def test_crt_add_or_remove_against_replace() -> None:
     assert crt_profile(1.846, relation=Relation.REPLACE).epsilon(8e-5) == pytest.approx(1.93, rel=ONE_PERCENT)
 
 
+def sampled(noise: float, relation: Relation) -> tuple[tuple[SampledGaussian, int]]:
+    return ((SampledGaussian(noise, 0.0256, 1, relation), 390),)
+
+
 def test_crt_average_case() -> None:
-    assert bayesian(crt_profile(1.846).epsilon, 8e-5, missed=0.1).epsilon == pytest.approx(0.110, rel=ONE_PERCENT)
+    """At delta 8e-5 and g1 = .1, epsilon is taken at 8e-4; the formula alone, with the wrong relation, gives .110."""
+    case = average_case(crt_profile(1.846, relation=Relation.REPLACE), 8e-5, 0.1, 0.0)
+    assert case == pytest.approx((1.555, 0.317, 8e-5, 0.0216), rel=ONE_PERCENT)
+    assert average_case(crt_profile(1.846), 8e-5, 0.1, 0.0).amplified == pytest.approx(0.110, rel=ONE_PERCENT)
 
 
-@pytest.mark.parametrize(("missed", "golden"), [(0.05, 0.148), (0.1, 0.323), (0.2, 0.643)])
-def test_crt_average_case_grid(missed: float, golden: float) -> None:
+def test_crt_average_case_of_few_long_draws() -> None:
+    noise = calibrate_noise(lambda noise: ((SampledGaussian(noise, 0.1, 1, Relation.ZERO_OUT), 100),), 2.0, 1e-5)
+    replaced = crt_profile(noise, 0.1, 100, Relation.REPLACE)
+    assert average_case(replaced, 1e-5, 0.1, 0.0).amplified == pytest.approx(1.284, rel=ONE_PERCENT)
+
+
+@pytest.mark.parametrize(
+    ("missed", "golden", "formula"), [(0.05, 0.471, 0.148), (0.1, 0.915, 0.323), (0.2, 1.539, 0.643)]
+)
+def test_crt_average_case_grid(missed: float, golden: float, formula: float) -> None:
     """eps' = 2 at delta 8e-5; the noise that gives it is derived, as in the paper's Figure 6."""
-
-    def composition(noise: float) -> tuple[tuple[SampledGaussian, int]]:
-        return ((SampledGaussian(noise, 0.0256, 1, Relation.ZERO_OUT), 390),)
-
-    noise = calibrate_noise(composition, 2.0, 8e-5)
-    curve = amplification_curve(account(composition(noise)).epsilon, 8e-5, [missed])
-    assert curve[0][1] == pytest.approx(golden, rel=ONE_PERCENT)
+    noise = calibrate_noise(lambda noise: sampled(noise, Relation.ZERO_OUT), 2.0, 8e-5)
+    for relation, expected in ((Relation.REPLACE, golden), (Relation.ZERO_OUT, formula)):
+        case = average_case(account(sampled(noise, relation)), 8e-5, missed, 0.0)
+        assert case.amplified == pytest.approx(expected, rel=ONE_PERCENT)
 
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rate", "steps", "golden"), [(1.0, 8e-5, 0.0256, 390, 0.1156), (2.0, 1e-5, 0.1, 100, 0.374)]
 )
 def test_crt_average_case_by_renyi(epsilon: float, delta: float, rate: float, steps: int, golden: float) -> None:
-    """The reference values that rest on RDP with the improved conversion."""
+    """The formula alone, with add or remove: reference values that rest on RDP with the improved conversion."""
 
     def profile(noise: float) -> Profile:
         return RDP().profile(((SampledGaussian(noise, rate, 1, Relation.ZERO_OUT), steps),))
 
     noise = brentq(lambda noise: profile(noise).epsilon(delta) - epsilon, 0.5, 20.0)
-    assert bayesian(profile(noise).epsilon, delta, missed=0.1).epsilon == pytest.approx(golden, rel=ONE_PERCENT)
+    assert average_case(profile(noise), delta, 0.1, 0.0).amplified == pytest.approx(golden, rel=ONE_PERCENT)
 
 
 def test_confidentiality_of_found_missed_and_repeated_secrets() -> None:
@@ -115,12 +126,13 @@ def test_confidentiality_of_found_missed_and_repeated_secrets() -> None:
     assert mixture <= several < 6
 
 
-def test_average_case_is_refused_without_room() -> None:
-    epsilon = crt_profile(1.846).epsilon
-    with pytest.raises(ClaimRefused):
-        bayesian(epsilon, 8e-5, missed=0.1, cleared=1e-3)
-    with pytest.raises(ClaimRefused):
-        bayesian(epsilon, 8e-5, missed=0.0)
+def test_average_case_needs_miss_rates_that_can_be() -> None:
+    prices = crt_profile(1.846, relation=Relation.REPLACE)
+    for missed, cleared in ((0.0, 0.0), (0.1, 0.2), (1.5, 0.1), (0.1, -0.1)):
+        with pytest.raises(ClaimRefused):
+            average_case(prices, 8e-5, missed, cleared)
+    assert average_case(prices, 8e-5, 1e-5, 0.0).amplified == 0.0
+    assert average_case(prices, 8e-5, 1.0, 1.0)[2:] == (1.0, 1.0)
 
 
 def test_missing_everything_amplifies_nothing() -> None:
@@ -137,6 +149,20 @@ def test_appendix_g() -> None:
 @pytest.mark.parametrize(("missed", "sampled", "golden"), [(0, 200, 0.0149), (20, 200, 0.142), (0, 2995, 1e-3)])
 def test_miss_rates(missed: int, sampled: int, golden: float) -> None:
     assert Coverage(sampled, missed).miss_rate == pytest.approx(golden, rel=ONE_PERCENT)
+
+
+def test_two_miss_rates_at_once() -> None:
+    """0 of 200 at 97.5 %; and the least number of records without a miss for 1e-3, exactly."""
+    assert average_rates((Coverage(200, 0), Coverage(200, 0))) == pytest.approx((0.0183, 0.0183), rel=ONE_PERCENT)
+    assert [Coverage(sampled, 0).miss_rate_at(0.975) <= 1e-3 for sampled in (3687, 3688)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("sampled", "noise", "golden"), [(200, 2.77, 0.067), (1000, 3.19, 0.015), (3000, 3.45, 0.0054)]
+)
+def test_miss_rates_from_noisy_counts(sampled: int, noise: float, golden: float) -> None:
+    """Epsilon 1, no miss, noise of 0: what its size alone costs."""
+    assert Coverage(sampled, 0, noise=noise).miss_rate == pytest.approx(golden, rel=0.02)
 
 
 @pytest.mark.parametrize(

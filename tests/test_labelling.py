@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import re
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -449,8 +450,46 @@ def test_counts_of_known_misses(tmp_path: Path) -> None:
     assert result.conservative_coverage is not None
     assert result.conservative_coverage.miss_rate == upper_bound(1, 10, 0.95)
     assert result.coverage_of_secrets.miss_rate == upper_bound(5, 8, 0.95)
+    assert result.among_secrets is not None
+    assert [(one.sampled, one.missed) for one in result.among_secrets] == [(8, 5), (8, 1)]
     alone = labelled(tmp_path / "alone.jsonl", records, labels, Digits())
-    assert (alone.missed, alone.cleared, alone.conservative_coverage) == (5, None, None)
+    assert (alone.missed, alone.cleared, alone.conservative_coverage, alone.among_secrets) == (5, None, None, None)
+
+
+class Nosy(Policy):
+    """Finds numbers; and "Anna", if a number with more than two digits is beside it."""
+
+    id = "nosy"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return "nosy"
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        pattern = r"\d+|Anna" if re.search(r"\d{3}", record.text) else r"\d+"
+        return tuple(Span(*match.span(), "X") for match in re.finditer(pattern, record.text))
+
+
+def test_a_secret_whose_redaction_is_not_stable_is_no_hit(tmp_path: Path) -> None:
+    """Catches an average case that takes a found secret for unused though its mask depends on what it says: masking
+    555 leaves Anna to be read."""
+    cases: dict[str, tuple[str, list[str], bool]] = {
+        "a": ("Anna has 555", ["555"], True),
+        "b": ("Anna has 55", ["55"], False),
+        "c": ("room 555", ["555"], False),
+        "d": ("Anna has 555", [], False),  # no secret, nothing to hit
+        "e": ("Anna has 555 fish", ["fish"], False),  # missed, which is counted already
+        "f": ("Anna has 555 and 666", ["555"], False),
+        "g": ("Anna has 555 and 666", ["555", "666"], True),  # each mask alone is stable, both together are not
+    }
+    for name, (text, secrets, unstable) in cases.items():
+        one = labelled(tmp_path / name, [Record(name, text)], {name: secrets}, Nosy(), Capitals())
+        assert (one.outcomes[0].unstable, one.not_hit) == (unstable, unstable or one.missed), name
+    records = [Record(name, text) for name, (text, _, _) in cases.items()]
+    result = labelled(tmp_path / "all", records, {name: case[1] for name, case in cases.items()}, Nosy(), Capitals())
+    assert (result.with_secrets, result.missed, result.not_hit) == (6, 1, 3)
+    assert result.among_secrets is not None
+    assert result.among_secrets[0].miss_rate == upper_bound(3, 6, 0.95)
+    assert result.coverage.missed == 1
 
 
 spans = st.lists(st.tuples(st.integers(0, 11), st.integers(1, 6)), max_size=4)
@@ -510,9 +549,9 @@ def test_coverage_comes_back_for_its_policies_and_corpus_alone(tmp_path: Path) -
     out.write_text("older")
     write_coverage(result, out)
     corpus = used(records_of(*TEXTS))
-    assert read_coverage(out, Digits().hash, Capitals().hash) == (result.coverage, result.conservative_coverage)
+    assert read_coverage(out, Digits().hash, Capitals().hash) == result.covered
     assert read_coverage(out, Digits().hash, Capitals().hash, corpus)[0] == result.coverage
-    assert read_coverage(out, Digits().hash, None) == (result.coverage, None)
+    assert read_coverage(out, Digits().hash, None) == (result.coverage, None, None)
     for policy, conservative, other in (
         (Capitals().hash, Capitals().hash, None),
         (Digits().hash, Digits().hash, None),

@@ -58,6 +58,7 @@ EVIDENCE = Evidence(
     coverage=Coverage(200, 0),
     conservative_id="digits",
     conservative_coverage=Coverage(2995, 0, policy="the conservative policy"),
+    among_secrets=(Coverage(200, 0), Coverage(2995, 0)),
     dropped_share=0.031,
     entity_list_hash="e11e",
     detector_data="canary paraphrases",
@@ -112,7 +113,7 @@ def test_what_rests_on_a_sample_says_with_which_confidence() -> None:
         assert len(drawn) == 2
     bad = replace(EVIDENCE, coverage=Coverage(10, 10))
     assert "(0, 1)" in guarantee_of("redaction", bad).sentence()
-    assert "against those left out, with 95% confidence" in guarantee_of("crt").sentence()
+    assert "records with secrets, with 95% confidence, the model is" in guarantee_of("crt").sentence()
 
 
 @pytest.mark.parametrize("name", REGISTRY)

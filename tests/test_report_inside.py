@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 from finished_runs import make_audit, reseal, rewrite, write_run
 from runs import experiment, quiet, write_corpus
 from tacit import quickstart as quick
+from tacit.accounting import account
 from tacit.cli import app
-from tacit.confidentiality import amplified, bayesian
+from tacit.confidentiality import average_case
 from tacit.corpus.read import read
 from tacit.corpus.record import Record, Span
 from tacit.errors import ConfigError, PolicyError, RunError
+from tacit.events import Relation
 from tacit.experiment import train
 from tacit.guarantee import Coverage, Evidence
 from tacit.policy.algebra import Forgetful
@@ -157,24 +159,24 @@ def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theor
     assert amplification_chart([read_run(plain)], {1: ("key", 0)}) is None
     folder = write_run(tmp_path / "crt", "crt")
     run = read_run(folder)
-    figure = run.headline
-    assert figure is not None
+    figure = run.guarantee.figures[1]
+    assert figure.neighbours.relation == Relation.REPLACE
+    replaced = account(run.plan.spend(figure.neighbours))
     chart = amplification_chart([run], {1: ("key", 0)})
     assert chart is not None
-    assert float(chart.table.rows[0][4]) == pytest.approx(amplified(figure.epsilon, 0.1), rel=1e-3)
+    assert float(chart.table.rows[0][4]) == pytest.approx(
+        average_case(replaced, figure.delta, 0.1, 0).amplified, rel=1e-3
+    )
     assert float(chart.table.rows[0][7]) == pytest.approx(figure.epsilon, rel=1e-3)
     assert chart.table.rows[0][-2:] == ("not measured", "–")
-    evidence = Evidence(coverage=Coverage(300, 2), conservative_coverage=Coverage(5000, 0))
+    among = (Coverage(300, 2), Coverage(5000, 0))
+    evidence = Evidence(among_secrets=among)
     rewrite(folder, ReleaseFile.GUARANTEE, evidence=evidence)
     drawn = amplification_chart([read_run(folder)], {1: ("key", 0)})
     assert drawn is not None
-    missed, cleared = (coverage.miss_rate_at(0.975) for coverage in (Coverage(300, 2), Coverage(5000, 0)))
-    total = missed * figure.delta + cleared
-    oracle = bayesian(
-        lambda delta: figure.epsilon if delta >= figure.delta * 0.999999 else 99.0, total, missed, cleared
-    )
+    own = average_case(replaced, figure.delta, *(coverage.miss_rate_at(0.975) for coverage in among))
     shown = re.findall(r"[\d.e-]+", drawn.table.rows[0][-1])
-    assert [float(one) for one in shown] == pytest.approx([oracle.epsilon, total], rel=1e-2)
+    assert [float(one) for one in shown] == pytest.approx([own.amplified, own.delta], rel=1e-2)
     assert drawn.picture.count('<a class="point" href="#run-1"') == 1
     both = comparison_page(read_runs([plain, folder]))
     assert "What a policy that misses little is worth" in both

@@ -1,20 +1,21 @@
-"""Confidentiality (CRT, definitions 2-4): regular, group and Bayesian, with measured miss rates.
+"""Confidentiality (CRT, definitions 2-4): regular and group confidentiality, and the average case made sound.
 
 Zhao et al., "Provably Confidential Language Modelling" (NAACL 2022), Propositions 5-7 and Theorem 8, as repaired in
-docs/theory.md: "detects" reads "misses"; groups count surviving records, not unique secrets; the Bayesian bound takes
-upper confidence bounds on the miss rates and is applied once to a whole run, never to a step.
+docs/theory.md (sections 4 and 10): "detects" reads "misses"; groups count surviving records, not unique secrets; the
+average case takes the price of *replacing* a record (a masked secret replaces one), and upper confidence bounds on the
+miss rates, once for a whole run, never for a step.
 
 | paper | here |
 |---|---|
 | pi(s, x) = 0 | the redaction policy missed the secret |
-| gamma | `missed`: upper bound on the miss rate of pi |
-| delta_2 | `cleared`: upper bound on the miss rate of pi_c |
+| gamma | `missed`, g1: upper bound on the share of records with secrets that are not hit |
+| delta_2 | `cleared`, g2: upper bound on the share of them that is lost |
 | (eps', delta') of DP-SGD | `record_epsilon(delta)`: what the protected records have |
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from tacit.errors import ClaimRefused
 
@@ -27,6 +28,25 @@ class Confidentiality(NamedTuple):
 
     epsilon: float
     delta: float
+
+
+class Prices(Protocol):
+    """A privacy profile, both ways."""
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon at this delta."""
+
+    def delta(self, epsilon: float) -> float:
+        """The delta at this epsilon."""
+
+
+class AverageCase(NamedTuple):
+    """The numbers of section 10. S1: (epsilon, delta) and `advantage`; S2 and S3: (amplified, delta)."""
+
+    epsilon: float
+    amplified: float
+    delta: float
+    advantage: float
 
 
 def regular(record_epsilon: EpsilonAt, delta: float, *, redacted: bool) -> Confidentiality:
@@ -58,26 +78,25 @@ def group(record_epsilon: EpsilonAt, delta: float, surviving_records: int) -> Co
     return Confidentiality(surviving_records * record_epsilon(low), delta)
 
 
-def bayesian(record_epsilon: EpsilonAt, delta: float, missed: float, cleared: float = 0.0) -> Confidentiality:
-    """Theorem 8.3: (log(1 + g1 (e^eps'(d0) - 1)), g1 d0 + g2) for a secret drawn from the distribution sampled.
+def average_case(replaced: Prices, delta: float, missed: float, cleared: float) -> AverageCase:
+    """Theory, section 10: S1, S2 and S3 from the price of *replacing* a protected record, and the two miss rates.
 
-    d0 is the largest that keeps the whole within `delta`; refused when the conservative policy alone exceeds it.
+    epsilon is taken at d0 = delta / g1, so that delta~ = g1 d0 + g2 is at most delta + g2.
     """
-    if not (0 < missed <= 1 and 0 <= cleared <= 1):
+    if not 0 <= cleared <= missed <= 1 or missed == 0:
         raise ClaimRefused(
-            expected="miss rates between 0 and 1, the redaction policy's above 0",
+            expected="miss rates between 0 and 1, the one of both policies together no larger, and the other above 0",
             found=f"{missed} and {cleared}",
             way_out="measure them on a labelled sample: an upper confidence bound is never 0",
         )
-    room = delta - cleared
-    if room <= 0:
-        raise ClaimRefused(
-            expected=f"a conservative policy with a miss rate below delta = {delta:.3g}",
-            found=f"an upper bound of {cleared:.3g}",
-            way_out=f"claim a delta above {cleared:.3g}, or label more units without a miss",
-        )
-    epsilon = record_epsilon(min(room / missed, 1.0))
-    return Confidentiality(amplified(epsilon, missed), delta)
+    room = delta / missed
+    epsilon = 0.0 if room >= 1 else replaced.epsilon(room)
+    return AverageCase(
+        epsilon,
+        amplified(epsilon, missed),
+        min(1.0, missed * min(room, 1.0) + cleared),
+        min(1.0, missed * replaced.delta(0.0) + cleared),
+    )
 
 
 def amplified(epsilon: float, missed: float) -> float:
@@ -85,13 +104,6 @@ def amplified(epsilon: float, missed: float) -> float:
     if epsilon > 700:
         return epsilon + math.log(missed)
     return math.log1p(missed * math.expm1(epsilon))
-
-
-def amplification_curve(
-    record_epsilon: EpsilonAt, delta: float, miss_rates: Sequence[float]
-) -> tuple[tuple[float, float], ...]:
-    """Figure 6 of the paper: Bayesian epsilon over the miss rate of the redaction policy."""
-    return tuple((rate, bayesian(record_epsilon, delta, rate).epsilon) for rate in miss_rates)
 
 
 def word_level_laplace(epsilon: float, dimensions: int, word_dropout: float = 0.0) -> float:

@@ -27,7 +27,7 @@ from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
 from tacit.evaluate import evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
 from tacit.identity import check_identity, identity_of
-from tacit.labelling import TrainedOn, read_coverage
+from tacit.labelling import Covered, TrainedOn, read_coverage
 from tacit.mechanisms.base import Mechanism
 from tacit.models import Classifier, Learner
 from tacit.parts import (
@@ -254,19 +254,20 @@ def _check_counts(words: dict[str, Any]) -> None:
 def _evidence(experiment: Experiment, policies: Policies, marks: Marks, dropped: float | None) -> Evidence:
     """What is known beside the plan."""
     policy = policies.marking
-    coverage, conservative = None, None
+    covered = Covered()
     if experiment.coverage is not None:
         second = None if policies.conservative is None else policies.conservative.hash
         used = TrainedOn(
             read(experiment.corpus), experiment.pieces, lambda owner: side_of(experiment, owner) == Split.TRAIN
         )
-        coverage, conservative = read_coverage(Path(experiment.coverage), policy.hash, second, used)
+        covered = read_coverage(Path(experiment.coverage), policy.hash, second, used)
     return Evidence(
         policy_id=policy.id,
         policy_hash=policy.hash,
-        coverage=coverage,
+        coverage=covered.coverage,
         conservative_id=None if policies.conservative is None else policies.conservative.id,
-        conservative_coverage=conservative,
+        conservative_coverage=covered.conservative_coverage,
+        among_secrets=covered.among_secrets,
         dropped_share=dropped,
         # elsewhere a hash of secrets would leave
         entity_list_hash=marks.entity_list_hash if experiment.protects_entities else None,

@@ -6,6 +6,8 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.metadata import version
 
+from scipy.special import ndtri
+
 from tacit.accounting import account, check_delta
 from tacit.errors import ClaimRefused
 from tacit.events import Composition
@@ -73,14 +75,23 @@ def unused(composition: Composition, neighbours: Neighbours) -> Figure:
     return Figure(neighbours, 0.0, 0.0, 0.0, profile.accountant, profile.curve())
 
 
+_OF_NOISE = 0.2
+"""The share of the doubt that noise in the counts takes; chance in drawing the sample has the rest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many of `sampled` labelled units had a secret that the frozen policy missed (theory, section 7)."""
+    """How many of `sampled` labelled units had a secret that the frozen policy missed (theory, section 7).
+
+    noise: the deviation of the Gaussian noise in `missed`, and in `sampled` if `noisy_sample`: rounded up, and down.
+    """
 
     sampled: int
     missed: int
     confidence: float = 0.95
     policy: str = "the policy"
+    noise: float = 0.0
+    noisy_sample: bool = False
 
     @property
     def miss_rate(self) -> float:
@@ -89,24 +100,45 @@ class Coverage:
 
     def miss_rate_at(self, confidence: float) -> float:
         """The bound at another confidence, as when two policies share the doubt."""
-        return upper_bound(self.missed, self.sampled, confidence)
+        if self.noise == 0:
+            return upper_bound(self.missed, self.sampled, confidence)
+        doubt = 1 - confidence
+        reach = self.noise * float(ndtri(1 - doubt * _OF_NOISE / (1 + self.noisy_sample)))
+        sampled = math.floor(self.sampled - reach) if self.noisy_sample else self.sampled
+        missed = max(0, math.ceil(self.missed + reach))
+        return 1.0 if missed >= sampled else upper_bound(missed, sampled, 1 - doubt * (1 - _OF_NOISE))
 
     def __str__(self) -> str:
+        if self.noise == 0:
+            counted = f"{self.missed} of {self.sampled} sampled records had a missed secret"
+        else:
+            sampled = "records" if self.noisy_sample else f"{self.sampled} records"
+            counted = f"{sampled} sampled, counted with noise of standard deviation {self.noise:.3g}"
         return (
             f"audited miss rate of {self.policy} <= {rounded_up(self.miss_rate, 3)} "
-            f"({self.confidence:.0%} confidence, {self.missed} of {self.sampled} sampled records had a missed secret)"
+            f"({self.confidence:.0%} confidence, {counted})"
         )
+
+
+def average_rates(among_secrets: tuple[Coverage, Coverage]) -> tuple[float, float]:
+    """g1 and g2 of theory, section 10: bounds that hold at once, so each has half of the doubt."""
+    missed, cleared = (rate.miss_rate_at((1 + rate.confidence) / 2) for rate in among_secrets)
+    return missed, cleared
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known from outside the plan; None is said as "not measured" or "not stated", never passed over."""
+    """What is known from outside the plan; None is said as "not measured" or "not stated", never passed over.
+
+    among_secrets: what the policy misses or redacts unstably, and what no policy finds, of records with secrets.
+    """
 
     policy_id: str | None = None
     policy_hash: str | None = None
     coverage: Coverage | None = None
     conservative_id: str | None = None
     conservative_coverage: Coverage | None = None
+    among_secrets: tuple[Coverage, Coverage] | None = None
     dropped_share: float | None = None
     entity_list_hash: str | None = None
     detector_data: str | None = None

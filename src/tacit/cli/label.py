@@ -86,6 +86,7 @@ def read_command(
 
 
 def _print(result: "Measured") -> None:
+    from tacit.guarantee import average_rates
     from tacit.rounding import rounded_up
 
     population = result.population
@@ -95,12 +96,14 @@ def _print(result: "Measured") -> None:
     )
     typer.echo(_capital(str(result.coverage)))
     typer.echo(_capital(str(result.coverage_of_secrets)))
-    cleared = result.conservative_coverage
-    if cleared is not None:
+    cleared, among = result.conservative_coverage, result.among_secrets
+    if cleared is not None and among is not None:
         typer.echo(f"Records with a secret in which neither policy finds anything: {cleared}")
-        half = 1 - (1 - cleared.confidence) / 2
-        both = [rounded_up(rate.miss_rate_at(half), 3) for rate in (result.coverage, cleared)]
-        typer.echo(f"Both at once, with {cleared.confidence:.0%} confidence: at most {both[0]} and {both[1]}")
+        missed, lost = (rounded_up(rate, 3) for rate in average_rates(among))
+        typer.echo(
+            f"Both at once, with {cleared.confidence:.0%} confidence, among records with secrets: at most {missed} "
+            f"missed or not redacted stably, and at most {lost} in which neither policy finds anything"
+        )
 
 
 def _capital(sentence: str) -> str:

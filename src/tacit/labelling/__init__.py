@@ -8,11 +8,12 @@
 Guarantees: G1 to G3 in `sample`, G4 to G6 in `files`, G7 and G8 in `coverage`.
 """
 
-from tacit.labelling.coverage import Measured, TrainedOn, measured, read_coverage, write_coverage
+from tacit.labelling.coverage import Covered, Measured, TrainedOn, measured, read_coverage, write_coverage
 from tacit.labelling.files import check_free, read_labels, write_sample
 from tacit.labelling.sample import Item, Labels, Sample, check_corpus, draw_sample
 
 __all__ = [
+    "Covered",
     "Item",
     "Labels",
     "Measured",

@@ -6,7 +6,9 @@
 | m: sampled records with a secret that pi missed | `missed`: part of a secret, not a blank, is outside pi's spans |
 | pi_c, conservative policy | `conservative` |
 | records trained without protection though they hold a secret | `cleared`: pi and pi_c find nothing in them |
-| g1, g2 | `coverage.miss_rate`, `conservative_coverage.miss_rate`: upper bounds, never m / n |
+| coverage | `coverage.miss_rate`, `conservative_coverage.miss_rate`: upper bounds, never m / n |
+| hit | a record with a secret, all of it found, whose redaction is stable; else `not_hit` |
+| g1, g2 | bounds on `not_hit` and `cleared` among records with secrets (`among_secrets`) |
 
 A record in which pi finds anything holds a placeholder and is protected whatever pi_c says; where pi finds nothing,
 every secret was missed. So `cleared` is exactly how many records with a missed secret reach the unprotected set.
@@ -22,6 +24,7 @@ G9 (as trained). The bound of a run counts those sampled records alone that are 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from tacit.codec import from_json, to_json
 from tacit.corpus.pieces import Pieces
@@ -32,6 +35,7 @@ from tacit.labelling.files import read_private
 from tacit.labelling.sample import Frozen, Item, Labels, Population, Sample
 from tacit.policy.base import Policy
 from tacit.policy.card import CardCounts
+from tacit.policy.stability import record_is_stable
 from tacit.private_files import write_private
 
 
@@ -42,6 +46,7 @@ class Outcome:
     owner: str
     secret: bool
     missed: bool
+    unstable: bool
     cleared: bool | None
 
 
@@ -67,12 +72,15 @@ class Measured:
     def __post_init__(self) -> None:
         alone = self.conservative is None
         possible = all(
-            one.secret >= one.missed >= bool(one.cleared) and (one.cleared is None) == alone for one in self.outcomes
+            one.secret >= one.missed >= bool(one.cleared)
+            and one.secret - one.missed >= one.unstable
+            and (one.cleared is None) == alone
+            for one in self.outcomes
         )
         if not possible or not 1 <= len(self.outcomes) <= self.population.records:
             raise ConfigError(
-                expected="a labelled sample, of one record or more, in which what was cleared was missed, and what was "
-                "missed is a secret",
+                expected="a labelled sample, of one record or more, in which what was cleared was missed, what was "
+                "missed is a secret, and what is unstable is a secret that was found",
                 found="counts that contradict each other",
                 way_out="measure again with `tacit label read`",
             )
@@ -91,6 +99,11 @@ class Measured:
     def missed(self) -> int:
         """Those with a secret that the policy does not wholly find."""
         return sum(one.missed for one in self.outcomes)
+
+    @property
+    def not_hit(self) -> int:
+        """Those with a secret that the policy does not wholly find, or whose redaction is not stable."""
+        return sum(one.missed or one.unstable for one in self.outcomes)
 
     @property
     def cleared(self) -> int | None:
@@ -116,8 +129,32 @@ class Measured:
         what = f"{self.policy.id}{self._against()}, among records that hold a secret,"
         return Coverage(self.with_secrets, self.missed, policy=what)
 
+    @property
+    def among_secrets(self) -> tuple[Coverage, Coverage] | None:
+        """`not_hit` and `cleared`, among the records that hold a secret."""
+        if self.conservative is None or self.cleared is None:
+            return None
+        among = f"{self._against()}, among records with secrets and with unstable redaction as a miss,"
+        return (
+            Coverage(self.with_secrets, self.not_hit, policy=self.policy.id + among),
+            Coverage(self.with_secrets, self.cleared, policy=f"{self.conservative.id} after {self.policy.id}{among}"),
+        )
+
+    @property
+    def covered(self) -> "Covered":
+        """What a guarantee needs of it."""
+        return Covered(self.coverage, self.conservative_coverage, self.among_secrets)
+
     def _against(self) -> str:
         return "" if self.labels == Labels.PERSON else f" (labels: {self.labels})"
+
+
+class Covered(NamedTuple):
+    """What the labels say about one run's policies, as `Evidence` has it."""
+
+    coverage: Coverage | None = None
+    conservative_coverage: Coverage | None = None
+    among_secrets: tuple[Coverage, Coverage] | None = None
 
 
 def measured(sample: Sample, policy: Policy, conservative: Policy | None = None) -> Measured:
@@ -141,8 +178,10 @@ def _outcome(item: Item, policy: Policy, conservative: Policy | None) -> Outcome
     found = policy.find(record)
     counts = CardCounts()
     counts.add(replace(record, spans=labels), found)
+    missed = bool(counts.missed_records)
+    unstable = bool(labels) and not missed and not record_is_stable(policy, record, labels)
     cleared = None if conservative is None else bool(labels) and not found and not conservative.find(record)
-    return Outcome(record.user or record.id, bool(labels), bool(counts.missed_records), cleared)
+    return Outcome(record.user or record.id, bool(labels), missed, unstable, cleared)
 
 
 def write_coverage(found: Measured, path: Path) -> None:
@@ -152,7 +191,7 @@ def write_coverage(found: Measured, path: Path) -> None:
 
 def read_coverage(
     path: Path, policy_hash: str, conservative_hash: str | None, corpus: TrainedOn | None = None
-) -> tuple[Coverage, Coverage | None]:
+) -> Covered:
     """What `write_coverage` wrote, for these policies and no others; with a `corpus`, for what is trained on of it."""
     found = from_json(Measured, read_private(path))
     _check_frozen(found.policy, policy_hash, "policy")
@@ -161,7 +200,7 @@ def read_coverage(
     if corpus is not None:
         _check_population(found.population, corpus)
         found = _of_trained(found, corpus)
-    return found.coverage, None if conservative_hash is None else found.conservative_coverage
+    return Covered(found.coverage) if conservative_hash is None else found.covered
 
 
 def _check_population(population: Population, corpus: TrainedOn) -> None:

@@ -6,6 +6,7 @@ equals redacting it after one secret was masked (theory, section 4).
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -93,6 +94,19 @@ def redaction_is_stable(policy: Policy, record: Record, span: Span, placeholder:
     return redact(policy, record, placeholder) == redact(policy, masked, placeholder)
 
 
+def record_is_stable(policy: Policy, record: Record, secrets: Sequence[Span]) -> bool:
+    """Whether the redacted text stays as it is when found spans are masked.
+
+    That is each of them alone, those that `secrets` overlap at once, and all at once.
+    """
+    found = policy.find(record)
+    redacted = _redacted(record.text, found, PLACEHOLDER)
+    of_secrets = [span for span in found if any(one.start < span.end and span.start < one.end for one in secrets)]
+    return all(
+        redact(policy, _masked(record, spans)) == redacted for spans in (found, of_secrets, *([span] for span in found))
+    )
+
+
 def redact(policy: Policy, record: Record, placeholder: str = PLACEHOLDER) -> str:
     """The text of `record` with each found span replaced by one placeholder, whatever its length."""
     return _redacted(record.text, policy.find(record), placeholder)
@@ -113,6 +127,12 @@ def with_replaced(record: Record, span: Span, text: str) -> Record:
             Span(moved(gold.start, span.start), moved(gold.end, span.end + shift), gold.kind) for gold in spans
         )
     return replace(record, text=record.text[: span.start] + text + record.text[span.end :], spans=spans)
+
+
+def _masked(record: Record, spans: Sequence[Span]) -> Record:
+    for span in sorted(spans, reverse=True):
+        record = with_replaced(record, span, PLACEHOLDER)
+    return record
 
 
 def _outside(spans: tuple[Span, ...], hole: Span) -> list[Span]:
