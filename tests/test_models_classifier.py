@@ -196,7 +196,7 @@ def test_gradients_check_passes(name: str) -> None:
     ("name", "reason"),
     [
         ("mpnet", "Embedding with an output"),  # biases of attention that no row owns
-        ("mobilebert", r"embeddings\.LayerNorm\.bias \(NoNorm\)"),  # a layer that no rule knows
+        ("mobilebert", "depend on the other rows"),  # reads the embedding of the next token, padding or not
         ("fnet", "depend on the other rows"),  # mixes padding into every state
     ],
 )

@@ -40,6 +40,11 @@ class LabelReader:
         self._longest = longest
         self.labels = _numbered(store, classes)
 
+    @property
+    def longest(self) -> int:
+        """How many positions a row has at most."""
+        return self._longest + 1
+
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets = Targets.ALL) -> LabelledBatch:
         """The rows as a batch. A label is public, so that steps on public targets learn it too."""
         if targets == Targets.PRIVATE:

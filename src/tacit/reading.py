@@ -19,6 +19,10 @@ from tacit.prepare import Prepared
 class Reader(Protocol):
     """Rows of a store as what a model learns from: text, or text and labels."""
 
+    @property
+    def longest(self) -> int:
+        """How many positions a row has at most: a public constant."""
+
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> Examples:
         """The rows as a batch."""
 
@@ -47,6 +51,11 @@ class RowReader:
         self._end = end
         self._longest = longest
         self._inventions = inventions
+
+    @property
+    def longest(self) -> int:
+        """How many positions a row has at most."""
+        return self._longest + 1
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> Batch:
         """The rows as a batch; placeholders count as the secrets that they stand for, what is invented as public."""

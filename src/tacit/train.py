@@ -50,7 +50,7 @@ class Trainer:
         choice: Choice | None = None,
     ) -> None:
         self._run, self._learner, self._plan, self._settings = run, learner, plan, settings
-        self._choice = choice
+        self._choice, self._longest = choice, reader.longest
         self._samplers = Samplers(plan, pools)
         self._updates = Updates(learner, plan, reader, pools, settings.updates)
         self._total = sum(plan.executions().values())
@@ -64,7 +64,7 @@ class Trainer:
             done, streams = resumed.checkpoint.step, self._restore(resumed.checkpoint)
         saved, saved_at = done, time.monotonic()
         for names in self._updates.moving.values():
-            check_gradients(self._learner, parameters=names)  # on nobody's tokens
+            check_gradients(self._learner, longest=self._longest, parameters=names)  # on nobody's tokens
         self._learner.module.train()
         for number, step in enumerate(islice(self._plan.steps(), done, None), done + 1):
             if self._choice is not None and self._choice.exhausted:

@@ -140,6 +140,11 @@ class LSTMClassifier:
         return self.shape.vocabulary_size
 
     @property
+    def context(self) -> int:
+        """No limit."""
+        return sys.maxsize
+
+    @property
     def head(self) -> nn.Module:
         """The layer over the classes."""
         return self.module.head

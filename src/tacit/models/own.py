@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from tacit.errors import ModelError
 from tacit.models.batch import Batch, TokenLosses
+from tacit.models.causal import require_causal
 from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE
 from tacit.models.speech import Rereading, losses_of, speaking
 from tacit.pretrained import fill
@@ -131,26 +132,8 @@ def _check(model: OwnModel) -> None:
         raise ModelError(f"a network {model.name} with a layer `head`", "none", "self.head = nn.Linear(..., tokens)")
     length = min(_LENGTH, model.longest)
     tokens = torch.randint(model.vocabulary_size, (_ROWS, length), generator=torch.Generator().manual_seed(0))
-    _check_causal(model, tokens)
+    require_causal(model, tokens)
     _check_apart(model, tokens)
-
-
-def _check_causal(model: OwnModel, tokens: Tensor) -> None:
-    places = sorted({*range(1, tokens.shape[1], max(1, tokens.shape[1] // 8)), tokens.shape[1] - 1} - {0})
-    others = (tokens + 1) % model.vocabulary_size
-    with speaking(model.module):
-        said = model.logits(tokens)
-        changed = [model.logits(torch.cat((tokens[:, :place], others[:, place:]), dim=1)) for place in places]
-    expected = (*tokens.shape, model.vocabulary_size)
-    if said.shape != expected:
-        raise ModelError(f"logits {expected}", str(tuple(said.shape)), "mend `forward`")
-    before = [(said[:, :place], after[:, :place]) for place, after in zip(places, changed, strict=True)]
-    if not all(torch.allclose(one, other, rtol=1e-4, atol=1e-5) for one, other in before):
-        raise ModelError(
-            expected="a network whose output at a place depends on what stands there and before",
-            found="one that looks ahead",
-            way_out="shift or mask what follows",
-        )
 
 
 def _check_apart(model: OwnModel, tokens: Tensor) -> None:
