@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -123,3 +124,21 @@ def test_no_key_and_no_owner_leaves_with_the_run(tmp_path: Path) -> None:
     assert Run.view(tmp_path / "run").path(ReleaseFile.GUARANTEE).exists()
     assert population["key"] not in released
     assert population["hash"] not in released
+
+
+def test_a_run_of_crt_prints_the_average_case_of_its_training_side(tmp_path: Path) -> None:
+    """Catches an average case over all sampled records, or over records that hold no secret."""
+    corpus, sample, out = write_corpus(tmp_path, 20), tmp_path / "sample.jsonl", tmp_path / "coverage.json"
+    label_draw(corpus, "digits", sample, conservative="any-digit", records=40, gold=True, pieces="turn", seed=1)
+    result = label_read(sample, "digits", conservative="any-digit", out=out, corpus=corpus)
+    words: dict[str, Any] = {"policy": "digits", "conservative": "any-digit", "pieces": "turn", "shape": SHAPE}
+    asked = experiment(corpus, "crt", coverage=str(out), **words)
+    guarantee = train(asked, tmp_path / "run", quiet).guarantee
+    kept = [one for one in result.outcomes if side_of(asked, one.owner) == Split.TRAIN and one.secret]
+    among = guarantee.evidence.among_secrets
+    assert among is not None
+    assert 0 < len(kept) < result.with_secrets
+    assert among[0].sampled == among[1].sampled == len(kept)
+    assert among[0].missed == sum(one.missed or one.unstable for one in kept)
+    assert "On average over this corpus's records with secrets" in guarantee.sentence()
+    assert guarantee.evidence.conservative_id == parse_policy("any-digit").id
