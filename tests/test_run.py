@@ -306,8 +306,10 @@ def test_what_a_start_that_charged_nothing_left_is_taken_over(run: Run) -> None:
         (draft / "part").write_text("half")
     Run.open(run.folder).close()
     assert not any(draft.exists() for draft in drafts)
+    (run.folder / "private").chmod(0o755)
     Run.create(run.folder).close()
     assert not run.path(PrivateFile.SETTINGS).exists()
+    assert (run.folder / "private").stat().st_mode & 0o777 == 0o700
     (run.folder / "run.json").unlink()
     Run.create(run.folder).close()
     run.path(ReleaseFile.LEDGER).unlink()

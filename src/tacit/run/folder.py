@@ -47,6 +47,7 @@ from typing import Any, Self, TypeVar
 from tacit.codec import from_json, to_json
 from tacit.documents import read_json
 from tacit.errors import ConfigError, LedgerError, RunError, failed
+from tacit.given import NotReadable
 from tacit.ledger import Ledger, read_entries, read_lines
 from tacit.run.files import DRAFT, clear_drafts, read_bytes, sync_folder, write_atomically, write_bytes, write_new
 from tacit.run.manifest import LedgerEnd, Manifest, digests, released
@@ -82,7 +83,8 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
             if not _may_be_run(folder):
                 raise _taken(folder, "other files")
-            private.mkdir(mode=0o700, exist_ok=True)
+            private.mkdir(exist_ok=True)
+            private.chmod(0o700)  # also one that was there
             lock = _take_lock(private / PrivateFile.LOCK)
         except OSError as error:
             raise failed(f"make the run folder {folder}", error) from error
@@ -292,8 +294,10 @@ def _remove(place: Path) -> None:
 def _is_marked(folder: Path) -> bool:
     try:
         return bool(read_json(folder / MARK) == _MARK_CONTENT)
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, NotReadable, ValueError):
         return False
+    except OSError as error:
+        raise failed(f"read the run folder {folder}", error) from error
 
 
 def _is_release(folder: Path) -> bool:
