@@ -29,7 +29,7 @@ from tacit.given import read_text, why
 from tacit.policy.base import Policy
 from tacit.policy.dictionary import stands_alone, without_surrogates
 from tacit.policy.kinds import common_kind
-from tacit.policy.stability import redaction_is_stable
+from tacit.policy.stability import affordable, stable_spans
 from tacit.prepare import Prepared, Routing
 from tacit.prepare.caps import cap_contributions, salted_order
 from tacit.sampling import Annotation, RowEntities
@@ -78,8 +78,8 @@ class Annotator:
     """Looks at records as they stream by to be prepared, and once more for entities.
 
     conservative: flags records (CRT's pi_c). entity_kinds: spans of `policy` that are entities; None is all kinds.
-    aliases: other strings of an entity, which is then listed. check_stability: look whether redaction of every span is
-    stable.
+    aliases: other strings of an entity, which is then listed. check_stability: look whether redaction of spans is
+    stable: of every span, or in a long record of as many as can be checked.
     """
 
     policy: Policy
@@ -143,8 +143,9 @@ class Annotator:
         self._named |= bool(named)
         self._entities.append(sorted(named))
         if self.check_stability:
-            self._spans += len(found)
-            self._stable += sum(redaction_is_stable(self.policy, record, span) for span in found)
+            chosen = affordable(record, found)
+            self._spans += len(chosen)
+            self._stable += stable_spans(self.policy, record, found, chosen)
 
     def _is_entity(self, span: Span) -> bool:
         """Whether its own kind is listed, or what that means in the one vocabulary: a listed kind is never widened."""

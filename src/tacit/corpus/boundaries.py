@@ -14,12 +14,13 @@ def sentences(text: str) -> list[tuple[int, int]]:
     for match in _SENTENCE_END.finditer(text):
         if match.group()[0] == "." and _ABBREVIATION.search(text, max(start, match.end() - _LOOK_BACK), match.end()):
             continue
+        if match.end() <= start:  # a line break that the sentence before has taken
+            continue
         end = match.end()
         while end < len(text) and text[end].isspace():
             end += 1
-        if end > start:
-            pieces.append((start, end))
-            start = end
+        pieces.append((start, end))
+        start = end
     if start < len(text):
         pieces.append((start, len(text)))
     return pieces
