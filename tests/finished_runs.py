@@ -105,7 +105,7 @@ def rewrite(folder: Path, file: ReleaseFile, **changes: Any) -> None:  # noqa: A
 def reseal(folder: Path) -> None:
     """Have the manifest cover the released files as they are now."""
     with Run.open(folder) as run:
-        run.path(ReleaseFile.MANIFEST).unlink()
+        run.unseal()
         run.seal()
 
 

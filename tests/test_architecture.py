@@ -103,7 +103,7 @@ ALLOWED: dict[str, set[str]] = {
     | DATA
     | {"accounting", "annotating", "choosing", "classify", "counting", "evaluate", "guarantee", "labelling"}
     | {"mechanisms", "models", "parts", "plan", "planning", "progress", "randomness", "reading", "run", "sampling"}
-    | {"apart", "identity", "settings", "stores", "tensorboard", "terms", "train", "utility"},
+    | {"apart", "identity", "settings", "stores", "tensorboard", "terms", "train", "utility", "verifying"},
     # after training: never the trainer
     "attacks": BASE | {"audit", "corpus", "models", "policy", "prepare", "tokenizer"},
     "audit": BASE | {"accounting", "events", "guarantee", "plan"},

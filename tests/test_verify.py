@@ -143,6 +143,13 @@ def test_each_of_the_four_changes_is_named_and_nothing_is_printed(tamper: Callab
     assert {path: path.read_bytes() for path in sorted((run / "release").iterdir())} == before
 
 
+@pytest.mark.usefixtures("unverified")
+def test_without_verification_a_smaller_claim_would_be_printed(run: Path) -> None:
+    """Negative control: what `report` did."""
+    smaller_claim(run)
+    assert "(0.01, " in report([run]).page.read_text()
+
+
 @pytest.mark.parametrize("tamper", [smaller_claim, shorter_ledger, louder_plan])
 def test_a_new_manifest_does_not_make_a_false_claim_follow(tamper: Callable[[Path], None], run: Path) -> None:
     """Only weights cannot be told from others by somebody who believes the manifest: that is what it is for."""
@@ -306,6 +313,24 @@ def test_a_resumed_run_refuses_what_was_prepared_and_changed(stopped: Path) -> N
         flip(path, -1)
     resume(stopped, quiet)
     assert verify(stopped).holds
+
+
+def test_a_changed_store_would_train_another_model(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: without the check a resumed run trains on it, and its claim is the same."""
+    other = Path(shutil.copytree(stopped, stopped.with_name("other")))
+    tokens = other / "private" / PrivateFile.PREPARED / "public" / "tokens.bin"
+    for place in range(0, tokens.stat().st_size, 2):
+        flip(tokens, place)
+    monkeypatch.setattr("tacit.experiment.check_stores", lambda _: None)
+    assert resume(stopped, quiet).guarantee == resume(other, quiet).guarantee
+    ours, theirs = (dict(load(folder)[0].module.named_parameters()) for folder in (stopped, other))
+    assert not all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_finished_run_that_was_changed_is_not_sealed_anew_by_resuming_it(run: Path) -> None:
+    edit(run, ReleaseFile.MADE, lambda text: text.replace("torch", "torches"))
+    with pytest.raises(RunError, match=r"made\.json was changed"):
+        resume(run, quiet)
 
 
 def test_an_audit_refuses_a_prepared_store_that_was_changed(run: Path) -> None:

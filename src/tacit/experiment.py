@@ -64,6 +64,7 @@ from tacit.terms import Terms
 from tacit.tokenizer import Tokenizer, load_tokenizer
 from tacit.train import Trainer
 from tacit.utility import Quality, Utility
+from tacit.verifying import check_verified
 
 USER_ORIGINS = {
     "given": None,
@@ -121,7 +122,10 @@ def _nothing_left_if_refused(run: Run) -> Iterator[None]:
 
 
 def resume(folder: Path, observe: Observer) -> Trained:
-    """Go on with the run in `folder`."""
+    """Go on with the run in `folder`; one that was finished must verify, and is sealed anew."""
+    seen = Run.view(folder)
+    if seen.path(ReleaseFile.MANIFEST).exists():
+        check_verified(seen)
     with Run.open(folder) as run:
         if not (run.path(PrivateFile.SETTINGS).exists() and run.path(ReleaseFile.TOKENIZER).exists()):
             raise RunError(
@@ -139,6 +143,7 @@ def resume(folder: Path, observe: Observer) -> Trained:
 
 def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run: Run, observe: Observer) -> Trained:
     policy = policies.marking
+    run.unseal()
     note(run)
     prepare_stores(experiment, policies, tokenizer, run, observe)
     note_stores(run)

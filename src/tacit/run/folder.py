@@ -173,6 +173,10 @@ class Run:
         """Have `seal` cover a file that somebody else wrote."""
         self._written.add(name)
 
+    def unseal(self) -> None:
+        """Remove the manifest: what is written from now on is covered by the next one, with all that is there."""
+        self.path(ReleaseFile.MANIFEST).unlink(missing_ok=True)
+
     def seal(self) -> None:
         """Write the manifest: the first time of every released file, later of those that this writer wrote."""
         self.ledger.compact()
