@@ -168,7 +168,7 @@ def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theor
         average_case(replaced, figure.delta, 0.1, 0).amplified, rel=1e-3
     )
     assert float(chart.table.rows[0][7]) == pytest.approx(figure.epsilon, rel=1e-3)
-    assert chart.table.rows[0][-2:] == ("not measured", "–")
+    assert chart.table.rows[0][-2:] == ("not stated", "–")
     among = (Coverage(300, 2), Coverage(5000, 0))
     evidence = Evidence(among_secrets=among)
     rewrite(folder, ReleaseFile.GUARANTEE, evidence=evidence)

@@ -106,7 +106,7 @@ def _series(one: _Priced, look: int, key: str) -> tuple[Series, ...]:
 
 def _cells(one: _Priced) -> tuple[str, str]:
     if one.rates is None or one.own is None:
-        return "not measured", "–"
+        return "not stated", "–"
     return _rates(*one.rates), f"({rounded_up(one.own.amplified, 4)}, {rounded_up(one.own.delta, 3)})"
 
 
