@@ -18,7 +18,7 @@ from tacit.codec import merged
 from tacit.corpus.record import Record, Span
 from tacit.corpus.simulate import simulate
 from tacit.corpus.write import write_jsonl
-from tacit.errors import ClaimRefused, ConfigError, GradientError, LedgerError, ModelError
+from tacit.errors import ClaimRefused, ConfigError, GradientError, LedgerError, ModelError, RunError
 from tacit.experiment import resume, train
 from tacit.ledger import read_entries
 from tacit.models.lstm import LSTM, LSTMSettings
@@ -141,6 +141,9 @@ def test_a_finished_run_resumes_to_the_same_end(corpus: Path, tmp_path: Path) ->
 def test_resume_without_the_ledger_is_refused(corpus: Path, tmp_path: Path) -> None:
     train(experiment(corpus, "dpsgd"), tmp_path / "run", quiet)
     (tmp_path / "run" / "release" / "ledger.jsonl").unlink()
+    with pytest.raises(RunError, match=r"ledger\.jsonl is missing"):
+        resume(tmp_path / "run", quiet)
+    (tmp_path / "run" / "release" / "manifest.json").unlink()  # as of a run that was stopped
     with pytest.raises(LedgerError):
         resume(tmp_path / "run", quiet)
 
@@ -277,7 +280,7 @@ def test_a_corpus_that_leaves_nobody_to_measure_with_is_refused_before_anything_
     write_jsonl((replace(record, user="b") for record in simulate("customersim", 5)), corpus)
     with pytest.raises(ConfigError, match="at least one held-out record"):
         train(experiment(corpus, "plain"), tmp_path / "run", quiet)
-    assert not read_entries(tmp_path / "run" / "release" / "ledger.jsonl").charges()
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("mechanism", ["dpsgd", "user", "uedp", "cadp"])
