@@ -38,6 +38,7 @@ from tacit.labelling import (
 from tacit.policy.algebra import Forgetful
 from tacit.policy.base import Policy
 from tacit.policy.patterns import Capitals, Digits, Gold
+from tacit.policy.stability import record_is_stable
 
 SECRET = "swordfish"
 
@@ -467,6 +468,14 @@ class Nosy(Policy):
     def find(self, record: Record) -> tuple[Span, ...]:
         pattern = r"\d+|Anna" if re.search(r"\d{3}", record.text) else r"\d+"
         return tuple(Span(*match.span(), "X") for match in re.finditer(pattern, record.text))
+
+
+def test_a_record_too_long_to_be_checked_is_no_hit() -> None:
+    """Catches hours of checking, or a check that was cut short and counted as passed."""
+    text = "1 fish " * 5_000
+    secret = (Span(0, 1, "X"),)
+    assert not record_is_stable(Digits(), Record("long", text), secret)
+    assert record_is_stable(Digits(), Record("short", text[:700]), secret)
 
 
 def test_a_secret_whose_redaction_is_not_stable_is_no_hit(tmp_path: Path) -> None:

@@ -114,9 +114,12 @@ def affordable(record: Record, found: Sequence[Span]) -> Sequence[Span]:
 def record_is_stable(policy: Policy, record: Record, secrets: Sequence[Span]) -> bool:
     """Whether the redacted text stays as it is when found spans are masked.
 
-    That is each of them alone, those that `secrets` overlap at once, and all at once.
+    That is each of them alone, those that `secrets` overlap at once, and all at once. A record that is too long to be
+    checked is taken for one that is not stable.
     """
     found = policy.find(record)
+    if len(affordable(record, found)) < len(found):
+        return False
     redacted = _redacted(record.text, found, PLACEHOLDER)
     of_secrets = [span for span in found if any(one.start < span.end and span.start < one.end for one in secrets)]
     return all(
