@@ -2,11 +2,14 @@
 
 Each direction of each event becomes a distribution over a grid of losses by connecting the dots (Doroshenko, Ghazi,
 Kamath, Kumar, Manurangsi 2022): the mass between two grid losses is split between them so that both the upper and the
-lower probability are kept. Steps are then composed by one Fourier transform. dp-accounting does the same; it is the
-oracle of the tests, and this module exists because it takes seconds to minutes for units of several records.
+lower probability are kept. Steps are then composed by one Fourier transform (`fourier`). dp-accounting does the same,
+without a bound on its transform's rounding, and takes seconds to minutes for units of several records; it is the oracle
+of the tests.
 
-G1 (pessimistic). Every rounding goes up: mass above the line's end and mass that leaves the window is lost (infinite
-   loss), mass below wraps to the top, misplaced edges shift the whole distribution by what they could hide.
+G1 (pessimistic). Mass above the line's end and mass that leaves the window is lost (infinite loss), mass below wraps to
+   the top, misplaced edges shift the whole distribution by what they could hide, a proved bound on the rounding of the
+   transform is lost too, and sums are rounded up. What is not bounded: the rounding of scipy's normal distribution
+   function, of which one step's masses are differences (about 1e-16 each, and neighbours' cancel).
 G2 (bounded). At most `_MOST_POINTS` losses, whatever the events; a grid too coarse to be tight says so (`coarse`).
 """
 
@@ -14,8 +17,9 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import fft, signal, special
+from scipy import signal, special
 
+from tacit.accounting.fourier import UNIT, Composed, Real, composed
 from tacit.accounting.pairs import Floats, Pair, Spent, directions
 from tacit.accounting.profile import Profile, price
 from tacit.accounting.renyi import log_moments
@@ -35,6 +39,11 @@ class GridLaw:
     interval: float
     at_grid: Floats = field(repr=False)
     coarse: bool
+
+    @property
+    def lost(self) -> float:
+        """The smallest delta, whatever the epsilon: mass without a finite loss, and all rounding."""
+        return float(self.at_grid[-1])
 
     def deltas(self, epsilons: Floats) -> Floats:
         """Interpolated between the two neighbouring losses; 1 below a start above 0."""
@@ -80,6 +89,11 @@ class WorseOf:
     def coarse(self) -> bool:
         """Whether one of the two grids is too coarse to be tight."""
         return self.first.coarse or self.second.coarse
+
+    @property
+    def lost(self) -> float:
+        """The smallest delta of the worse one."""
+        return max(self.first.lost, self.second.lost)
 
     def deltas(self, epsilons: Floats) -> Floats:
         """The larger delta, for each epsilon."""
@@ -130,9 +144,9 @@ class _Line:
 
 
 def _compose(whole: list[tuple[Pair, int]]) -> GridLaw:
-    steps = sum(count for _, count in whole)
-    pairs = [(pair.trimmed(_LOST / steps), count) for pair, count in whole]
-    lines = [_line(pair, _LOST / steps) for pair, _ in pairs]
+    tail = _LOST / sum(count for _, count in whole)
+    pairs = [(pair.trimmed(tail), count) for pair, count in whole]
+    lines = [_line(pair, tail) for pair, _ in pairs]
     low, high, order = _window(whole)
     finest = min(line.deviation for line in lines)
     total = math.sqrt(sum(count * line.deviation**2 for line, (_, count) in zip(lines, pairs, strict=True)))
@@ -143,31 +157,34 @@ def _compose(whole: list[tuple[Pair, int]]) -> GridLaw:
         max(line.width for line in lines) / step_points,
         (high - low) / (_MOST_POINTS - 16),
     )
-    size = fft.next_fast_len(math.ceil((high - low) / interval) + 8, real=True)
-    spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
-    start, lost, slack, moment = 0, 0.0, 0.0, 0.0
+    size = 1 << (math.ceil((high - low) / interval) + 7).bit_length()
+    steps, start, lost, slack, moment = [], 0, 0.0, 0.0, 0.0
     for (pair, count), line in zip(pairs, lines, strict=True):
         step = _discretise(pair, line, interval)
-        wrapped = np.bincount(np.arange(len(step.masses)) % size, weights=step.masses, minlength=size)
-        spectrum *= fft.rfft(wrapped) ** count
+        steps.append((step.masses, count))
         start += count * step.offset
         lost += -math.expm1(count * math.log1p(-step.lost)) if step.lost < 1 else 1.0
         slack += count * step.slack
         moment += count * step.log_moment(order, interval)
     lowest = math.floor(low / interval) - 2
     lost += math.exp(min(0.0, moment - order * (lowest + size) * interval))  # what wrapped around from above
-    masses = np.roll(fft.irfft(spectrum, size), start - lowest)
-    lost += 8 * math.sqrt(size) * max(0.0, -float(masses.min()))  # the transform's rounding, seen as negative masses
-    return _law(masses, lowest, interval, min(lost, 1.0), slack, coarse=interval > finest / 2 or lost > 1e-9)
+    found = composed(steps, size)
+    lost = min(lost + found.rounding, 1.0)
+    return _law(found, start, lowest, interval, lost, slack, coarse=interval > finest / 2 or lost > 1e-9)
 
 
-def _law(masses: Floats, lowest: int, interval: float, lost: float, slack: float, coarse: bool) -> GridLaw:
+def _law(found: Composed, start: int, lowest: int, interval: float, lost: float, slack: float, coarse: bool) -> GridLaw:
+    masses = np.roll(np.maximum(found.masses, 0.0), start - lowest)
     first = min(max(lowest, math.floor(-slack / interval)), lowest + len(masses) - 2)  # epsilon >= 0 is all we need
     kept = masses[first - lowest :]
     above = np.append(np.cumsum(kept[:0:-1])[::-1], 0.0)
     # delta_i = (1 - e^-h) above_i + e^-h delta_(i+1): no difference of large numbers
-    finite = signal.lfilter([-math.expm1(-interval)], [1.0, -math.exp(-interval)], above[::-1])[::-1]
-    at_grid = np.maximum.accumulate(np.clip(finite + lost, lost, 1.0)[::-1])[::-1]
+    weights = np.array([-np.expm1(-Real(interval))]), np.array([Real(1), -np.exp(-Real(interval))])
+    finite = signal.lfilter(*weights, above[::-1])[::-1]
+    finite = (finite * (1 + 8 * len(masses) * UNIT)).astype(
+        np.float64
+    )  # of positive terms: no part is lost in rounding
+    at_grid = np.maximum.accumulate(np.clip(finite * (1 + 1e-15) + lost, lost, 1.0)[::-1])[::-1]
     return GridLaw(first * interval + slack, interval, at_grid, coarse)
 
 

@@ -185,26 +185,6 @@ class SmallerOf:
         return min(self.first.epsilon(delta), self.second.epsilon(delta))
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """`above` for deltas from `border` on, `below` for smaller ones, and never better than `above` is at the border."""
-
-    above: Law
-    below: Law
-    border: float
-
-    def deltas(self, epsilons: Floats) -> Floats:
-        """The delta of each epsilon."""
-        above = self.above.deltas(epsilons)
-        return np.where(above >= self.border, above, np.minimum(self.border, self.below.deltas(epsilons)))
-
-    def epsilon(self, delta: float) -> float:
-        """The epsilon of the law that knows this delta."""
-        if delta >= self.border:
-            return self.above.epsilon(delta)
-        return max(self.above.epsilon(self.border), self.below.epsilon(delta))
-
-
 def price(name: str, composition: Composition, law_of: Callable[[Spent], Law]) -> Profile:
     """The profile under an accountant that prices spent noisy events by `law_of`."""
     spent = put_in_order(composition)
