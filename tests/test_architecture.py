@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import tacit
 
@@ -87,7 +88,7 @@ ALLOWED: dict[str, set[str]] = {
     "choosing": BASE | {"mechanisms", "plan", "run"},
     "updates": BASE | ENGINE,
     "train": BASE | ENGINE | {"choosing", "progress", "run", "updates"},
-    "settings": BASE | {"corpus", "local", "models", "optimisers", "prepare", "randomness", "vocabulary"},
+    "settings": BASE | {"corpus", "local", "models", "optimisers", "plan", "prepare", "randomness", "vocabulary"},
     "progress": set(),
     "apart": BASE | {"corpus", "settings"},
     "identity": BASE | {"corpus", "policy", "run", "settings", "tokenizer", "vocabulary"},
@@ -236,3 +237,13 @@ def test_nothing_names_this_machine_or_where_packages_come_from() -> None:
     for file in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.py"), *ROOT.glob("benchmarks/*.py")]:
         text = file.read_text(encoding="utf-8")
         assert not any(place in text for place in here if len(place) > 4), file
+
+
+def test_hypothesis_repeats_itself_unless_asked_to_explore() -> None:
+    """Catches a `make test` that fails by luck, and a `make test-all` whose failures cannot be repeated."""
+    assert settings.get_profile("fixed").derandomize
+    assert not settings.get_profile("explore").derandomize
+    recipes = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\ntest-all:")
+    assert "explore" not in recipes[0]
+    assert "SEED=$$seed" in recipes[2]
+    assert "--hypothesis-profile=explore --hypothesis-seed=$$seed" in recipes[2]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from runs import experiment, quiet, write_corpus
+from runs import PLANS, experiment, make_parts, quiet, write_corpus
 from tacit.codec import merged
 from tacit.corpus.record import Record, Span
 from tacit.corpus.simulate import simulate
@@ -31,7 +31,7 @@ from tacit.randomness import Streams
 from tacit.reading import RowReader
 from tacit.run import Run
 from tacit.sampling import Annotation, Pools
-from tacit.settings import read_experiment
+from tacit.settings import check_public_steps, read_experiment
 from tacit.tokenizer import byte_tokenizer
 from tacit.train import Trainer, TrainSettings
 
@@ -175,6 +175,26 @@ def test_settings_that_would_be_ignored_are_refused(ignored: dict[str, Any], cor
     with pytest.raises(ConfigError):
         train(experiment(corpus, "dpsgd", **ignored), tmp_path / "run", quiet)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"shape": {"dropout": 0.2}},
+        {"shape": {"embedding_dropout": 0.1}},
+        {"shape": {"weight_drop": 0.5}},
+        {"model": "gpt", "lora": {"rank": 2, "dropout": 0.1}},
+        {"model": "gpt", "precision": "bfloat16"},
+    ],
+    ids=["dropout", "embedding", "weights", "adapters", "precision"],
+)
+def test_dropouts_and_bfloat16_need_public_steps(words: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    """Catches masks that rows of a private draw share, and settings that would be ignored."""
+    for mechanism in ("dpsgd", "user"):
+        with pytest.raises(ConfigError, match="no dropout and compute in float32"):
+            train(experiment(corpus, mechanism, **words), tmp_path / mechanism, quiet)
+    parts = make_parts(tmp_path, simulate("customersim", 9), {"mechanism": "selective", **PLANS["selective"]})
+    check_public_steps(experiment(corpus, "selective", **words), parts.mechanism.plan())
 
 
 def test_a_shape_that_cannot_be_is_refused_before_anything_is_prepared(corpus: Path, tmp_path: Path) -> None:

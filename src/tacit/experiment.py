@@ -57,7 +57,7 @@ from tacit.run.checkpoints import write_model
 from tacit.run.kept import keep_model
 from tacit.run.made import note
 from tacit.sampling import Pools
-from tacit.settings import Experiment, check_used, for_release
+from tacit.settings import Experiment, check_public_steps, check_used, for_release
 from tacit.stores import check_stores, note_stores
 from tacit.tensorboard import watched
 from tacit.terms import Terms
@@ -159,6 +159,7 @@ def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, policy)
     _check_duplicates(planned.mechanism, experiment)
+    check_public_steps(experiment, planned.plan)
     if planned.mechanism.notions():
         check_detector_data(policies.together(), lambda: read(experiment.corpus))
     if experiment.classifies:

@@ -17,6 +17,7 @@ from tacit.models.huggingface import LoRASettings
 from tacit.models.lstm import LSTMSettings
 from tacit.models.own import is_own
 from tacit.optimisers import OptimiserSettings
+from tacit.plan import Noisy, Plan
 from tacit.prepare import Duplicates
 from tacit.prepare.canaries import CanaryPlan
 from tacit.randomness import Mode
@@ -24,6 +25,7 @@ from tacit.vocabulary import BASELINES, invents
 
 BUILT_IN = ("lstm", "gpt")
 DEFAULT_HELD_OUT = 0.05
+_DROPOUTS = ("dropout", "embedding_dropout", "weight_drop")
 Shape = TypeVar("Shape", LSTMSettings, GPTSettings)
 ClassName = Annotated[str, Field(coerce_numbers_to_str=True)]  # labels 0 and 1 are names too
 
@@ -72,7 +74,9 @@ class Experiment(BaseModel):
     max_tokens: int = Field(256, ge=8, description="Longest redacted piece of a record.")
     longest_full: int = Field(512, ge=8, description="Where the full view of a piece ends.")
     model: str = Field("lstm", description="lstm, gpt, or a local Hugging Face folder: a causal model, or an encoder.")
-    shape: dict[str, float] = Field({}, description="Sizes and dropouts of a new model: hidden_size, layers, ...")
+    shape: dict[str, float] = Field(
+        {}, description="Sizes of a new model: hidden_size, layers, ...; dropouts act in public steps."
+    )
     lora: LoRASettings | None = Field(
         None, description="Adapters for a gpt or a folder: {rank: 8}; the rest is frozen."
     )
@@ -83,7 +87,9 @@ class Experiment(BaseModel):
     local: LocalSettings = Field(LocalSettings(), description="A user's own training: learning_rate, batch_size.")
     positions: int | None = Field(None, ge=1, description="Positions in memory at a time. Default: by memory.")
     device: str = Field("cpu", description="cpu, or cuda.")
-    precision: Literal["float32", "bfloat16"] = Field("float32", description="Of activations; sums are float32 always.")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Of activations in public steps. Private steps compute in float32."
+    )
     checkpoint_steps: int = Field(1000, ge=1, description="Most steps between two checkpoints.")
     checkpoint_minutes: float = Field(2.0, gt=0, description="Most minutes between two checkpoints.")
     keep_every: int | None = Field(
@@ -178,6 +184,20 @@ def check_used(experiment: Experiment) -> None:
     seeded = experiment.seed is not None
     released = seeded and experiment.mode == Mode.RELEASE
     _require(not released, "no seed in release mode", "leave the seed out, or set mode=research for a run to repeat")
+
+
+def check_public_steps(experiment: Experiment, plan: Plan) -> None:
+    """Refuse what acts in public steps alone where the plan has none: it would be ignored."""
+    words = {f"shape.{word}": value for word, value in experiment.shape.items() if word in _DROPOUTS}
+    words["lora.dropout"] = 0.0 if experiment.lora is None else experiment.lora.dropout
+    given = [word for word, value in words.items() if value]
+    given += ["precision"] if experiment.precision != "float32" else []
+    if given and all(isinstance(step.update, Noisy) for step in plan.executions()):
+        raise ConfigError(
+            expected="settings that this plan uses: its private steps have no dropout and compute in float32",
+            found=", ".join(given),
+            way_out="leave them out, or choose a mechanism with public steps",
+        )
 
 
 def _check_held_out(experiment: Experiment) -> None:

@@ -27,7 +27,7 @@ _BASE_MARK = ".base_layer."
 
 @dataclass(frozen=True, slots=True)
 class GPTSettings:
-    """The shape of a GPT-2 with fresh weights."""
+    """The shape of a GPT-2 with fresh weights. Dropout acts in public steps alone."""
 
     vocabulary_size: int
     width: int = 384

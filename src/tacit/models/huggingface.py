@@ -13,7 +13,10 @@ from tacit.silence import quietly
 
 @dataclass(frozen=True, slots=True)
 class LoRASettings:
-    """Low-rank adapters beside every linear layer but the head (Hu et al. 2021, 2106.09685); the rest is frozen."""
+    """Low-rank adapters beside every linear layer but the head (Hu et al. 2021, 2106.09685); the rest is frozen.
+
+    dropout: on what adapters read, in public steps alone.
+    """
 
     rank: int = 8
     alpha: int = 16

@@ -22,7 +22,7 @@ WEIGHTS_FILE = "model.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class LSTMSettings:
-    """The shape of an LSTM language model.
+    """The shape of an LSTM language model. Dropouts act in public steps alone: masks that rows share couple them.
 
     dropout: on the embedded input and on the output of every layer; locked: one mask a row, the same at every step.
     embedding_dropout: drops whole words, one mask a batch. weight_drop: drops recurrent weights, one mask a batch.
