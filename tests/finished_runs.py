@@ -24,11 +24,16 @@ from tacit.audit.results import (
 )
 from tacit.audit.scores import Judged, Scores, judged
 from tacit.audit.verdict import judge, measured_by, overall
+from tacit.codec import to_json
 from tacit.guarantee import Coverage, Evidence, Guarantee
+from tacit.noisy_utility import ReleasedUtility
+from tacit.outside import audit_outside, evidence_outside
 from tacit.plan import cost
 from tacit.planning import Planned, plan
 from tacit.policy.measured import MeasuredKind, MeasuredPolicy
-from tacit.run import ReleaseFile, Run
+from tacit.policy.pii.policy import Pii
+from tacit.run import PrivateFile, ReleaseFile, Run
+from tacit.run.files import write_new
 from tacit.run.made import Made, MadeWith
 from tacit.terms import Terms
 from tacit.utility import ErrorRate, LabelQuality, Quality, Utility
@@ -78,15 +83,32 @@ def write_run(
             if times:
                 run.ledger.charge(step.name, times)
         run.write_json(ReleaseFile.PLAN, Terms.of(planned.mechanism))
-        run.write_json(ReleaseFile.CONFIG, {"task": "language", "mode": "research", "plan": chosen, **(config or {})})
-        run.write_json(ReleaseFile.UTILITY, utility or text_utility(5.2, 80.0))
-        run.write_json(ReleaseFile.GUARANTEE, planned.guarantee)
-        run.write_json(ReleaseFile.POLICY, MEASURED)
+        settings = {"task": "language", "mode": "research", "plan": chosen, **(config or {})}
+        run.write(ReleaseFile.CONFIG, lambda path: write_new(path, to_json(settings).encode()))  # hostile ones too
+        exact = utility or text_utility(5.2, 80.0)
+        run.write_json(PrivateFile.UTILITY, exact)
+        run.write_json(ReleaseFile.UTILITY, released_utility(exact))
+        run.write_json(PrivateFile.GUARANTEE, planned.guarantee)
+        run.write_json(ReleaseFile.GUARANTEE, _outside(tuple(chosen.items())))
+        run.write_json(PrivateFile.POLICY, MEASURED)
         run.write_json(ReleaseFile.MADE, MADE)
         if leak is not None:
-            run.write_json(ReleaseFile.AUDIT, make_audit(planned.guarantee, leak, template))
+            _write_audit(run, make_audit(planned.guarantee, leak, template))
         run.seal()
     return folder
+
+
+def released_utility(utility: Utility) -> ReleasedUtility:
+    """As released, with noise that happened to be 0."""
+    labels, whole = utility.labels, utility.overall
+    if labels is not None:
+        return ReleasedUtility(labels.overall.records, 2.77, 0, 0.0, (float(labels.overall.errors),))
+    return ReleasedUtility(200, 2.77, 64, 6.0, (whole.nats / 6 / 64, whole.tokens / 64, whole.right / 64))
+
+
+def _write_audit(run: Run, audit: Audit) -> None:
+    run.write_json(PrivateFile.AUDIT, audit)
+    run.write_json(ReleaseFile.AUDIT, replace(audit_outside(audit, True), verdict=audit.verdict))
 
 
 @cache
@@ -94,11 +116,26 @@ def _planned(words: tuple[tuple[str, Any], ...]) -> Planned:
     return plan(dict(words), EVIDENCE)
 
 
+@cache
+def _outside(words: tuple[tuple[str, Any], ...]) -> Guarantee:
+    return plan(dict(words), _evidence_outside(EVIDENCE)).guarantee
+
+
+def _evidence_outside(evidence: Evidence) -> Evidence:
+    return evidence_outside(evidence, Pii(), b"")
+
+
 def rewrite(folder: Path, file: ReleaseFile, **changes: Any) -> None:  # noqa: ANN401
-    """Put other values into the guarantee or the audit of a run."""
-    kind = {ReleaseFile.GUARANTEE: Guarantee, ReleaseFile.AUDIT: Audit}[file]
+    """Put other values into the guarantee or the audit of a run, inside and outside."""
     with Run.open(folder) as run:
-        run.write_json(file, replace(run.read_json(kind, file), **changes))
+        if file == ReleaseFile.AUDIT:
+            _write_audit(run, replace(run.read_json(Audit, PrivateFile.AUDIT), **changes))
+        else:
+            inside = replace(run.read_json(Guarantee, PrivateFile.GUARANTEE), **changes)
+            evidence = {"evidence": _evidence_outside(changes["evidence"])} if "evidence" in changes else {}
+            outside = replace(run.read_json(Guarantee, ReleaseFile.GUARANTEE), **(changes | evidence))
+            run.write_json(PrivateFile.GUARANTEE, inside)
+            run.write_json(ReleaseFile.GUARANTEE, outside)
         run.seal()
 
 

@@ -45,6 +45,8 @@ ALLOWED: dict[str, set[str]] = {
     "rounding": set(),
     "silence": set(),
     "utility": {"errors", "codec", "intervals", "rounding"},
+    "noisy_utility": BASE | {"accounting", "events", "guarantee"},
+    "outside": BASE | {"audit", "events", "guarantee", "noisy_utility", "policy", "run", "terms"},
     "vocabulary": {"plan"},
     # theory: never torch, never a data module
     "events": {"errors"},
@@ -55,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "guarantee": BASE | {"accounting", "events", "plan"},
     "certificate": {"guarantee", "rounding"},
     "mechanisms": BASE | {"accounting", "confidentiality", "events", "guarantee", "plan", "vocabulary"},
-    "terms": {"events", "guarantee", "mechanisms", "plan"},
+    "terms": {"events", "guarantee", "mechanisms", "noisy_utility", "plan"},
     "agreement": {"accounting", "codec", "guarantee", "mechanisms", "rounding"},
     "planning": BASE | {"vocabulary", "accounting", "guarantee", "mechanisms", "plan"},
     # data: never torch, never theory
@@ -66,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "scan": BASE | {"corpus", "policy"},
     "report": BASE
     | {"accounting", "audit", "certificate", "confidentiality", "corpus", "events", "guarantee", "ledger", "plan"}
-    | {"policy", "run", "scan", "terms", "utility", "verifying"},
+    | {"noisy_utility", "policy", "run", "scan", "terms", "utility", "verifying"},
     "verifying": {"agreement", "errors", "events", "guarantee", "ledger", "run", "terms"},
     # torch begins here
     "models": BASE | {"native"},
@@ -77,18 +79,19 @@ ALLOWED: dict[str, set[str]] = {
     "optimisers": BASE,
     "inventions": BASE | {"policy", "prepare", "tokenizer"},
     "reading": BASE | {"inventions", "models", "plan", "prepare"},
-    "evaluate": BASE | {"models", "plan", "prepare", "reading", "utility"},
+    "evaluate": BASE | {"models", "noisy_utility", "plan", "prepare", "reading", "utility"},
     "labelling": BASE | {"corpus", "guarantee", "policy"},
     "annotating": BASE | {"corpus", "policy", "prepare", "sampling"},
     "counting": {"mechanisms", "plan", "sampling"},
     "native": BASE,
     "local": BASE | {"gradients", "models"},
     "printed": BASE | {"gradients", "models", "plan"},
-    "classify": BASE | {"inventions", "models", "plan", "prepare", "reading", "utility"},
+    "classify": BASE | {"inventions", "models", "noisy_utility", "plan", "prepare", "reading", "utility"},
     "choosing": BASE | {"mechanisms", "plan", "run"},
     "updates": BASE | ENGINE,
     "train": BASE | ENGINE | {"choosing", "progress", "run", "updates"},
-    "settings": BASE | {"corpus", "local", "models", "optimisers", "plan", "prepare", "randomness", "vocabulary"},
+    "settings": BASE
+    | {"corpus", "local", "models", "optimisers", "plan", "prepare", "randomness", "run", "vocabulary"},
     "progress": set(),
     "apart": BASE | {"corpus", "settings"},
     "identity": BASE | {"corpus", "policy", "run", "settings", "tokenizer", "vocabulary"},
@@ -104,13 +107,14 @@ ALLOWED: dict[str, set[str]] = {
     | DATA
     | {"accounting", "annotating", "choosing", "classify", "counting", "evaluate", "guarantee", "labelling"}
     | {"mechanisms", "models", "parts", "plan", "planning", "progress", "randomness", "reading", "run", "sampling"}
-    | {"apart", "identity", "settings", "stores", "tensorboard", "terms", "train", "utility", "verifying"},
+    | {"apart", "identity", "noisy_utility", "outside", "settings", "stores", "tensorboard", "terms", "train"}
+    | {"utility", "verifying"},
     # after training: never the trainer
     "attacks": BASE | {"audit", "corpus", "models", "policy", "prepare", "tokenizer"},
     "audit": BASE | {"accounting", "events", "guarantee", "plan"},
     "auditing": BASE
     | {"attacks", "audit", "evaluate", "guarantee", "loading", "models", "plan", "planting", "prepare", "progress"}
-    | {"reading", "run", "settings", "stores", "tokenizer", "verifying"},
+    | {"outside", "reading", "run", "settings", "stores", "tokenizer", "verifying"},
     # people
     "quickstart": BASE
     | {"audit", "auditing", "corpus", "experiment", "policy", "progress", "report", "scan", "settings"},

@@ -116,7 +116,14 @@ def test_a_run_without_a_claim_is_not_comparable(found: Audit) -> None:
 
 
 def test_the_result_is_written_and_reads_back(leaky: Path, found: Audit) -> None:
-    assert Run.view(leaky).read_json(Audit, ReleaseFile.AUDIT) == found
+    """Catches membership, extraction and the like in a file that leaves: they are about training records."""
+    assert Run.view(leaky).read_json(Audit, PrivateFile.AUDIT) == found
+    outside = Run.view(leaky).read_json(Audit, ReleaseFile.AUDIT)
+    assert outside == Audit(
+        tuple(replace(one, left_out=None) for one in found.canaries), None, (), None, found.bounds, found.verdict
+    )
+    assert found.membership
+    assert found.extraction
 
 
 def test_nothing_in_release_says_a_secret(leaky: Path, found: Audit) -> None:

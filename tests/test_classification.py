@@ -25,12 +25,14 @@ from tacit.guarantee import Guarantee
 from tacit.ledger import read_entries
 from tacit.loading import load, load_classifier
 from tacit.models import ClassifierSettings, LSTMClassifier, LSTMSettings
+from tacit.noisy_utility import HELD_OUT_ALONE
+from tacit.noisy_utility import STEP as MEASURING
 from tacit.parts import records_of
 from tacit.plan import View, cost
 from tacit.policy.patterns import Gold
 from tacit.prepare import PrepareSettings, prepare
 from tacit.progress import Progress
-from tacit.run import ReleaseFile, Run
+from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.checkpoints import read_model
 from tacit.settings import Experiment, check_used
 from tacit.terms import EXPOSED_LABELS, OWN_LABELS, PUBLIC_CLASSES, PUBLIC_LABELS, Terms
@@ -134,7 +136,7 @@ def test_a_classifier_learns(plan: dict[str, Any], most: float, corpus: Path, tm
     assert labels.with_secrets.records > 20 < labels.without_secrets.records
     if "epsilon" in plan:
         assert result.guarantee.figures[0].epsilon <= plan["epsilon"]
-    written = from_json(Utility, Run.view(tmp_path / "run").path(ReleaseFile.UTILITY).read_bytes())
+    written = from_json(Utility, Run.view(tmp_path / "run").path(PrivateFile.UTILITY).read_bytes())
     assert written == result.utility
     assert written.overall.tokens == 0
 
@@ -198,7 +200,7 @@ def quality_again(settings: Experiment, folder: Path) -> Any:  # noqa: ANN401
         folder.parent / "again",
         PrepareSettings(settings.max_tokens),
     )
-    return label_quality(classifier, LabelReader(store, tokenizer.end, settings.longest_full, CLASSES), quiet)
+    return label_quality(classifier, LabelReader(store, tokenizer.end, settings.longest_full, CLASSES), quiet)[0]
 
 
 def test_an_encoder_that_reads_too_little_is_refused(encoder_folder: Path, corpus: Path, tmp_path: Path) -> None:
@@ -244,9 +246,10 @@ def test_the_ledger_is_the_plan_and_the_claim_speaks_of_labels(mechanism: str, c
     run = Run.view(tmp_path / "run")
     executed = from_json(Terms, run.path(ReleaseFile.PLAN).read_bytes()).plan
     entries = read_entries(run.path(ReleaseFile.LEDGER))
-    assert entries.charges() == {step.name: times for step, times in executed.executions().items() if times}
+    planned = {step.name: times for step, times in executed.executions().items() if times}
+    assert entries.charges() == {**planned, MEASURING: 1}
     for neighbours in result.planned.mechanism.notions():
-        by_plan: Counter[Event] = Counter()
+        by_plan: Counter[Event] = Counter({HELD_OUT_ALONE: 1})
         for step, times in executed.executions().items():
             by_plan[cost(step, neighbours)] += times
         assert Counter(dict(entries.compositions()[str(neighbours)])) == +by_plan
@@ -463,7 +466,7 @@ def test_a_record_in_pieces_counts_once(tmp_path: Path) -> None:
     assert len(store) > 2 * len(records)
     reader = LabelReader(store, tokenizer.end, 100, CLASSES)
     seen: list[int] = []
-    found = label_quality(classifier, reader, seen.append)
+    found, contributions = label_quality(classifier, reader, seen.append)
 
     def guess(number: int, view: View) -> str:
         rows = [row for row in range(len(store)) if store.records[row] == number]
@@ -481,13 +484,16 @@ def test_a_record_in_pieces_counts_once(tmp_path: Path) -> None:
     assert 0 < found.overall.errors < found.overall.records == 40
     assert found.commonest.errors == 40 - max(Counter(record.label for record in records).values())
     assert seen[-1] == len(store)
+    assert contributions.vectors[:, 0].tolist() == [
+        float(guess(n, View.FULL) != r.label) for n, r in enumerate(records)
+    ]
 
 
 def test_nothing_held_out_gives_no_number(tmp_path: Path) -> None:
     tokenizer = byte_tokenizer()
     store = prepare(iter(()), Gold(), tokenizer, tmp_path / "store")
     classifier = LSTMClassifier.new(LSTMSettings(tokenizer.vocabulary_size, 8, 8), ClassifierSettings(tuple(CLASSES)))
-    found = label_quality(classifier, LabelReader(store, tokenizer.end, 100, CLASSES), quiet)
+    found, _ = label_quality(classifier, LabelReader(store, tokenizer.end, 100, CLASSES), quiet)
     assert found.overall.records == found.commonest.records == 0
     assert found.overall.interval() == (0.0, 1.0)
 

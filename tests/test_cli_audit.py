@@ -40,11 +40,18 @@ def test_the_claim_the_verdict_and_all_attacks_are_shown(run: Path) -> None:
     output = invoked(run, "--candidates", 12, "--reference", run, "--checkpoints")
     words = ["Each training record has", "Consistent: with 97.5 % confidence", "My ID is {4 digits}", "does not"]
     words += ["text alone", "loss", "zlib", "min-k", "neighbourhood", "reference", "most probable text", "held out"]
-    words += ["12 members and 12 others", "models on the way", "perplexity", "two-stage", "release/audit.json"]
+    words += [
+        "12 members and 12 others",
+        "models on the way",
+        "perplexity",
+        "two-stage",
+        "release/audit.json",
+        "private/audit.json",
+    ]
     assert [one for one in words if one not in output] == []
     for stage in ("exposure", "membership", "extraction", "checkpoints"):
         assert f"\n{stage} " in f"\n{output}"
-    assert len(json.loads((run / "release" / "audit.json").read_text())["curve"]) == 1
+    assert len(json.loads((run / "private" / "audit.json").read_text())["curve"]) == 1
 
 
 def test_bars_move_on_a_terminal(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,11 @@ from tacit.experiment import Trained, resume, train
 from tacit.guarantee import Guarantee
 from tacit.ledger import read_entries
 from tacit.mechanisms import REGISTRY
+from tacit.noisy_utility import HELD_OUT_ALONE
+from tacit.noisy_utility import STEP as MEASURING
 from tacit.plan import Plan, cost
 from tacit.progress import Progress
-from tacit.run import ReleaseFile, Run
+from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.checkpoints import read_model
 from tacit.terms import Terms
 from tacit.verifying import verify
@@ -65,14 +67,17 @@ def test_every_mechanism_runs_and_its_ledger_is_its_plan(mechanism: str, undistu
     run = Run.view(result.folder)
     executed = from_json(Terms, run.path(ReleaseFile.PLAN).read_bytes()).plan
     entries = read_entries(run.path(ReleaseFile.LEDGER))
-    assert entries.charges() == {step.name: times for step, times in executed.executions().items() if times}
+    planned = {step.name: times for step, times in executed.executions().items() if times}
+    assert entries.charges() == {**planned, MEASURING: 1}
     for neighbours in result.planned.mechanism.notions():
-        by_plan: Counter[Event] = Counter()
+        by_plan: Counter[Event] = Counter({HELD_OUT_ALONE: 1})
         for step, times in executed.executions().items():
             by_plan[cost(step, neighbours)] += times
         assert Counter(dict(entries.compositions()[str(neighbours)])) == +by_plan
     assert result.guarantee.figures == result.planned.guarantee.figures
-    assert from_json(Guarantee, run.path(ReleaseFile.GUARANTEE).read_bytes()) == result.guarantee
+    assert from_json(Guarantee, run.path(PrivateFile.GUARANTEE).read_bytes()) == result.guarantee
+    outside = from_json(Guarantee, run.path(ReleaseFile.GUARANTEE).read_bytes())
+    assert (outside.figures, outside.utility) == (result.guarantee.figures, result.guarantee.utility)
     assert all(torch.isfinite(value).all() for value in read_model(run).values())
     assert result.utility.overall.tokens == result.utility.public.tokens + result.utility.private.tokens > 0
 
@@ -80,10 +85,11 @@ def test_every_mechanism_runs_and_its_ledger_is_its_plan(mechanism: str, undistu
 @pytest.mark.parametrize("mechanism", PLANS)
 def test_every_mechanism_verifies_from_its_release_alone(mechanism: str, undisturbed: Begin, tmp_path: Path) -> None:
     result = undisturbed(mechanism)
+    released = from_json(Guarantee, Run.view(result.folder).path(ReleaseFile.GUARANTEE).read_bytes())
     for place in (result.folder, Path(shutil.copytree(result.folder / "release", tmp_path / "copy"))):
         verified = verify(place)
         assert [one for one in verified.checks if not one.holds] == []
-        assert verified.sentence == result.guarantee.sentence()
+        assert verified.sentence == released.sentence()
 
 
 class Stopped(Exception):
@@ -119,7 +125,7 @@ def test_a_run_that_lost_a_step_goes_on_to_the_same_model_and_pays_for_it(
 
     entries = read_entries(Run.view(tmp_path / "run").path(ReleaseFile.LEDGER))
     twice = list(plan.steps())[lost - 1].name
-    assert entries.charges() == Counter(step.name for step in plan.steps()) + Counter([twice])
+    assert entries.charges() == Counter(step.name for step in plan.steps()) + Counter([twice, MEASURING])
     for figure in result.guarantee.figures:
         spent = entries.compositions()[str(figure.neighbours)]
         assert figure.epsilon == account(spent).epsilon(figure.delta) if figure.delta else figure.epsilon == 0

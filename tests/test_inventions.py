@@ -27,7 +27,7 @@ from tacit.policy.kinds import ONTONOTES, PERSONAL
 from tacit.policy.patterns import Gold
 from tacit.prepare import Prepared, PrepareSettings, prepare
 from tacit.reading import RowReader
-from tacit.run import ReleaseFile, Run
+from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.settings import check_used
 from tacit.tokenizer import byte_tokenizer
 from tacit.vocabulary import Vocabulary
@@ -220,7 +220,7 @@ def test_a_model_learns_the_form_of_secrets_for_free(tmp_path: Path, name: str) 
         train(experiment(corpus, name, words, private={"rule": "sgd", "learning_rate": 1e-3}), folder, quiet)
         with Run.view(folder) as run:
             guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
-            found[view] = run.read_json(dict, ReleaseFile.UTILITY)["private"]["nats"]
+            found[view] = run.read_json(dict, PrivateFile.UTILITY)["private"]["nats"]
         assert ("invented" in str(guarantee)) == (view == "invented")
     assert math.isfinite(found["invented"])
     assert found["invented"] < 0.8 * found["redacted"]

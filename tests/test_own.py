@@ -319,7 +319,7 @@ def test_own_policy_mechanism_and_model_together_go_the_whole_way(tmp_path: Path
     )
     (step,) = trained.planned.plan.executions()
     entries = read_entries(run / "release" / "ledger.jsonl")
-    assert entries.charges() == {"private": 3}
+    assert entries.charges() == {"private": 3, "utility": 1}
     assert entries.compositions()[str(Neighbours(Unit.SECRETS))] == ((cost(step, Neighbours(Unit.SECRETS)), 3),)
     assert trained.guarantee.mechanism == "mine"
     assert audit(run, candidates=10).verdict.exit_code == 0

@@ -35,7 +35,7 @@ from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.made import Made, MadeWith, code_hash, here, note
 from tacit.scan.excerpt import Excerpt
 from tacit.scan.sample import KEPT, Inside, Sampler
-from tacit.settings import NAMES_OF_FILES, NOT_RELEASED, Experiment, for_release
+from tacit.settings import NAMES_OF_FILES, Experiment, for_release
 from test_scan_page import HOSTILE, Page
 
 
@@ -86,15 +86,15 @@ def test_g3_a_policy_that_knows_the_labels_and_records_without_labels_give_nothi
 
 def test_the_card_stands_on_the_page_with_exact_intervals_or_is_said_to_be_missing(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
-    (folder / "release" / ReleaseFile.POLICY).unlink()
-    reseal(folder)
-    assert "was not measured: the held-out records have no labels" in Page(run_page(read_run(folder))).text
+    assert "exact counts of labelled records stay inside" in Page(run_page(read_run(folder))).text
+    (folder / "private" / PrivateFile.POLICY).unlink()
+    unmeasured = Page(run_page(read_run(folder, inside=True))).text
+    assert "was not measured: the held-out records have no labels" in unmeasured
     found = measured(Digits(), [labelled(at) for at in range(20)])
     with Run.open(folder) as run:
-        run.write_json(ReleaseFile.POLICY, found)
-        run.seal()
-    assert Run.view(folder).read_json(MeasuredPolicy, ReleaseFile.POLICY) == found
-    page = Page(run_page(read_run(folder)))
+        run.write_json(PrivateFile.POLICY, found)
+    assert Run.view(folder).read_json(MeasuredPolicy, PrivateFile.POLICY) == found
+    page = Page(run_page(read_run(folder, inside=True)))
     assert "Measured on 20 held-out records" in page.text
     assert "PHONE: 100.0 % of 20" in page.text
     assert "83.1 to 100.0 %" in page.text  # Clopper-Pearson for 20 of 20: 0.025 ** (1 / 20)
@@ -106,7 +106,9 @@ def test_planted_records_that_were_left_out_are_said_beside_their_exposure(tmp_p
     assert "left out of training" not in run_page(read_run(folder))
     audit = make_audit(read_run(folder).guarantee, 0.0)
     rewrite(folder, ReleaseFile.AUDIT, canaries=tuple(replace(one, left_out=37) for one in audit.canaries))
-    assert "37 planted records were left out of training as duplicates" in Page(run_page(read_run(folder))).text
+    told, kept = (Page(run_page(read_run(folder, inside))).text for inside in (True, False))
+    assert "37 planted records were left out of training as duplicates" in told
+    assert "left out of training" not in kept
 
 
 def test_a_run_says_what_it_was_made_with_and_what_it_was_resumed_under(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_every_setting_that_is_a_word_is_known_to_name_a_file_or_not(tmp_path: P
     """A setting of free text that is added later has to be put on one side."""
     free = {word for word, field in Experiment.model_fields.items() if field.annotation in (str, str | None)}
     harmless = {"device"}
-    assert free == {*NAMES_OF_FILES, *NOT_RELEASED, *harmless} - {"seed", "inventions"}
+    assert free == {*NAMES_OF_FILES, *harmless, "corpus", "held_out_corpus"}
     given = {word: f"{tmp_path}/deep/{word}.yaml" for word in free - harmless}
     examples = {"ORDER": ["an example that somebody took from the corpus"]}
     words = {**given, "plan": {"mechanism": "plain"}, "canaries": [_SLASHED], "inventions": examples}
@@ -172,7 +174,7 @@ def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theor
     among = (Coverage(300, 2), Coverage(5000, 0))
     evidence = Evidence(among_secrets=among)
     rewrite(folder, ReleaseFile.GUARANTEE, evidence=evidence)
-    drawn = amplification_chart([read_run(folder)], {1: ("key", 0)})
+    drawn = amplification_chart([read_run(folder, inside=True)], {1: ("key", 0)})
     assert drawn is not None
     own = average_case(replaced, figure.delta, *(coverage.miss_rate_at(0.975) for coverage in among))
     shown = re.findall(r"[\d.e-]+", drawn.table.rows[0][-1])
@@ -319,13 +321,15 @@ def test_a_trained_run_releases_no_secret_and_hides_those_its_policy_missed(tmp_
     report([run])
     page = report_inside(run, 20).page
     found = read_run(run)
-    assert found.measured is not None
-    assert found.measured.records > 0
+    assert found.measured is None
+    measured = read_run(run, inside=True).measured
+    assert measured is not None
+    assert measured.records > 0
     assert found.made == (here(),)
     secrets = _secrets(corpus, run_page(found))
     assert len(secrets) > 50
     released = [path for path in (run / "release").iterdir() if path.is_file()]
-    assert {"policy.json", "made.json", "config.json", "report.html"} <= {path.name for path in released}
+    assert {"utility.json", "made.json", "config.json", "report.html"} <= {path.name for path in released}
     assert _said(released, secrets) == []
     assert _said([page, run / "private" / PrivateFile.SAMPLE], secrets) == []
     assert "hidden" in page.read_text()

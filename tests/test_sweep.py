@@ -33,7 +33,7 @@ from tacit.policy.patterns import Digits
 from tacit.policy.registry import build_policy, parse_policy
 from tacit.prepare import PrepareSettings, prepare
 from tacit.progress import Progress
-from tacit.run import ReleaseFile, Run
+from tacit.run import PrivateFile, Run
 from tacit.run.made import code_hash
 from tacit.sweeping import Swept, processes, read_recipe, sweep
 from tacit.sweeping.columns import written
@@ -280,12 +280,12 @@ def test_figures_have_the_models_on_the_way(tmp_path: Path) -> None:
     """Perplexities of models on the way are restated as that of the last model is."""
     folder = write_run(tmp_path / "run", "selective")
     run = Run.view(folder)
-    found, utility = run.read_json(Audit, ReleaseFile.AUDIT), run.read_json(Utility, ReleaseFile.UTILITY)
+    found, utility = run.read_json(Audit, PrivateFile.AUDIT), run.read_json(Utility, PrivateFile.UTILITY)
     excess = found.canaries[0].exposure.excess
     last = CheckpointFinding(20, utility.overall.perplexity, (CheckpointExposure("t", True, excess),), None)
     first = replace(last, step=10, perplexity=math.exp(800 / utility.overall.tokens), exposures=())
     changed = replace(found, curve=(first, last), two_stage=TwoStageFinding("loss", 60, 0.7, 0.6))
-    (folder / "release" / ReleaseFile.AUDIT).write_text(to_json(changed))
+    (folder / "private" / PrivateFile.AUDIT).write_text(to_json(changed))
     attacks = figures(folder, None, Counts(120, 0), attacks=True)["attacks"]
     early, late = attacks["curve"]
     assert early["normalised"] == pytest.approx(math.exp(800 / 120))

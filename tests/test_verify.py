@@ -112,7 +112,7 @@ def flip(path: Path, byte: int, bit: int = 0) -> None:
 
 TAMPERED: dict[Callable[[Path], None], tuple[ReleaseFile, str]] = {
     smaller_claim: (ReleaseFile.GUARANTEE, "has 0.01 in its claim where"),
-    shorter_ledger: (ReleaseFile.LEDGER, "counts 0 executions of 'private' where plan.json has 3"),
+    shorter_ledger: (ReleaseFile.LEDGER, "counts 0 executions of 'utility' where plan.json has 1"),
     louder_plan: (
         ReleaseFile.PLAN,
         LOUDER,
@@ -465,6 +465,6 @@ def test_what_is_sealed_is_what_is_there(reported: Path) -> None:
     manifest = json.loads((reported / "release" / ReleaseFile.MANIFEST).read_text())
     assert set(manifest["files"]) | {"manifest.json"} == {path.name for path in released(reported)}
     assert manifest["ledger"]["length"] == len((reported / "release" / ReleaseFile.LEDGER).read_text().splitlines())
-    assert read_entries(reported / "release" / ReleaseFile.LEDGER).charges() == {"private": 3}
+    assert read_entries(reported / "release" / ReleaseFile.LEDGER).charges() == {"private": 3, "utility": 1}
     assert len(Prepared(reported / "private" / PrivateFile.PREPARED)) > 0
     assert to_json(verify(reported))

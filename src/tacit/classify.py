@@ -16,6 +16,7 @@ from tacit.inventions import Inventions
 from tacit.models.batch import LabelledBatch
 from tacit.models.classifier import Classifier, class_numbers
 from tacit.models.speech import speaking
+from tacit.noisy_utility import Contributions
 from tacit.plan import Plan, SplitBatch, Targets, View
 from tacit.prepare import Prepared
 from tacit.reading import tokens_of
@@ -76,11 +77,13 @@ def error_rate(classifier: Classifier, batches: Iterable[LabelledBatch]) -> Erro
     return found
 
 
-def label_quality(classifier: Classifier, reader: LabelReader, observe: Callable[[int], None]) -> LabelQuality:
+def label_quality(
+    classifier: Classifier, reader: LabelReader, observe: Callable[[int], None]
+) -> tuple[LabelQuality, Contributions]:
     """Guess the class of every record of a store as it was written; `observe` hears how many rows are done.
 
     The pieces of a record are read as if they were independent: it gets the class with the largest product of
-    probabilities, and counts once.
+    probabilities, and counts once. Beside the exact counts, what each record contributes to those that may leave.
     """
     scores: list[Tensor] = []
     done = 0
@@ -95,11 +98,12 @@ def label_quality(classifier: Classifier, reader: LabelReader, observe: Callable
     secret = np.bincount(number, reader.store.span_counts(), len(records)) > 0
     wrong = summed.argmax(dim=1).numpy() != labels
     commonest = int(np.bincount(labels).max(initial=0))
-    return LabelQuality(
+    quality = LabelQuality(
         ErrorRate(int(wrong[secret].sum()), int(secret.sum())),
         ErrorRate(int(wrong[~secret].sum()), int((~secret).sum())),
         ErrorRate(len(records) - commonest, len(records)),
     )
+    return quality, Contributions(wrong[:, None].astype(np.float64))
 
 
 def check_learns_labels(plan: Plan) -> None:

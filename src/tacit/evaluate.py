@@ -2,14 +2,17 @@
 labels of held-out records.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from tacit.models.base import Learner
 from tacit.models.batch import Trainable
 from tacit.models.speech import speaking
+from tacit.noisy_utility import LONGEST, Contributions
 from tacit.plan import Targets, View
 from tacit.prepare import Prepared
 from tacit.reading import Reader, RowReader
@@ -21,9 +24,13 @@ _ROWS = 64
 @torch.no_grad()
 def evaluate(
     learner: Learner, store: Prepared, reader: RowReader, characters: int, observe: Callable[[int], None]
-) -> Utility:
-    """Read every row of a held-out store in full; `observe` hears how many rows are done."""
+) -> tuple[Utility, Contributions]:
+    """Read every row of a held-out store in full; `observe` hears how many rows are done.
+
+    Beside the exact sums, what each record contributes to those that may leave.
+    """
     public, private = Quality(), Quality()
+    records = _Records(store)
     with speaking(learner.module):
         for start in range(0, len(store), _ROWS):
             rows = range(start, min(start + _ROWS, len(store)))
@@ -35,8 +42,31 @@ def evaluate(
             counts = everything.weights != 0
             public += _quality(losses, right, counts & ~secret)
             private += _quality(losses, right, counts & secret)
+            records.add(rows, losses, right, counts)
             observe(rows.stop)
-    return Utility(public, private, characters)
+    return Utility(public, private, characters), records.contributions()
+
+
+class _Records:
+    """Sums over the first tokens of each record, whose pieces are rows one after the other."""
+
+    def __init__(self, store: Prepared) -> None:
+        self._number = np.unique(store.records, return_inverse=True)[1]
+        self._sums = np.zeros((int(self._number.max(initial=-1)) + 1, 3))
+        self._most_nats = math.log(store.header.facts.vocabulary_size)
+
+    def add(self, rows: range, losses: torch.Tensor, right: torch.Tensor, counts: torch.Tensor) -> None:
+        """Nats, tokens and right guesses of these rows, as far as their records are not full."""
+        for row, nats, guessed, counted in zip(rows, losses, right, counts, strict=True):
+            sums = self._sums[self._number[row]]
+            first = counted.nonzero()[: LONGEST - int(sums[1]), 0]
+            capped = nats[first].double().nan_to_num(self._most_nats).clamp(0.0, self._most_nats)
+            sums += (float(capped.sum()), len(first), int(guessed[first].sum()))
+
+    def contributions(self) -> Contributions:
+        """All vectors."""
+        vectors = self._sums / (self._most_nats * LONGEST, LONGEST, LONGEST)
+        return Contributions(vectors.clip(0.0, 1.0), LONGEST, self._most_nats)
 
 
 @torch.no_grad()

@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random, SystemRandom
 from typing import Any, cast
+
+import numpy as np
 
 from tacit.accounting import quick_account
 from tacit.annotating import Caps, Marks, annotate
@@ -30,6 +33,8 @@ from tacit.identity import check_identity, identity_of
 from tacit.labelling import Covered, TrainedOn, read_coverage
 from tacit.mechanisms.base import Mechanism
 from tacit.models import Classifier, Learner
+from tacit.noisy_utility import Contributions, calibrated
+from tacit.outside import evidence_outside, hash_outside, release_utility
 from tacit.parts import (
     Model,
     Reader,
@@ -60,7 +65,7 @@ from tacit.sampling import Pools
 from tacit.settings import Experiment, check_public_steps, check_used, for_release
 from tacit.stores import check_stores, note_stores
 from tacit.tensorboard import watched
-from tacit.terms import Terms
+from tacit.terms import Measuring, Terms
 from tacit.tokenizer import Tokenizer, load_tokenizer
 from tacit.train import Trainer
 from tacit.utility import Quality, Utility
@@ -104,6 +109,7 @@ def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
         run.write_json(PrivateFile.SETTINGS, experiment.model_dump(mode="json"))
         run.write_json(PrivateFile.SHARED, {"texts": shared})
         run.write_json(PrivateFile.IDENTITY, identity)
+        tokenizer = tokenizer.made_under(hash_outside(policies.marking, run.key))
         run.write(ReleaseFile.TOKENIZER, tokenizer.save)
         return _go_on(experiment, policies, tokenizer, run, observe)
 
@@ -157,14 +163,16 @@ def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run
     _check_counts(experiment.plan)
     evidence = _evidence(experiment, policies, marks, dropped)
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
-    _check_vocabulary(planned.mechanism, tokenizer, policy)
+    _check_vocabulary(planned.mechanism, tokenizer, hash_outside(policy, run.key))
     _check_duplicates(planned.mechanism, experiment)
     check_public_steps(experiment, planned.plan)
     if planned.mechanism.notions():
         check_detector_data(policies.together(), lambda: read(experiment.corpus))
     if experiment.classifies:
         check_learns_labels(planned.plan)
-    terms = Terms.of(planned.mechanism, classifies=experiment.classifies, chooses=experiment.choose_every is not None)
+    measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(experiment))
+    chooses = experiment.choose_every is not None
+    terms = Terms.of(planned.mechanism, classifies=experiment.classifies, chooses=chooses, measuring=measuring)
     run.write_json(ReleaseFile.PLAN, terms)
     _declare(run, terms)
     learner = make_learner(experiment, tokenizer)
@@ -174,12 +182,16 @@ def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run
     trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(experiment), choice)
     with watched(run, experiment.log, _priced(observe, run, planned)) as watching:
         trainer.train(streams, _keeping(watching, run, experiment.keep_every, learner))
-    utility = _measure(experiment, learner, held_out, test_reader, observe)
-    guarantee = run.read_json(Terms, ReleaseFile.PLAN).conclude(run.ledger.charges(), evidence)
+    utility, contributions = _measure(experiment, learner, held_out, test_reader, observe)
+    run.write_json(PrivateFile.UTILITY, utility)
+    seeded = experiment.mode == Mode.RESEARCH
+    release_utility(run, contributions, Random(f"utility {experiment.seed or 0}") if seeded else SystemRandom())
     write_model(run, dict(learner.module.named_parameters()))
     run.write_json(ReleaseFile.CONFIG, for_release(experiment))
-    run.write_json(ReleaseFile.UTILITY, utility)
-    run.write_json(ReleaseFile.GUARANTEE, guarantee)
+    terms, charges = run.read_json(Terms, ReleaseFile.PLAN), run.ledger.charges()
+    guarantee = terms.conclude(charges, evidence)
+    run.write_json(PrivateFile.GUARANTEE, guarantee)
+    run.write_json(ReleaseFile.GUARANTEE, terms.conclude(charges, evidence_outside(evidence, policy, run.key)))
     run.seal()
     set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
     return Trained(run.folder, planned, utility, guarantee, set_aside, _shared(run))
@@ -291,6 +303,10 @@ def _user_origin(experiment: Experiment) -> str | None:
     return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[experiment.users]
 
 
+def _chosen_by_held_out(experiment: Experiment) -> bool:
+    return experiment.choose_every is not None and experiment.choose_on in ("redacted", "full")
+
+
 def _declare(run: Run, terms: Terms) -> None:
     """Tell the ledger what each step costs each kind of neighbours; a resumed ledger knows already."""
     known = run.ledger.charges()
@@ -312,11 +328,11 @@ def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:
         )
 
 
-def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy: Policy) -> None:
+def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy_hash: str) -> None:
     for neighbours in mechanism.notions():
         secrets_only = neighbours.unit == Unit.SECRETS
         depends = tokenizer.depends_on
-        if not (depends.free_for_secrets(policy.hash) if secrets_only else depends.free_for_records):
+        if not (depends.free_for_secrets(policy_hash) if secrets_only else depends.free_for_records):
             raise ClaimRefused(
                 expected=f"a tokenizer that says nothing about {neighbours.unit}",
                 found=f"one that depends on: {depends.source.value}",
@@ -324,11 +340,14 @@ def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy: Policy
             )
 
 
-def _measure(experiment: Experiment, learner: Model, store: Prepared, reader: Reader, observe: Observer) -> Utility:
+def _measure(
+    experiment: Experiment, learner: Model, store: Prepared, reader: Reader, observe: Observer
+) -> tuple[Utility, Contributions]:
     def told(done: int) -> None:
         observe(Progress("measuring", done, len(store)))
 
     if isinstance(learner, Classifier) and isinstance(reader, LabelReader):
-        return Utility(Quality(), Quality(), 0, label_quality(learner, reader, told))
+        labels, contributions = label_quality(learner, reader, told)
+        return Utility(Quality(), Quality(), 0, labels), contributions
     characters = sum(len(record.text) for record in records_of(experiment, Split.VALIDATION))
     return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told)

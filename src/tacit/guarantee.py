@@ -147,6 +147,7 @@ class Evidence:
     examples_given: bool | None = None
     pretrained: bool = False
     repeatable: bool = False
+    coverage_inside: bool = False
     tuning: str = "not covered: settings were chosen outside this accounting"
 
 
@@ -161,6 +162,19 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredUtility:
+    """What each of `records` held-out records has against the release of the model's utility."""
+
+    epsilon: float
+    delta: float
+    records: int
+
+    def __str__(self) -> str:
+        price = f"({rounded_up(self.epsilon, 2)}, {rounded_up(self.delta, 3)})"
+        return f"Utility was measured with {price}-differential privacy for each held-out record."
+
+
+@dataclass(frozen=True, slots=True)
 class Guarantee:
     """What may be claimed of a run, and under which conditions. The first figure is the headline."""
 
@@ -172,6 +186,7 @@ class Guarantee:
     evidence: Evidence
     coverage: tuple[str, ...] = ()
     published: Published | None = None
+    utility: MeasuredUtility | None = None
     code_version: str = version("tacit")
 
     def sentence(self) -> str:
@@ -181,17 +196,25 @@ class Guarantee:
         about_users = any(figure.neighbours.unit in _WITH_USERS for figure in self.figures)
         meant += [f"Users: {evidence.user_origin}."] if evidence.user_origin and about_users else []
         unmet = [f"Not met: {one.text}." for one in self.holds_if if one.status == Status.UNMET]
-        return " ".join((self.claim, *meant, *self.coverage, *unmet))
+        measured = [] if self.utility is None else [str(self.utility)]
+        return " ".join((self.claim, *meant, *self.coverage, *measured, *unmet))
 
 
 _WITH_USERS = {Unit.USER, Unit.USER_AND_ENTITY}
+COVERAGE_INSIDE = (
+    "Coverage: how many secrets the policy misses was measured; whoever trained the model can tell the bound, and what"
+    " the policy misses has no guarantee."
+)
+COVERAGE_NOT_MEASURED = (
+    "Coverage: how many secrets the policy misses was not measured; what it misses has no guarantee."
+)
 BY_POLICY = {Unit.SECRETS, Unit.FLAGGED_RECORD, Unit.ENTITY, Unit.USER_AND_ENTITY}
 
 
 def coverage_lines(covered: Figure, coverage: Coverage | None) -> tuple[str, ...]:
     """The three true statements about an imperfect policy that decides who is covered (theory, section 7)."""
     if coverage is None:
-        return ("Coverage: how many secrets the policy misses was not measured; what it misses has no guarantee.",)
+        return (COVERAGE_NOT_MEASURED,)
     rate = coverage.miss_rate
     who, otherwise = _COVERED[covered.neighbours.unit]
     mean = f"({rounded_up(covered.epsilon, 4)}, {rounded_up(min(1.0, covered.delta + rate), 3)})"

@@ -69,7 +69,8 @@ def _parts(experiment: Experiment, policies: Policies, tokenizer: Tokenizer) -> 
     parts["policy"] = policies.marking.hash
     if policies.conservative is not None:
         parts["conservative policy"] = policies.conservative.hash
-    parts["tokenizer"] = f"{tokenizer.hash} {tokenizer.depends_on}"
+    learned_from = tokenizer.depends_on  # its hash of the policy is keyed once the run has a key
+    parts["tokenizer"] = f"{tokenizer.hash} {learned_from.source} {learned_from.corpus}"
     if invents(experiment.mechanism, experiment.plan.get("public_view")):
         parts["version of Faker"] = version("faker")
     parts["settings"] = json.dumps({name: words[name] for name in words.keys() - hashed}, sort_keys=True)

@@ -85,7 +85,7 @@ def make_tokenizer(experiment: Experiment, policy: Policy) -> Tokenizer:
         return train_bpe(
             (record.text for record in read(public)), size, Dependence(Source.PUBLIC_CORPUS, Path(public).name)
         )
-    learned = Dependence(Source.REDACTED_VIEW, Path(experiment.corpus).name, policy.hash)
+    learned = Dependence(Source.REDACTED_VIEW, "the training records", policy.hash)
     return train_bpe(public_segments(records_of(experiment, Split.TRAIN), policy), size, learned)
 
 
@@ -137,10 +137,10 @@ def prepare_stores(
     for name, records in sides.items():
         if not run.path(name).exists():
             prepare(_counted(records, observe), policy, tokenizer, run.path(name), whole)
-    if not run.path(ReleaseFile.POLICY).exists():
+    if not run.path(PrivateFile.POLICY).exists():
         found = measured(policy, _counted(records_of(experiment, Split.VALIDATION), observe))
         if found is not None:
-            run.write_json(ReleaseFile.POLICY, found)
+            run.write_json(PrivateFile.POLICY, found)
 
 
 def make_annotator(experiment: Experiment, policies: Policies) -> Annotator:

@@ -21,6 +21,7 @@ from tacit.plan import Noisy, Plan
 from tacit.prepare import Duplicates
 from tacit.prepare.canaries import CanaryPlan
 from tacit.randomness import Mode
+from tacit.run.release import TABLE
 from tacit.vocabulary import BASELINES, invents
 
 BUILT_IN = ("lstm", "gpt")
@@ -271,12 +272,12 @@ NAMES_OF_FILES = (
     "choose_on",
 )
 """Settings that may name a file or folder of the house: `private/` has them whole, `release/` their last part."""
-NOT_RELEASED = ("seed", "corpus", "held_out_corpus", "inventions")
 
 
 def for_release(experiment: Experiment) -> dict[str, Any]:
-    """The settings that may leave the house: no seed, no corpus, no examples, and of a path its last part."""
-    words = experiment.model_dump(mode="json", exclude=set(NOT_RELEASED))
+    """The settings that have a row in the table of what may leave; of a path its last part."""
+    released = {path.split(".")[0].removesuffix("[]") for path in TABLE["config.json"]}
+    words = experiment.model_dump(mode="json", include=released)
     return words | {word: PurePath(words[word]).name for word in NAMES_OF_FILES if words[word] is not None}
 
 

@@ -11,10 +11,11 @@ G3 (labels). A claim of a classifier says that the classes are public, and wheth
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tacit.events import Event
+from tacit.events import Event, Unbounded
 from tacit.guarantee import Condition, Evidence, Guarantee, Status
 from tacit.mechanisms import Described, describe, rebuild
 from tacit.mechanisms.base import Mechanism, Spent, concluded
+from tacit.noisy_utility import HELD_OUT, HELD_OUT_ALONE, NOT_READ, STEP, measured_utility, price
 from tacit.plan import Plain, Plan, Unit, cost
 
 PUBLIC_CLASSES = Condition("the list of classes is public, and was not collected from the corpus", Status.ASSUMED)
@@ -28,21 +29,44 @@ EXPOSED_LABELS = "labels of the records that plain steps read"
 
 
 @dataclass(frozen=True, slots=True)
+class Measuring:
+    """How utility is released: over so many held-out records, with this noise. chose: they also chose the model."""
+
+    records: int
+    noise_multiplier: float
+    chose: bool = False
+
+    @property
+    def of_training(self) -> Event:
+        """What a training step costs a held-out record."""
+        return Unbounded("the model was chosen on held-out records") if self.chose else NOT_READ
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """All that will be done, and by which mechanism.
 
     chooses: models seen on the way decide when training stops, so the whole plan is charged.
+    measuring: what comes after training; none where nothing is measured.
     """
 
     mechanism: Described
     plan: Plan
     classifies: bool = False
     chooses: bool = False
+    measuring: Measuring | None = None
 
     @classmethod
-    def of(cls, mechanism: Mechanism, *, classifies: bool = False, chooses: bool = False) -> "Terms":
+    def of(
+        cls,
+        mechanism: Mechanism,
+        *,
+        classifies: bool = False,
+        chooses: bool = False,
+        measuring: Measuring | None = None,
+    ) -> "Terms":
         """The terms of a run of `mechanism`."""
-        return cls(describe(mechanism), mechanism.plan(), classifies, chooses)
+        return cls(describe(mechanism), mechanism.plan(), classifies, chooses, measuring)
 
     def rebuilt(self) -> Mechanism:
         """The mechanism, refused when the plan does not follow from it."""
@@ -51,11 +75,20 @@ class Terms:
     def prices(self) -> dict[str, dict[str, Event]]:
         """What one execution of each step costs each kind of neighbours, as a ledger declares it."""
         notions = self.rebuilt().notions()
-        return {step.name: {str(one): cost(step, one) for one in notions} for step in self.plan.executions()}
+        prices = {step.name: {str(one): cost(step, one) for one in notions} for step in self.plan.executions()}
+        measuring = self.measuring
+        if measuring is None:
+            return prices
+        of_step = {step: {**known, HELD_OUT: measuring.of_training} for step, known in prices.items()}
+        return {
+            **of_step,
+            STEP: {**{str(one): HELD_OUT_ALONE for one in notions}, HELD_OUT: price(measuring.noise_multiplier)},
+        }
 
     def planned(self) -> dict[str, int]:
         """How often each step takes place when the plan is executed to its end."""
-        return {step.name: times for step, times in self.plan.executions().items()}
+        measured = {} if self.measuring is None else {STEP: 1}
+        return {step.name: times for step, times in self.plan.executions().items()} | measured
 
     def spent(self, charges: Mapping[str, int]) -> Spent:
         """What a ledger with these counts has spent."""
@@ -71,7 +104,16 @@ class Terms:
     def conclude(self, charges: Mapping[str, int], evidence: Evidence) -> Guarantee:
         """The guarantee that is true after a ledger has counted `charges`."""
         guarantee = concluded(self.rebuilt(), self.spent(charges), evidence)
-        return with_labels(guarantee, self.plan) if self.classifies else guarantee
+        if self.classifies:
+            guarantee = with_labels(guarantee, self.plan)
+        return guarantee if self.measuring is None else with_utility(guarantee, self.measuring, charges.get(STEP, 0))
+
+
+def with_utility(guarantee: Guarantee, measuring: Measuring, times: int) -> Guarantee:
+    """`guarantee` with what held-out records have after so many releases of utility."""
+    if measuring.chose:
+        return replace(guarantee, not_protected=(*guarantee.not_protected, "held-out records, which chose the model"))
+    return replace(guarantee, utility=measured_utility(measuring.noise_multiplier, times, measuring.records))
 
 
 def with_labels(guarantee: Guarantee, plan: Plan) -> Guarantee:

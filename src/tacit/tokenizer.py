@@ -17,7 +17,7 @@ import json
 import lzma
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
@@ -194,6 +194,12 @@ class Tokenizer:
         """SHA-256 of all that decides what `encode`, `decode` and `placeholder` give."""
         canonical = json.dumps([self.codec.definition(), self.kinds], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def made_under(self, policy_hash: str) -> "Tokenizer":
+        """The same one; where it was learned from a redacted view, with this as the hash of the policy."""
+        if self.depends_on.source is not Source.REDACTED_VIEW:
+            return self
+        return Tokenizer(self.codec, replace(self.depends_on, policy_hash=policy_hash), self.kinds)
 
     def save(self, path: Path) -> None:
         """Write it to one JSON file."""

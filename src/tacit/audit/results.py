@@ -15,14 +15,15 @@ from tacit.plan import Neighbours
 class CanaryFinding:
     """Of the canaries of one plan. The template is public; what they say is not here.
 
-    left_out: planted records that training did not read, as they were duplicates: then they bound no epsilon.
+    left_out: planted records that training did not read, as they were duplicates: then they bound no epsilon. None
+    outside, where the number is not told.
     """
 
     template: str
     known: bool
     repetitions: int
     exposure: ExposureResult
-    left_out: int = 0
+    left_out: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)

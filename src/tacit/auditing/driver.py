@@ -45,17 +45,21 @@ from tacit.auditing.settings import AuditSettings
 from tacit.auditing.target import Candidates, Target, check_attackable
 from tacit.loading import load
 from tacit.models import Learner
+from tacit.outside import audit_outside
 from tacit.planting import Planted
 from tacit.prepare.canaries import CanaryPlan, CanaryRecord
 from tacit.progress import Observer, Progress
-from tacit.run import ReleaseFile, Run
+from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.kept import kept_models
 
 _CURVE_POINTS = 200
 
 
 def audit(folder: Path, settings: AuditSettings, observe: Observer, reference: Path | None = None) -> Audit:
-    """Attack the run in `folder` and write release/audit.json. `reference`: a run that did not see its records."""
+    """Attack the run in `folder`; private/audit.json has all that was found, release/audit.json the canaries.
+
+    `reference`: a run that did not see its records.
+    """
     other = None if reference is None else _reference(reference)
     check_attackable(Run.view(folder))
     with Run.open(folder) as run:
@@ -72,7 +76,8 @@ def audit(folder: Path, settings: AuditSettings, observe: Observer, reference: P
         verdict = overall([one.verdict for one in bounds])
         curve = curve_of(target, models, candidates, settings, observe)
         found = Audit(canaries, told, membership, extraction, bounds, verdict, curve, staged)
-        run.write_json(ReleaseFile.AUDIT, found)
+        run.write_json(PrivateFile.AUDIT, found)
+        run.write_json(ReleaseFile.AUDIT, audit_outside(found, target.keeps_duplicates))
         run.seal()
     return found
 

@@ -51,6 +51,7 @@ class Target:
     members: CandidateRows
     held_out: CandidateRows
     longest: int
+    keeps_duplicates: bool
 
     @classmethod
     def of(cls, run: Run) -> "Target":
@@ -67,8 +68,9 @@ class Target:
         whole = run.path(PrivateFile.MEMBERS)
         members = CandidateRows(Prepared(whole), tokenizer, longest) if whole.exists() else trained
         guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
+        keeps = experiment.which_duplicates == "keep"
         planted = tuple(_as_marked(one, trained) for one in planted_canaries(run).planted)
-        target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest)
+        target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest, keeps)
         target.check_planted()
         return target
 

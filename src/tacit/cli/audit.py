@@ -67,7 +67,7 @@ def _audit_run(
     from tacit.cli.audit_tables import print_audit, secrets_table
     from tacit.guarantee import Guarantee
     from tacit.planting import planted_canaries
-    from tacit.run import ReleaseFile, Run
+    from tacit.run import PrivateFile, ReleaseFile, Run
 
     usual = AuditSettings()
     settings = AuditSettings(
@@ -79,11 +79,11 @@ def _audit_run(
     with watching() as observe:
         found = attack(folder, settings, observe, reference)
     console, view = Console(highlight=False), Run.view(folder)
-    print_audit(found, view.read_json(Guarantee, ReleaseFile.GUARANTEE), console)
+    print_audit(found, view.read_json(Guarantee, PrivateFile.GUARANTEE), console)
     if show_secrets and found.canaries:
         console.print(secrets_table(found, planted_canaries(view).planted), "", sep="\n")
-    written = folder / "release" / ReleaseFile.AUDIT
-    console.print(Text(f"written to {written}; it holds ids and numbers, no secret"), soft_wrap=True)
+    written, kept = folder / "release" / ReleaseFile.AUDIT, folder / "private" / PrivateFile.AUDIT
+    console.print(Text(f"written to {written}: what canaries showed; and to {kept}: everything"), soft_wrap=True)
     raise typer.Exit(found.verdict.exit_code)
 
 

@@ -11,6 +11,8 @@ from tacit.errors import ConfigError
 from tacit.events import Composition
 from tacit.guarantee import (
     BY_POLICY,
+    COVERAGE_INSIDE,
+    COVERAGE_NOT_MEASURED,
     Condition,
     Coverage,
     Evidence,
@@ -146,11 +148,15 @@ def concluded(mechanism: Mechanism, spent: Spent, evidence: Evidence) -> Guarant
     said = any(LEARNED_ELSEWHERE in condition.text for condition in guarantee.holds_if)
     by_policy = any(one.neighbours.unit in BY_POLICY for one in guarantee.figures)
     more = {
-        KNOWN_SEED: evidence.repeatable and bool(guarantee.figures),
+        KNOWN_SEED: evidence.repeatable,
         FROZEN_DETECTOR: evidence.detector_data is not None and by_policy and not said,
         FOREIGN_BASE: evidence.pretrained and bool(guarantee.figures),
     }
-    return replace(guarantee, holds_if=(*guarantee.holds_if, *(one for one, needed in more.items() if needed)))
+    coverage = guarantee.coverage
+    if evidence.coverage_inside:
+        coverage = tuple(COVERAGE_INSIDE if line == COVERAGE_NOT_MEASURED else line for line in coverage)
+    holds_if = (*guarantee.holds_if, *(one for one, needed in more.items() if needed))
+    return replace(guarantee, holds_if=holds_if, coverage=coverage)
 
 
 def planned(mechanism: Mechanism) -> Spent:

@@ -34,6 +34,10 @@ class Either(Policy):
     def id(self) -> str:
         return f"({self.left.id} | {self.right.id})"
 
+    @property
+    def public(self) -> bool:
+        return self.left.public and self.right.public
+
     def content(self) -> Any:  # noqa: ANN401
         return {"either": [self.left.content(), self.right.content()], "kinds": "right"}
 
@@ -57,6 +61,10 @@ class Both(Policy):
     def id(self) -> str:
         return f"({self.left.id} & {self.right.id})"
 
+    @property
+    def public(self) -> bool:
+        return self.left.public and self.right.public
+
     def content(self) -> Any:  # noqa: ANN401
         return {"both": [self.left.content(), self.right.content()]}
 
@@ -78,6 +86,10 @@ class Without(Policy):
     @property
     def id(self) -> str:
         return f"({self.left.id} - {self.right.id})"
+
+    @property
+    def public(self) -> bool:
+        return self.left.public and self.right.public
 
     def content(self) -> Any:  # noqa: ANN401
         return {"without": [self.left.content(), self.right.content()]}
@@ -121,6 +133,10 @@ class Widened(Policy):
     @property
     def id(self) -> str:
         return f"widened({self.policy.id}, {self.to})"
+
+    @property
+    def public(self) -> bool:
+        return self.policy.public
 
     def content(self) -> Any:  # noqa: ANN401
         return {"widened": self.policy.content(), "to": self.to}
@@ -174,6 +190,10 @@ class Forgetful(Policy):
     @property
     def id(self) -> str:
         return f"forgetful({self.policy.id}, {self.miss_rate:g}, seed {self.seed})"
+
+    @property
+    def public(self) -> bool:
+        return self.policy.public
 
     def content(self) -> Any:  # noqa: ANN401
         return {"forgetful": self.policy.content(), "miss_rate": self.miss_rate, "seed": self.seed}

@@ -37,6 +37,11 @@ class Policy(ABC):
         """The secret spans of `record`."""
 
     @property
+    def public(self) -> bool:
+        """Whether `content` has nothing but what comes with tacit: a hash of a person's words would give them away."""
+        return False
+
+    @property
     def hash(self) -> str:
         """SHA-256 of `content()`: two policies with one hash behave alike."""
         canonical = json.dumps(self.content(), sort_keys=True, ensure_ascii=True, separators=(",", ":"))

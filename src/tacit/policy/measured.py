@@ -1,9 +1,8 @@
-"""How well a policy did on labelled held-out records, as counts that may leave the house.
+"""How well a policy did on labelled held-out records, as counts for pages that stay inside.
 
 G1 (numbers). It holds counts, and names of kinds that look like names: at most `MOST_KINDS`, one word, no
    number. All other kinds are counted together under `OTHERS`, so that no text of a corpus gets out as a kind.
-G2 (held out). It is measured on records that take part in nothing but measuring, as utility is: no claim is about them.
-   Counts of the training side would be exact statistics of what a claim about records or users protects.
+G2 (inside). The counts are exact functions of what held-out people wrote, so they are written to `private/` alone.
 G3 (labels). A policy that repeats the labels, and a corpus without labels, give none.
 """
 
@@ -35,7 +34,7 @@ class MeasuredKind:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPolicy:
-    """The card of a policy, in the form that is released."""
+    """The card of a policy, as a run keeps it."""
 
     policy_id: str
     policy_hash: str

@@ -23,6 +23,10 @@ class Digits(Policy):
     def id(self) -> str:
         return "digits"
 
+    @property
+    def public(self) -> bool:
+        return True
+
     def content(self) -> Any:  # noqa: ANN401
         return {"digits": _TOKEN_WITH_DIGIT.pattern}
 
@@ -37,6 +41,10 @@ class Capitals(Policy):
     @property
     def id(self) -> str:
         return "any-capital"
+
+    @property
+    def public(self) -> bool:
+        return True
 
     def content(self) -> Any:  # noqa: ANN401
         return {"any-capital": _WORD.pattern}
@@ -83,6 +91,10 @@ class Gold(Policy):
     def id(self) -> str:
         return "gold"
 
+    @property
+    def public(self) -> bool:
+        return True
+
     def content(self) -> Any:  # noqa: ANN401
         return {"gold": "the record's own spans"}
 
@@ -111,6 +123,10 @@ class Everything(Policy):
     @property
     def id(self) -> str:
         return "everything"
+
+    @property
+    def public(self) -> bool:
+        return True
 
     def content(self) -> Any:  # noqa: ANN401
         return {"everything": "the whole text"}

@@ -162,6 +162,10 @@ class KnownCanaries(Policy):
     def id(self) -> str:
         return "known-canaries"
 
+    @property
+    def public(self) -> bool:
+        return True
+
     def content(self) -> Any:  # noqa: ANN401  (any JSON value)
         return ["known-canaries", CANARY]
 

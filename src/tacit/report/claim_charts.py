@@ -1,9 +1,11 @@
 """Pictures of a claim and of how it was spent: timeline, epsilon over steps, privacy profile, utility."""
 
 import math
+from collections.abc import Callable
 
 from tacit.events import Event, Free, Unbounded
 from tacit.guarantee import Figure
+from tacit.noisy_utility import Estimate, ReleasedUtility
 from tacit.plan import Plan, Step
 from tacit.report.charts import Chart, Entry, Point, Series, Sketch, Table, draw
 from tacit.report.promises import deed_words, price_words, spending
@@ -25,9 +27,33 @@ PRICES = {
 }
 
 
-def utility_chart(utility: Utility) -> Chart:
-    """How well held-out text, or the labels of held-out records, are predicted."""
-    return _label_chart(utility.labels) if utility.labels is not None else _text_chart(utility)
+def utility_chart(run: Finished) -> Chart:
+    """How well held-out text, or the labels of held-out records, are predicted: as released, or exact inside."""
+    if run.utility is None:
+        return _released_chart(run.released)
+    return _label_chart(run.utility.labels) if run.utility.labels is not None else _text_chart(run.utility)
+
+
+def _released_chart(utility: ReleasedUtility) -> Chart:
+    named: dict[str, tuple[Estimate, Callable[[float], str]]]
+    if utility.classifies:
+        named = {"Error rate": (utility.error_rate, percent)}
+        lowest, highest, title = 0.0, 1.0, "How well it predicts the labels of held-out records"
+    else:
+        named = {"Perplexity": (utility.perplexity, number), "First guess right": (utility.accuracy, percent)}
+        lowest, highest, title = 1.0, max(2.0, 1.1 * utility.perplexity.high), "How well it predicts held-out text"
+    drawn, (estimate, words) = next(iter(named.items()))
+    axis = Axis(f"{drawn} (lower is better)", lowest, highest, highest > 20)
+    tip = f"{drawn} {words(estimate.value)}\nbetween {words(estimate.low)} and {words(estimate.high)}"
+    marks = (Bar(lowest, estimate.value, "bar", tip), Whisker(estimate.low, estimate.high))
+    row = Row(f"All held-out records: {words(estimate.value)}", marks)
+    table = Table(
+        ("Held-out records", "With noise", "95 % interval"),
+        tuple((name, said(one.value), f"{said(one.low)} to {said(one.high)}") for name, (one, said) in named.items()),
+    )
+    cut = f", cut to {utility.longest} tokens of at most {number(utility.most_nats)} nats" if utility.longest else ""
+    note = f"One sum over {utility.records:,} held-out records{cut}, with noise that hides any one of them."
+    return draw_rows(RowSketch("utility", title, f"{drawn}: {row.name}.", axis, (row,), table, note=note))
 
 
 def _text_chart(utility: Utility) -> Chart:

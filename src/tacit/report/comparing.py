@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.guarantee import Comparison, Order, Status, compare
-from tacit.report.facts import exposure, flat_settings, membership_accuracy
+from tacit.report.facts import (
+    error_rate,
+    exposure,
+    flat_settings,
+    membership_accuracy,
+    perplexity,
+    private_perplexity,
+)
 from tacit.report.runs import Finished
 from tacit.report.words import number, percent
 from tacit.rounding import rounded_up
@@ -79,7 +86,6 @@ def lines(runs: Sequence[Finished]) -> list[Line]:
 
 def _line(run: Finished, family: Family) -> Line:
     figure, accuracy = run.headline, membership_accuracy(run)
-    labels = run.utility.labels
     return Line(
         run,
         family,
@@ -87,11 +93,20 @@ def _line(run: Finished, family: Family) -> Line:
         "none" if figure is None else rounded_up(figure.epsilon, 4),
         "–" if figure is None else rounded_up(figure.delta, 3),
         sum(condition.status in (Status.ASSUMED, Status.UNMET) for condition in run.guarantee.holds_if),
-        number(run.utility.overall.perplexity) if labels is None else f"{percent(labels.overall.share)} wrong",
-        number(run.utility.private.perplexity) if labels is None else f"{percent(labels.with_secrets.share)} wrong",
+        _worth(perplexity(run), error_rate(run)),
+        _worth(private_perplexity(run), _with_secrets(run)),
         _exposed(run),
         percent(accuracy),
     )
+
+
+def _worth(perplexity: float | None, error_rate: float | None) -> str:
+    return f"{percent(error_rate)} wrong" if error_rate is not None else number(perplexity)
+
+
+def _with_secrets(run: Finished) -> float | None:
+    labels = None if run.utility is None else run.utility.labels
+    return None if labels is None else labels.with_secrets.share
 
 
 def _exposed(run: Finished) -> str:

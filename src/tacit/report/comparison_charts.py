@@ -7,7 +7,14 @@ from itertools import takewhile
 from tacit.report.amplification import amplification_chart
 from tacit.report.charts import PAGE_LABELS, Chart, Point, Series, Sketch, Table, draw
 from tacit.report.comparing import Family, differing
-from tacit.report.facts import exposure, membership_accuracy
+from tacit.report.facts import (
+    error_rate,
+    exposure,
+    membership_accuracy,
+    perplexity,
+    private_perplexity,
+    public_perplexity,
+)
 from tacit.report.runs import Finished
 from tacit.report.scales import axis_for, epsilon_axis
 from tacit.report.words import abridged, number
@@ -22,17 +29,18 @@ def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> lis
     apart = differing(runs)
     price = "Epsilon: different units are different scales"
     wanted: list[tuple[str, str, str, Measure, str, Measure]] = []
-    if any(run.utility.labels is None for run in runs):
+    against = "Privacy against utility"
+    if not all(run.released.classifies for run in runs):
         wanted += [
-            ("utility", "Privacy against utility", price, _epsilon, "Perplexity", _perplexity),
-            ("public", "Privacy against utility on public text", price, _epsilon, "Perplexity, public tokens", _public),
-            ("private", "Privacy against utility on secrets", price, _epsilon, "Perplexity, private tokens", _private),
-            ("exposure", "How much of a canary is known", "Perplexity", _perplexity, "Exposure in bits", _exposure),
-            ("missed", "How much of a missed canary is known", "Perplexity", _perplexity, "Exposure in bits", _missed),
-            ("membership", "Telling who was trained on", "Perplexity", _perplexity, "Accuracy", membership_accuracy),
+            ("utility", against, price, _epsilon, "Perplexity", perplexity),
+            ("public", f"{against} on public text", price, _epsilon, "Perplexity, public tokens", public_perplexity),
+            ("private", f"{against} on secrets", price, _epsilon, "Perplexity, private tokens", private_perplexity),
+            ("exposure", "How much of a canary is known", "Perplexity", perplexity, "Exposure in bits", _exposure),
+            ("missed", "How much of a missed canary is known", "Perplexity", perplexity, "Exposure in bits", _missed),
+            ("membership", "Telling who was trained on", "Perplexity", perplexity, "Accuracy", membership_accuracy),
         ]
-    if any(run.utility.labels is not None for run in runs):
-        wanted.append(("errors", "Privacy against errors", price, _epsilon, "Test error rate", _errors))
+    if any(run.released.classifies for run in runs):
+        wanted.append(("errors", "Privacy against errors", price, _epsilon, "Test error rate", error_rate))
     drawn = [_chart(*words, runs=runs, groups=groups, apart=apart) for words in wanted]
     looks = {run.at: (family.key, family.look) for family in groups for run in family.runs}
     drawn.append(amplification_chart(runs, looks))
@@ -132,18 +140,6 @@ def _epsilon(run: Finished) -> float:
     return math.inf if run.headline is None else float(rounded_up(run.headline.epsilon, 4))
 
 
-def _perplexity(run: Finished) -> float | None:
-    return None if run.utility.labels is not None else run.utility.overall.perplexity
-
-
-def _public(run: Finished) -> float | None:
-    return None if run.utility.labels is not None else run.utility.public.perplexity
-
-
-def _private(run: Finished) -> float | None:
-    return None if run.utility.labels is not None else run.utility.private.perplexity
-
-
 def _exposure(run: Finished) -> float | None:
     exposed = exposure(run)
     return None if exposed is None else exposed.planted
@@ -152,10 +148,6 @@ def _exposure(run: Finished) -> float | None:
 def _missed(run: Finished) -> float | None:
     exposed = exposure(run, known=False)
     return None if exposed is None else exposed.planted
-
-
-def _errors(run: Finished) -> float | None:
-    return None if run.utility.labels is None else run.utility.labels.overall.share
 
 
 def _number(value: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The page of several runs: a pure function of their released files, in the order they were given.
+"""The page of several runs: a pure function of their files, in the order they were given. Exact numbers stay inside.
 
 G1 (pure), G2 (hostile text), G3 (bounded): as for the page of one run.
 G4 (no ranking). The table keeps the given order; what compares with what is said by `guarantee.compare` alone.
@@ -22,6 +22,7 @@ def comparison_page(runs: Sequence[Finished]) -> str:
     standings = matrix(runs)
     page = template("comparison.html.jinja").render(
         runs=runs,
+        inside=any(run.inside for run in runs),
         policy=script_policy(),
         script=script(),
         sections=SECTIONS,

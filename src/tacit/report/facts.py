@@ -1,13 +1,14 @@
 """The few numbers of a run that people look at first, each with what it has to be held against."""
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import yaml
 
+from tacit.noisy_utility import Estimate
 from tacit.report.promises import best_guess
 from tacit.report.runs import Finished
 from tacit.report.words import ceiling, number, percent, shortened, text
@@ -59,7 +60,13 @@ def _price(run: Finished) -> Tile:
 
 
 def _worth(run: Finished) -> Iterator[Tile]:
-    utility = run.utility
+    utility, released = run.utility, run.released
+    if utility is None and released.classifies:
+        yield Tile("Test error rate", percent(released.error_rate.value), _within(released.error_rate, percent))
+        return
+    if utility is None:
+        yield Tile("Perplexity", number(released.perplexity.value), _within(released.perplexity, number))
+        return
     if utility.labels is not None:
         dull = percent(utility.labels.commonest.share)
         yield Tile("Test error rate", percent(utility.labels.overall.share), f"always the commonest class: {dull}")
@@ -68,6 +75,35 @@ def _worth(run: Finished) -> Iterator[Tile]:
     yield Tile(
         "Perplexity", number(utility.overall.perplexity), f"on public tokens {public}, on private ones {private}"
     )
+
+
+def _within(estimate: Estimate, words: Callable[[float], str]) -> str:
+    return f"between {words(estimate.low)} and {words(estimate.high)}: noise hides single held-out records"
+
+
+def perplexity(run: Finished) -> float | None:
+    """Overall: exact inside, otherwise as released; none for a classifier."""
+    if run.released.classifies:
+        return None
+    return run.released.perplexity.value if run.utility is None else run.utility.overall.perplexity
+
+
+def public_perplexity(run: Finished) -> float | None:
+    """On public tokens, which is known inside alone."""
+    return None if run.utility is None or run.released.classifies else run.utility.public.perplexity
+
+
+def private_perplexity(run: Finished) -> float | None:
+    """On private tokens, which is known inside alone."""
+    return None if run.utility is None or run.released.classifies else run.utility.private.perplexity
+
+
+def error_rate(run: Finished) -> float | None:
+    """Of a classifier: exact inside, otherwise as released."""
+    if not run.released.classifies:
+        return None
+    exact = None if run.utility is None else run.utility.labels
+    return run.released.error_rate.value if exact is None else exact.overall.share
 
 
 def _attacked(run: Finished) -> Iterator[Tile]:

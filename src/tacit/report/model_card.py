@@ -38,7 +38,7 @@ def escaped(words: str) -> str:
 
 
 def _front_matter(run: Finished) -> dict[str, object]:
-    classifies = run.utility.labels is not None
+    classifies = run.released.classifies
     return {
         "library_name": "tacit",
         "pipeline_tag": "text-classification" if classifies else "text-generation",
@@ -59,10 +59,11 @@ def _front_matter(run: Finished) -> dict[str, object]:
 
 
 def _metrics(run: Finished) -> list[dict[str, object]]:
-    labels, utility = run.utility.labels, run.utility
-    if labels is not None:
-        return [{"type": "error_rate", "value": round(labels.overall.share, 6)}]
-    found = {"perplexity": utility.overall.perplexity, "accuracy": utility.overall.accuracy}
+    """As released, with their noise."""
+    released = run.released
+    if released.classifies:
+        return [{"type": "error_rate", "value": round(released.error_rate.value, 6)}]
+    found = {"perplexity": released.perplexity.value, "accuracy": released.accuracy.value}
     return [{"type": word, "value": float(f"{value:.6g}")} for word, value in found.items() if math.isfinite(value)]
 
 

@@ -60,7 +60,7 @@ def run_page(run: Finished, inside: Inside | None = None, most: int = 0) -> str:
         tiles=tiles(run),
         meanings=meanings(run),
         claim_charts=_present(allowed, profile, amplification_chart([run], {run.at: ("amplified", 0)})),
-        utility=utility_chart(run.utility),
+        utility=utility_chart(run),
         ledger_charts=_present(timeline_chart(run), spending_chart(run)),
         membership_note=_membership_note(run),
         blind_flagged=audit is not None and audit.blind is not None and audit.blind.flagged,

@@ -1,37 +1,42 @@
-"""A finished run as pages see it: what its release files say, and nothing else.
+"""A finished run as pages see it.
 
 G1. A folder that is no run, a run that did not end and one that does not verify are refused with the way out; one
     without an audit is not.
-G2. Only files of `release/` are read (and the mark of the folder). `read_inside` alone opens a file of `private/`: the
-    sample, in which secrets are hidden already.
+G2. For a page that may leave, only files of `release/` are read (and the mark of the folder). Pages that stay inside
+    also read exact numbers in `private/` where they are, and `read_inside` the sample, with secrets hidden.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.audit.results import Audit
 from tacit.audit.verdict import Finding
 from tacit.errors import ConfigError, RunError
 from tacit.guarantee import Figure, Guarantee
 from tacit.ledger import Entries, read_entries
+from tacit.noisy_utility import ReleasedUtility
 from tacit.plan import Plan
 from tacit.policy.measured import MeasuredPolicy
 from tacit.report.words import name
-from tacit.run import PrivateFile, ReleaseFile, Run
+from tacit.run import FileName, PrivateFile, ReleaseFile, Run
 from tacit.run.made import Made, MadeWith
 from tacit.scan.sample import Inside
 from tacit.terms import Terms
 from tacit.utility import Utility
 from tacit.verifying import PAPERS, check_verified
 
+T = TypeVar("T")
 _LARGEST_FILE = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run. `name` tells it from the others of its page; `at` is its place among them, from 1."""
+    """A run. `name` tells it from the others of its page; `at` is its place among them, from 1.
+
+    released: its utility, with noise. utility: exact, and measured: how its policy did; for inside alone.
+    """
 
     name: str
     at: int
@@ -39,7 +44,8 @@ class Finished:
     plan: Plan
     ledger: Entries
     guarantee: Guarantee
-    utility: Utility
+    released: ReleasedUtility
+    utility: Utility | None
     audit: Audit | None
     measured: MeasuredPolicy | None = None
     made: tuple[Made, ...] = ()
@@ -48,6 +54,11 @@ class Finished:
     def key(self) -> str:
         """Its section's id."""
         return f"run-{self.at}"
+
+    @property
+    def inside(self) -> bool:
+        """Whether it has numbers that may not leave."""
+        return self.utility is not None
 
     @property
     def claim(self) -> str:
@@ -85,8 +96,8 @@ class Finished:
         return tones.get(self.verdict_kind, "mute")
 
 
-def read_run(folder: Path) -> Finished:
-    """The run in `folder`."""
+def read_run(folder: Path, inside: bool = False) -> Finished:
+    """The run in `folder`; with `inside`, with exact numbers where this folder has them."""
     run = Run.view(folder)
     for needed in (ReleaseFile.CONFIG, ReleaseFile.PLAN, ReleaseFile.UTILITY, ReleaseFile.GUARANTEE):
         if not run.path(needed).is_file():
@@ -95,12 +106,23 @@ def read_run(folder: Path) -> Finished:
                 found=f"one without {needed}",
                 way_out=f"finish it: tacit train --resume {folder}",
             )
-    present = [file for file in ReleaseFile if file is not ReleaseFile.MODEL and run.path(file).is_file()]
-    for file in present:
-        if run.path(file).stat().st_size > _LARGEST_FILE:
-            raise RunError(f"a {file} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
+    exact = [PrivateFile.GUARANTEE, PrivateFile.UTILITY, PrivateFile.AUDIT, PrivateFile.POLICY] if inside else []
+    usual = [file for file in ReleaseFile if file is not ReleaseFile.MODEL]
+    present = {run.path(file) for file in (*usual, *exact) if run.path(file).is_file()}
+    for path in present:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise RunError(
+                f"a {path.name} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed"
+            )
+
     check_verified(run, PAPERS)
-    audited, measured = (run.path(file).is_file() for file in (ReleaseFile.AUDIT, ReleaseFile.POLICY))
+
+    def first(kind: type[T], *files: FileName) -> T | None:
+        """What the first of these files says that is there."""
+        there = [file for file in files if run.path(file) in present]
+        return run.read_json(kind, there[0]) if there else None
+
+    guarantee = first(Guarantee, PrivateFile.GUARANTEE) or run.read_json(Guarantee, ReleaseFile.GUARANTEE)
     made = run.read_json(MadeWith, ReleaseFile.MADE) if run.path(ReleaseFile.MADE).is_file() else MadeWith()
     return Finished(
         name(folder.resolve().name),
@@ -108,10 +130,11 @@ def read_run(folder: Path) -> Finished:
         run.read_json(dict, ReleaseFile.CONFIG),
         run.read_json(Terms, ReleaseFile.PLAN).plan,
         read_entries(run.path(ReleaseFile.LEDGER)),
-        run.read_json(Guarantee, ReleaseFile.GUARANTEE),
-        run.read_json(Utility, ReleaseFile.UTILITY),
-        run.read_json(Audit, ReleaseFile.AUDIT) if audited else None,
-        run.read_json(MeasuredPolicy, ReleaseFile.POLICY) if measured else None,
+        guarantee,
+        run.read_json(ReleasedUtility, ReleaseFile.UTILITY),
+        first(Utility, PrivateFile.UTILITY),
+        first(Audit, PrivateFile.AUDIT, ReleaseFile.AUDIT),
+        first(MeasuredPolicy, PrivateFile.POLICY),
         made.environments,
     )
 
@@ -132,13 +155,13 @@ def read_inside(folder: Path) -> Inside:
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Finished, ...]:
-    """Several runs, each under a name of its own: as much of its path as tells them apart."""
+    """Several runs for a page inside, each under a name of its own: as much of its path as tells them apart."""
     whole = [folder.resolve() for folder in folders]
     if len(set(whole)) < len(whole):
         raise ConfigError("different run folders", "one of them twice", "give each run once")
     names = _names(whole)
     return tuple(
-        replace(read_run(folder), name=name(called), at=at)
+        replace(read_run(folder, inside=True), name=name(called), at=at)
         for at, (folder, called) in enumerate(zip(whole, names, strict=True), 1)
     )
 

@@ -1,7 +1,7 @@
 """The verb `report`: from run folders to pages, and for one run also its certificate and model card.
 
-G1. Only files of `release/` are read, and only there or at `out` is anything written; each appears whole or not at all.
-    `report_inside` reads and writes `private/` too, and nothing that may leave the house.
+G1. For one run only files of `release/` are read, and only there or at `out` is anything written; each appears whole or
+    not at all. `report_inside`, and the page of several runs, read `private/` too and must stay inside.
 G2. Equal folders give equal files.
 G3. A README.md that a person wrote is left alone; the manifest covers it as it is.
 """
@@ -56,7 +56,7 @@ def report_inside(folder: Path, records: int) -> Reported:
     if records < 1:
         raise ConfigError("at least one record in the sample", str(records), "--sample 5")
     page = folder / "private" / PrivateFile.INSIDE_REPORT
-    content = run_page(read_run(folder), read_inside(folder), records)
+    content = run_page(read_run(folder, inside=True), read_inside(folder), records)
     write_bytes(page, content.encode(), 0o600)
     return Reported(page)
 

@@ -4,14 +4,17 @@
     release/                 what may leave the house
         model.safetensors, model.json, tokenizer.json, config.json, plan.json, ledger.jsonl, guarantee.json,
         utility.json, audit.json, report.html
-        policy.json          how well the policy did on labelled held-out records, where there are any: counts
         made.json            versions of everything it was made with
         certificate.md, certificate.yaml, README.md      the claim on paper, by `tacit report`
         manifest.json        SHA-256 of all of them, and where the ledger ends (`tacit.run.manifest`)
     private/                 what may not; closed to other people of the machine
         lock                 held by the one writer
+        key                  of the keyed hashes in `release/`
         settings.json        the whole configuration, with the seed of a research run
         identity.json        keyed hashes of all that the run is made of (`tacit.identity`)
+        guarantee.json, utility.json, audit.json
+                             as those of `release/`, with exact counts and plain hashes, and with attacks on records
+        policy.json          how well the policy did on labelled held-out records, where there are any: counts
         sample.json          a few training records with their secrets hidden, and how often each kind was marked
         report.html          the page with that sample, on request
         prepared.json        SHA-256 of what was prepared (`tacit.stores`)
@@ -29,14 +32,14 @@ G1 (whole). Every file but the two logs appears by one rename, synced; a failed 
 G2 (one writer). A second writer is refused while the first one lives; a writer that died holds nothing.
 G3 (ledger). A run without its ledger is not opened for writing.
 G4 (same plan). A plan that was written is not replaced by another one.
-G5 (fit to leave). No JSON of `release/` has an entry for a seed, a loss or unit norms. Nothing is ever unpickled.
+G5 (fit to leave). No JSON of `release/` has a field without a reason to leave (`tacit.run.release`). Nothing is ever
+   unpickled.
 G6 (sealed). `seal` covers what was written since the run was opened; what others changed meanwhile stays to be seen.
 """
 
 import fcntl
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -45,6 +48,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tacit.codec import from_json, to_json
+from tacit.digests import new_key
 from tacit.documents import read_json
 from tacit.errors import ConfigError, LedgerError, RunError, failed
 from tacit.given import NotReadable
@@ -52,12 +56,12 @@ from tacit.ledger import Ledger, read_entries, read_lines
 from tacit.run.files import DRAFT, clear_drafts, read_bytes, sync_folder, write_atomically, write_bytes, write_new
 from tacit.run.manifest import LedgerEnd, Manifest, digests, released
 from tacit.run.names import FileName, PrivateFile, ReleaseFile
+from tacit.run.release import check_fields
 
 T = TypeVar("T")
 
 MARK = "run.json"
 _MARK_CONTENT = {"format": "tacit-run", "version": 1}
-_NOT_FOR_RELEASE = {"seed", "seeds", "entropy", "loss", "losses", "norms"}
 
 
 class Run:
@@ -133,6 +137,11 @@ class Run:
             raise _not_open()
         return self._ledger
 
+    @property
+    def key(self) -> bytes:
+        """The key of hashes that leave: without it they tell nothing."""
+        return read_bytes(self.path(PrivateFile.KEY))
+
     def path(self, name: FileName) -> Path:
         """Where a file of the run stands."""
         return (self.release if isinstance(name, ReleaseFile) else self.folder / "private") / name
@@ -153,7 +162,7 @@ class Run:
         """`value` (a frozen dataclass, or plain JSON content) as JSON."""
         text = to_json(value)
         if isinstance(name, ReleaseFile):
-            _check_release(name, json.loads(text))
+            check_fields(name, json.loads(text))
         if name == ReleaseFile.PLAN and self.path(name).exists() and self.path(name).read_text("utf-8") != text:
             raise RunError(
                 expected="the plan that the run began with",
@@ -254,7 +263,8 @@ def _may_be_run(folder: Path) -> bool:
     names = {place.name for place in folder.iterdir()}
     if not names <= {"release", "private", MARK, DRAFT + MARK}:
         return False
-    known = {PrivateFile.LOCK, PrivateFile.CHECKPOINTS, ReleaseFile.LEDGER, DRAFT + ReleaseFile.LEDGER}
+    drafted = (PrivateFile.KEY, ReleaseFile.LEDGER)
+    known = {PrivateFile.LOCK, PrivateFile.CHECKPOINTS, *drafted, *(DRAFT + name for name in drafted)}
     inside = {place.name for part in ("release", "private") for place in (folder / part).glob("*")}
     return MARK in names or inside <= known
 
@@ -275,6 +285,7 @@ def _fill(folder: Path) -> None:
             if part.name != PrivateFile.LOCK:
                 _remove(part)
         (private / PrivateFile.CHECKPOINTS).mkdir()
+        write_bytes(private / PrivateFile.KEY, new_key(), 0o600)
         sync_folder(private)
         (folder / "release").mkdir()
         Ledger.create(folder / "release" / ReleaseFile.LEDGER).close()
@@ -346,26 +357,6 @@ def _end_torn_line(log: Path) -> None:
                 file.write(b"\n")
     except OSError as error:
         raise failed("write the private log of steps", error) from error
-
-
-def _check_release(name: ReleaseFile, content: object) -> None:
-    found = sorted(key for key in _keys(content) if _NOT_FOR_RELEASE & set(re.findall("[a-z]+", key.lower())))
-    if found:
-        raise RunError(
-            expected=f"a {name} that may leave the house",
-            found=f"the entries {', '.join(found)}",
-            way_out="write seeds, exact losses and norms to the private files",
-        )
-
-
-def _keys(content: object) -> Iterator[str]:
-    if isinstance(content, dict):
-        for key, value in content.items():
-            yield str(key)
-            yield from _keys(value)
-    elif isinstance(content, list):
-        for value in content:
-            yield from _keys(value)
 
 
 def _not_open() -> RunError:

@@ -24,7 +24,7 @@ from tacit.audit.results import Audit, CanaryFinding, CheckpointFinding, Members
 from tacit.errors import ConfigError
 from tacit.guarantee import Guarantee
 from tacit.prepare import Prepared
-from tacit.run import ReleaseFile, Run
+from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.made import MadeWith, code_hash
 from tacit.tokenizer import Tokenizer, read_tokenizer_json
 from tacit.utility import LabelQuality, Quality, Utility
@@ -111,14 +111,14 @@ def count(texts: Iterator[Marked], measure: Measure | None) -> tuple[Counts, Cou
 def figures(folder: Path, words: Counts | None, tokens: Counts | None, *, attacks: bool) -> Figures:
     """Of the run in `folder`. words, tokens: of its held-out text, where they were counted. attacks: with its audit."""
     run = Run.view(folder)
-    guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
-    utility = run.read_json(Utility, ReleaseFile.UTILITY)
+    guarantee = run.read_json(Guarantee, PrivateFile.GUARANTEE)
+    utility = run.read_json(Utility, PrivateFile.UTILITY)
     return {
         "mechanism": guarantee.mechanism,
         "code": _code(run),
         "claim": _claim(guarantee),
         "utility": _labels(utility.labels) if utility.labels is not None else _utility(utility, words, tokens),
-        "attacks": _attacks(run.read_json(Audit, ReleaseFile.AUDIT), _share(utility, tokens)) if attacks else None,
+        "attacks": _attacks(run.read_json(Audit, PrivateFile.AUDIT), _share(utility, tokens)) if attacks else None,
     }
 
 

@@ -57,6 +57,10 @@ class Pii(Policy):
     def id(self) -> str:
         return "pii" if self.kinds == KINDS else f"pii:{'+'.join(self.kinds)}"
 
+    @property
+    def public(self) -> bool:
+        return True
+
     def content(self) -> Any:  # noqa: ANN401
         return {
             "pii": self.kinds,

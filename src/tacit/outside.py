@@ -1,0 +1,56 @@
+"""What of a run's results may leave; `private/` has them whole (theory, section 9: nothing exact leaves).
+
+G1 (hashes). A policy's hash leaves as it is only if the policy has nothing but what comes with tacit. Every other hash
+   of a person's words, of a model's folder or of strings of the corpus is keyed, and the key stays.
+G2 (counts). Labelled training records are counted inside alone. A released claim states that they were counted.
+G3 (utility). It leaves as one noisy sum (`tacit.noisy_utility`), counted by the ledger before it is written.
+G4 (attacks). Of an audit only canaries leave, which are made up, and what they show about epsilon. Where equal texts
+   were left out, a record of the corpus may decide whether a canary was read: then no bound leaves either.
+"""
+
+from dataclasses import replace
+from random import Random
+
+from tacit.audit.results import Audit
+from tacit.audit.verdict import overall
+from tacit.digests import keyed
+from tacit.guarantee import Evidence
+from tacit.noisy_utility import STEP, Contributions, noisy
+from tacit.policy.base import Policy
+from tacit.run import ReleaseFile, Run
+from tacit.terms import Terms
+
+
+def hash_outside(policy: Policy, key: bytes) -> str:
+    """The hash of a policy as it may leave: under one key, equal for equal policies."""
+    return policy.hash if policy.public else keyed(key, policy.hash)
+
+
+def evidence_outside(evidence: Evidence, policy: Policy, key: bytes) -> Evidence:
+    """What a released claim may be concluded from."""
+    entities = evidence.entity_list_hash
+    return replace(
+        evidence,
+        policy_hash=hash_outside(policy, key),
+        entity_list_hash=None if entities is None else keyed(key, entities),
+        coverage=None,
+        conservative_coverage=None,
+        among_secrets=None,
+        coverage_inside=evidence.coverage is not None or evidence.conservative_coverage is not None,
+    )
+
+
+def release_utility(run: Run, contributions: Contributions, rng: Random) -> None:
+    """Write release/utility.json, once: a second sum would be a second release, and the ledger counts each."""
+    measuring = run.read_json(Terms, ReleaseFile.PLAN).measuring
+    if run.path(ReleaseFile.UTILITY).exists() or measuring is None:
+        return
+    run.ledger.charge(STEP)
+    run.write_json(ReleaseFile.UTILITY, noisy(contributions, measuring.noise_multiplier, rng))
+
+
+def audit_outside(audit: Audit, keeps_duplicates: bool) -> Audit:
+    """The canaries of an audit, and the verdict from them alone."""
+    bounds = audit.bounds if keeps_duplicates else ()
+    canaries = tuple(replace(one, left_out=None) for one in audit.canaries)
+    return Audit(canaries, None, (), None, bounds, overall([one.verdict for one in bounds]))
