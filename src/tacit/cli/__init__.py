@@ -1,7 +1,11 @@
 """The command line: parse, call, print. One file a verb."""
 
+import os
 import sys
+import traceback
+from collections.abc import Sequence
 from importlib.metadata import version as package_version
+from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -23,6 +27,10 @@ from tacit.cli.sweep import sweep
 from tacit.cli.train import config, train
 from tacit.cli.verify import verify
 from tacit.errors import OutOfMemory, TacitError, failed, out_of_memory
+
+UNEXPECTED = 70
+"""The exit code of a fault in tacit itself, as sysexits.h has it."""
+_PACKAGE = Path(__file__).parents[1]
 
 app = typer.Typer(
     name="tacit",
@@ -57,25 +65,42 @@ app.add_typer(label, name="label")
 app.add_typer(detector, name="detector")
 
 
-def main() -> None:
-    """Run the command line; an error a person can mend is printed in its three parts, without a traceback."""
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line; an error a person can mend is printed in its three parts, without a traceback.
+
+    Any other error is a fault of tacit: its place is printed, and TACIT_DEBUG=1 shows its traceback.
+    """
     try:
-        app()
+        app(arguments)
     except TacitError as error:
         _fail(error)
     except OSError as error:
         _fail(failed("read or write files", error))
-    except (MemoryError, RuntimeError, SystemError, ImportError) as error:
-        if not out_of_memory(error):
-            raise
-        _fail(OutOfMemory())
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        if out_of_memory(error):
+            _fail(OutOfMemory())
+        if os.environ.get("TACIT_DEBUG"):
+            raise
+        _fail(_unexpected(error), UNEXPECTED)
+    sys.exit(0)
 
 
-def _fail(error: TacitError) -> NoReturn:
+def _unexpected(error: Exception) -> TacitError:
+    """Where tacit was when it failed; not what the error says, which may quote the corpus."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE in Path(frame.filename).parents]
+    place = f" in {Path(frames[-1].filename).relative_to(_PACKAGE)}, line {frames[-1].lineno}" if frames else ""
+    return TacitError(
+        expected="no fault in tacit",
+        found=f"{type(error).__name__}{place}",
+        way_out="report this with the command; TACIT_DEBUG=1 shows the traceback, which may quote the corpus",
+    )
+
+
+def _fail(error: TacitError, code: int = 2) -> NoReturn:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[bold red]expected[/]  {escape(error.expected)}")
     console.print(f"   [bold]found[/]  {escape(error.found)}")
     console.print(f" [bold green]way out[/]  {escape(error.way_out)}")
-    sys.exit(2)
+    sys.exit(code)
