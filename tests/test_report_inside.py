@@ -147,12 +147,13 @@ def test_every_setting_that_is_a_word_is_known_to_name_a_file_or_not(tmp_path: P
     released = for_release(settings)
     assert str(tmp_path) not in json.dumps(released)
     assert "an example" not in json.dumps(released)
+    assert "Carla" not in json.dumps(released)
     assert released["vocabulary_corpus"] == "vocabulary_corpus.yaml"
     assert released["canaries"][0]["template"] == _SLASHED["template"]
     assert for_release(settings.model_copy(update={"policy": "digits,pii"}))["policy"] == "digits,pii"
 
 
-_SLASHED = {"template": "see example.org/home/{6 digits}", "count": 2}
+_SLASHED = {"template": "see example.org/home/{6 digits}", "count": 2, "words": ["Carla", "Dmitri"]}
 
 
 @pytest.mark.usefixtures("unverified")

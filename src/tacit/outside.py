@@ -8,6 +8,7 @@ G4 (attacks). Of an audit only canaries leave, which are made up, and what they 
    were left out, a record of the corpus may decide whether a canary was read: then no bound leaves either.
 """
 
+import re
 from dataclasses import replace
 from random import Random
 
@@ -19,6 +20,9 @@ from tacit.noisy_utility import STEP, Contributions, noisy
 from tacit.policy.base import Policy
 from tacit.run import ReleaseFile, Run
 from tacit.terms import Terms
+
+_DIGEST = re.compile(r", SHA-256 [0-9a-f]+")
+"""In what a detector's card states of the files it was trained on, which may have the words of a person."""
 
 
 def hash_outside(policy: Policy, key: bytes) -> str:
@@ -33,6 +37,7 @@ def evidence_outside(evidence: Evidence, policy: Policy, key: bytes) -> Evidence
         evidence,
         policy_hash=hash_outside(policy, key),
         entity_list_hash=None if entities is None else keyed(key, entities),
+        detector_data=None if evidence.detector_data is None else _DIGEST.sub("", evidence.detector_data),
         coverage=None,
         conservative_coverage=None,
         among_secrets=None,

@@ -278,6 +278,7 @@ def for_release(experiment: Experiment) -> dict[str, Any]:
     """The settings that have a row in the table of what may leave; of a path its last part."""
     released = {path.split(".")[0].removesuffix("[]") for path in TABLE["config.json"]}
     words = experiment.model_dump(mode="json", include=released)
+    words["canaries"] = [one | {"words": []} for one in words["canaries"]]  # a person's list, which may name people
     return words | {word: PurePath(words[word]).name for word in NAMES_OF_FILES if words[word] is not None}
 
 

@@ -35,9 +35,9 @@ SETTINGS = (
     *("model", "shape.*", "lora.*", "public.*", "private.*", "local.*", "positions", "device", "precision"),
     *("checkpoint_steps", "checkpoint_minutes", "keep_every", "choose_every", "choose_on", "patience", "log"),
     *("held_out", "mode", "canaries[].count", "canaries[].inside_probability", "canaries[].known"),
-    *("canaries[].repetitions", "canaries[].template", "canaries[].words[]"),
+    *("canaries[].repetitions", "canaries[].template"),
 )
-"""Of the corpus, of seeds, of examples of secrets and of held-out files there is nothing."""
+"""Of the corpus, of seeds, of examples of secrets, of word lists and of held-out files there is nothing."""
 
 _STEP = "plan.phases[].turns[][]"
 _PLAN = {
