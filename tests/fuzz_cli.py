@@ -77,6 +77,7 @@ def _count(counts: Counts, seed: int, outcome: str, detail: str) -> None:
     counts.found[outcome] += 1
     if outcome not in CLEAN:
         counts.bad.append((seed, f"{outcome} {detail}"))
+        print(f"seed {seed}: {outcome} {detail}", flush=True)
 
 
 def outcome(one: Case) -> tuple[str, str]:

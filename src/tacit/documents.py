@@ -30,7 +30,7 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401
     try:
         return parse_yaml(read_text(path, LARGEST_YAML))
     except (OSError, UnicodeDecodeError) as error:
-        raise _refused(path, why(error)) from error
+        raise ConfigError(f"a YAML file at {path}", why(error), "check the path, and save it as UTF-8") from error
     except NotStrict as error:
         raise _refused(path, str(error)) from error
 
