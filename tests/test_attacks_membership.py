@@ -77,7 +77,7 @@ def said(model: Pairs, passage: Passage) -> list[float]:
 def test_loss_by_loops() -> None:
     model, passages = pairs(1), some_passages()
     expected = {passage.id: float(np.mean(said(model, passage))) for passage in passages}
-    assert loss_scores(model, passages).by_id == pytest.approx(expected, rel=1e-5)
+    assert loss_scores(model, passages).by_id == pytest.approx(expected, rel=1e-4)
 
 
 def test_zlib_by_loops() -> None:
@@ -87,7 +87,7 @@ def test_zlib_by_loops() -> None:
         passage.id: float(np.mean(said(model, passage))) / len(zlib.compress(texts[passage.id].encode()))
         for passage in passages
     }
-    assert zlib_scores(model, passages, texts).by_id == pytest.approx(expected, rel=1e-5)
+    assert zlib_scores(model, passages, texts).by_id == pytest.approx(expected, rel=1e-4)
     with pytest.raises(AttackError, match="none of c3"):
         zlib_scores(model, passages, {name: text for name, text in texts.items() if name != "c3"})
 
@@ -115,7 +115,7 @@ def test_min_k_by_loops(share: float) -> None:
             standard.append((log_probability - mean) / math.sqrt(variance))
         kept = sorted(standard)[: max(1, int(share * len(standard)))]
         expected[passage.id] = sum(kept) / len(kept)
-    assert min_k_scores(model, passages, share).by_id == pytest.approx(expected, rel=1e-5)
+    assert min_k_scores(model, passages, share).by_id == pytest.approx(expected, rel=1e-4)
 
 
 def test_min_k_with_impossible_tokens_and_with_certainty() -> None:
@@ -178,9 +178,9 @@ def test_every_score_is_joined_by_id(score: Score) -> None:
     model, passages = pairs(1), some_passages(40)
     whole = score(model, passages)
     shuffled = score(model, random.Random(1).sample(passages, len(passages)))
-    assert shuffled.by_id == pytest.approx(whole.by_id, rel=1e-5)
+    assert shuffled.by_id == pytest.approx(whole.by_id, rel=1e-4)
     alone = score(model, passages[7:8])
-    assert alone.by_id["c7"] == pytest.approx(whole.by_id["c7"], rel=1e-5)
+    assert alone.by_id["c7"] == pytest.approx(whole.by_id["c7"], rel=1e-4)
     with pytest.raises(AttackError, match="c3 again"):
         score(model, [*passages, passages[3]])
 

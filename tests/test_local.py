@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -122,10 +122,13 @@ def alone(learner: Learner, batch: Batch, clipping: Clipping, chosen: LocalSetti
     st.floats(0, 1),
     st.sampled_from([1.0, 30.0]),
 )
+@example([[0, 1, 2, 3]], PerParameter(0.3), 3.0, 1, 1, 1.2e-38, 1.0)  # products beyond the normal numbers
+@example([[0, 1, 2, 3]], Flat(0.3), 3.0, 1, 1, 1.5e-40, 30.0)
+@example([[0, 1, 2, 3]], Flat(0.3), 0.0, 1, 1, 1e-44, 30.0)
 def test_g1_no_unit_adds_more_than_the_clip_norm_times_its_weight(
     rows: list[list[int]], style: Clipping, magnitude: float, epochs: int, size: int, weight: float, scale: float
 ) -> None:
-    """Any rows, any parameters, learning rates from a millionth to 1e12."""
+    """Any rows, any parameters, learning rates from a millionth to 1e12, weights down to the smallest number."""
     learner = lstm()
     with torch.no_grad():
         for parameter in learner.module.parameters():

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oracles import EXACT, in_float64
 from tacit.models import (
     GPT,
     LSTM,
@@ -69,24 +70,25 @@ def test_log_probabilities_are_normalised_and_without_dropout(model: Learner) ->
 
 def test_padding_changes_nothing(model: Learner) -> None:
     long, short = some_rows(1, 9)[0].tolist(), some_rows(1, 4)[0].tolist()
+    model = in_float64(model)
     padded = model.log_probabilities(Batch.of_rows([long, short]))
     alone = model.log_probabilities(Batch.of_rows([short]))
-    torch.testing.assert_close(padded[1, :3], alone[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(padded[1, :3], alone[0], rtol=EXACT, atol=EXACT)
 
 
 def test_a_reading_expects_what_the_whole_text_says(model: Learner) -> None:
-    tokens = some_rows()
+    model, tokens = in_float64(model), some_rows()
     wanted = model.log_probabilities(Batch.of_tokens(tokens))
     reading = model.begin(tokens[:, :3])
     for position in range(3, tokens.shape[1]):
         column = tokens[:, position]
         found = reading.next_log_probabilities.gather(1, column[:, None])[:, 0]
-        torch.testing.assert_close(found, wanted[:, position - 1], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(found, wanted[:, position - 1], rtol=EXACT, atol=EXACT)
         reading = reading.read(column)
 
 
 def test_a_reading_branches_and_stays_as_it_was(model: Learner) -> None:
-    tokens = some_rows(2, 5)
+    model, tokens = in_float64(model), some_rows(2, 5)
     stem = model.begin(tokens[:, :4])
     branches = stem.select(torch.tensor([1, 0, 1]))
     torch.testing.assert_close(branches.next_log_probabilities, stem.next_log_probabilities[[1, 0, 1]])
@@ -94,20 +96,20 @@ def test_a_reading_branches_and_stays_as_it_was(model: Learner) -> None:
     for row, (source, token) in enumerate([(1, 3), (0, 4), (1, 5)]):
         whole = torch.cat([tokens[source, :4], torch.tensor([token])])[None]
         wanted = model.begin(whole).next_log_probabilities[0]
-        torch.testing.assert_close(ends.next_log_probabilities[row], wanted, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ends.next_log_probabilities[row], wanted, rtol=EXACT, atol=EXACT)
     again = stem.read(tokens[:, 4]).next_log_probabilities
-    torch.testing.assert_close(again, model.begin(tokens).next_log_probabilities, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(again, model.begin(tokens).next_log_probabilities, rtol=EXACT, atol=EXACT)
 
 
 def test_continuations_are_the_sums_of_their_tokens(model: Learner) -> None:
-    prefix, continuations = some_rows(1, 4)[0], some_rows(5, 3)
+    model, prefix, continuations = in_float64(model), some_rows(1, 4)[0], some_rows(5, 3)
     found = continuation_log_probabilities(model, prefix, continuations)
     for row, continuation in enumerate(continuations):
         reading, total = model.begin(prefix[None]), 0.0
         for token in continuation:
             total += float(reading.next_log_probabilities[0, token])
             reading = reading.read(token[None])
-        assert float(found[row]) == pytest.approx(total, rel=1e-4, abs=1e-4)
+        assert float(found[row]) == pytest.approx(total, rel=EXACT)
 
 
 def test_generation_repeats_with_its_generator_and_greedy_takes_the_most_probable(model: Learner) -> None:

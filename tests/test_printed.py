@@ -351,15 +351,15 @@ def test_g1_one_row_moves_sums_and_states_by_at_most_their_norms(name: str, fact
         assert float((sums[1] - sums[0]).norm()) <= clip * (1 + 1e-4)
         for state in states[1]:
             assert state.isfinite().all()
-            assert (state.norm(dim=1) <= clip / 2 * (1 + 1e-5)).all()
+            assert (state.norm(dim=1) <= clip / 2).all()
 
 
 def test_g1_clipping_is_tight() -> None:
     """A bound that is never reached would not show that anything was clipped."""
     noise = Watched()
     run(lstm(), [row("xxxxx")], split(0.0, 1e-2), noise)
-    assert float(noise.sums()[0].norm()) == pytest.approx(1e-2, rel=1e-3)
-    assert [float(state.norm()) for state in noise.states()[0]] == pytest.approx([1e-2, 1e-2], rel=1e-3)
+    assert float(noise.sums()[0].norm()) == pytest.approx(1e-2 / LONGER, rel=1e-4)
+    assert [float(state.norm()) for state in noise.states()[0]] == pytest.approx([1e-2 / LONGER] * 2, rel=1e-4)
 
 
 def test_g1_holds_for_each_segment_of_a_row() -> None:

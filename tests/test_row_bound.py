@@ -144,10 +144,13 @@ def test_one_user_moves_the_sum_by_at_most_the_clip_norm_under_autocast(name: st
     batch = crafted(name, model)
     units = [LocalUnit(batch.rows(torch.tensor(rows)), 1.0, tuple(rows)) for rows in ([0, 4], [1, 5], [2, 3])]
     chosen = LocalSettings(epochs=2, batch_size=1, learning_rate=0.5)
+    longest = []
     for style in STYLES:
         with torch.autocast("cpu", torch.bfloat16):
             sums = [local_sum(model, part, style, chosen).sums for part in (units, units[1:])]
-        assert 0.5 * style.clip_norm < apart(*sums) <= style.clip_norm
+        longest.append(apart(*sums) / style.clip_norm)
+    assert max(longest) <= 1, longest
+    assert max(longest) > 0.9  # the bound is tight, so the test can fail
 
 
 def test_products_are_float32_whatever_the_caller_allows() -> None:
