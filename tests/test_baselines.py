@@ -53,7 +53,7 @@ def _views(trained: Trained) -> set[View]:
 def test_noiseless_is_ordinary_training_and_claims_nothing(tmp_path: Path) -> None:
     """UeDP, section 5: "a language model trained without any privacy-preserving mechanisms"."""
     trained = _trained("noiseless", tmp_path)
-    assert trained.guarantee.sentence() == "No guarantee."
+    assert trained.guarantee.claim == "No guarantee."
     assert trained.guarantee.figures == ()
     assert trained.guarantee.not_protected == ("everything in the corpus",)
     assert _views(trained) == {View.FULL}

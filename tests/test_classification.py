@@ -253,7 +253,7 @@ def test_the_ledger_is_the_plan_and_the_claim_speaks_of_labels(mechanism: str, c
         for step, times in executed.executions().items():
             by_plan[cost(step, neighbours)] += times
         assert Counter(dict(entries.compositions()[str(neighbours)])) == +by_plan
-    guarantee = from_json(Guarantee, run.path(ReleaseFile.GUARANTEE).read_bytes())
+    guarantee = from_json(Guarantee, run.path(PrivateFile.GUARANTEE).read_bytes())
     assert guarantee == result.guarantee
     assert guarantee.figures == result.planned.guarantee.figures
     conditions = guarantee.holds_if

@@ -149,7 +149,8 @@ def test_a_run_releases_its_utility_once(finished: Path) -> None:
 def test_a_release_that_a_crash_took_is_counted_all_the_same(finished: Path) -> None:
     run = Run.view(finished)
     before = run.path(ReleaseFile.UTILITY).read_bytes()
-    run.path(ReleaseFile.UTILITY).unlink()
+    for lost in (ReleaseFile.UTILITY, ReleaseFile.GUARANTEE, ReleaseFile.MANIFEST):  # charged, and not yet written
+        run.path(lost).unlink()
     twice = resume(finished, quiet).guarantee.utility
     assert run.path(ReleaseFile.UTILITY).read_bytes() != before
     spent = read_entries(run.path(ReleaseFile.LEDGER)).compositions()[HELD_OUT]

@@ -21,6 +21,7 @@ from tacit.mechanisms.dpsgd import DPSGD
 from tacit.mechanisms.own import Own
 from tacit.mechanisms.words import Words
 from tacit.models import OwnModel, build_model, load_model, register_model
+from tacit.noisy_utility import HELD_OUT_ALONE
 from tacit.plan import (
     Neighbours,
     Noisy,
@@ -320,7 +321,8 @@ def test_own_policy_mechanism_and_model_together_go_the_whole_way(tmp_path: Path
     (step,) = trained.planned.plan.executions()
     entries = read_entries(run / "release" / "ledger.jsonl")
     assert entries.charges() == {"private": 3, "utility": 1}
-    assert entries.compositions()[str(Neighbours(Unit.SECRETS))] == ((cost(step, Neighbours(Unit.SECRETS)), 3),)
+    spent = ((cost(step, Neighbours(Unit.SECRETS)), 3), (HELD_OUT_ALONE, 1))
+    assert entries.compositions()[str(Neighbours(Unit.SECRETS))] == spent
     assert trained.guarantee.mechanism == "mine"
     assert audit(run, candidates=10).verdict.exit_code == 0
     assert report(run).page.exists()
