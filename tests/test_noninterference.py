@@ -23,7 +23,6 @@ import tacit.auditing.driver
 import tacit.experiment
 import tacit.outside
 import tacit.run.folder
-from neighbours import Change, changed, corpus, other_secrets, other_text, other_words, renamed
 from runs import PLANS, quiet
 from tacit.auditing import AuditSettings, audit
 from tacit.codec import from_words
@@ -38,6 +37,7 @@ from tacit.report.writing import report
 from tacit.run.release import Reason, reason
 from tacit.settings import Experiment
 from tacit.train import Trainer
+from worlds import Change, changed, corpus, other_secrets, other_text, other_words, renamed
 
 World = dict[str, bytes]
 SETTINGS: dict[str, dict[str, Any]] = {
