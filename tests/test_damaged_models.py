@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from tacit.errors import ModelError, PrepareError
 from tacit.loading import load_foreign
-from tacit.models import GPT, build_classifier, build_model, load_model
+from tacit.models import GPT, build_classifier, build_model, generate, load_model
 from tacit.models.classifier import ClassifierSettings, EncoderClassifier
 from tacit.models.gpt import GPTSettings
 from tacit.models.huggingface import LoRASettings
@@ -220,3 +220,18 @@ def test_adapters_that_are_missing_are_refused(tmp_path: Path) -> None:
     save_file({name: value for name, value in adapters.items() if name != first}, tmp_path / "adapter.safetensors")
     with pytest.raises(ModelError, match="none for"):
         load_model(tmp_path)
+
+
+def test_generation_bears_any_temperature_and_damaged_weights() -> None:
+    """Catches torch's error about probabilities that are not finite."""
+    model, start = GPT.new(WHOLE), torch.tensor([[1, 2]])
+    cold = generate(model, start, 3, torch.Generator(), 1e-320)
+    assert torch.equal(cold, generate(model, start, 3, torch.Generator(), 0.0))
+    for temperature in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(ModelError, match="temperature"):
+            generate(model, start, 3, torch.Generator(), temperature)
+    with torch.no_grad():
+        next(model.module.parameters()).fill_(float("nan"))
+    for temperature in (0.0, 1.0):
+        with pytest.raises(ModelError, match="damaged"):
+            generate(model, start, 3, torch.Generator(), temperature)

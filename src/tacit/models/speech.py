@@ -1,5 +1,6 @@
 """What every model shares in speaking: losses of targets, sampled text, log-probabilities of continuations."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,17 +72,23 @@ class Rereading:
         return self.tokens.shape[1] * self.next_log_probabilities.nbytes // len(self.tokens)
 
 
+_COLDEST = 1e-6
+"""Below it, float32 would divide to infinity; the most probable token is all that is left there."""
+
+
 def generate(
     speaker: Speaker, prompt: Tensor, length: int, generator: torch.Generator, temperature: float = 1.0
 ) -> Tensor:
     """`length` tokens after each row of `prompt` (rows, >= 1), sampled; temperature 0 takes the most probable."""
-    if temperature < 0:
-        raise ModelError("a temperature of 0 or more", str(temperature), "0 is greedy, 1 samples from the model")
+    if not 0 <= temperature < math.inf:
+        raise ModelError("a finite temperature of 0 or more", str(temperature), "0 is greedy, 1 samples from the model")
     said = []
     reading = speaker.begin(prompt)
     for index in range(length):
         scores = reading.next_log_probabilities
-        if temperature:
+        if scores.isnan().any():
+            raise ModelError("a model that gives probabilities", "not-a-number", "its weights are damaged: train again")
+        if temperature >= _COLDEST:
             token = torch.multinomial(torch.softmax(scores / temperature, dim=-1), 1, generator=generator)[:, 0]
         else:
             token = scores.argmax(dim=-1)
