@@ -64,3 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages must bear any content, also one that `verify` refuses today."""
     monkeypatch.setattr("tacit.report.runs.check_verified", lambda *_: None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests noted with `record_property("counts", ...)`, also in other processes."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "counts":
+                terminalreporter.write_line(str(value))

@@ -92,6 +92,7 @@ ALLOWED: dict[str, set[str]] = {
     "train": BASE | ENGINE | {"choosing", "progress", "run", "updates"},
     "settings": BASE
     | {"corpus", "local", "models", "optimisers", "plan", "prepare", "randomness", "run", "vocabulary"},
+    "covered": BASE | {"mechanisms", "models", "settings", "vocabulary"},
     "progress": set(),
     "apart": BASE | {"corpus", "settings"},
     "identity": BASE | {"corpus", "policy", "run", "settings", "tokenizer", "vocabulary"},
@@ -107,7 +108,18 @@ ALLOWED: dict[str, set[str]] = {
     | DATA
     | {"accounting", "annotating", "choosing", "classify", "counting", "evaluate", "guarantee", "labelling"}
     | {"mechanisms", "models", "parts", "plan", "planning", "progress", "randomness", "reading", "run", "sampling"}
-    | {"apart", "identity", "noisy_utility", "outside", "settings", "stores", "tensorboard", "terms", "train"}
+    | {
+        "apart",
+        "covered",
+        "identity",
+        "noisy_utility",
+        "outside",
+        "settings",
+        "stores",
+        "tensorboard",
+        "terms",
+        "train",
+    }
     | {"utility", "verifying"},
     # after training: never the trainer
     "attacks": BASE | {"audit", "corpus", "models", "policy", "prepare", "tokenizer"},

@@ -217,8 +217,9 @@ def test_a_model_the_fast_path_gets_wrong_is_refused(
 
 def test_algorithm_1_needs_the_lstm(corpus: Path, tmp_path: Path) -> None:
     settings = experiment(corpus, "selective-published", model="gpt", shape={"width": 16, "layers": 1, "heads": 1})
-    with pytest.raises(ConfigError, match="whose states"):
+    with pytest.raises(ClaimRefused, match="states of an lstm"):
         train(settings, tmp_path / "run", quiet)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_hash_of_secrets_is_released_only_where_entities_are_public(corpus: Path, tmp_path: Path) -> None:

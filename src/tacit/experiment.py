@@ -26,6 +26,7 @@ from tacit.codec import from_words
 from tacit.corpus.read import read
 from tacit.corpus.split import Split
 from tacit.counting import COUNTED, measured_counts
+from tacit.covered import check_covered
 from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
 from tacit.evaluate import evaluate, mean_nats
 from tacit.guarantee import Evidence, Guarantee
@@ -178,6 +179,8 @@ def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run
     learner = make_learner(experiment, tokenizer)
     run.write_json(ReleaseFile.ARCHITECTURE, learner.description())
     choice = _choice(experiment, policy, tokenizer, learner, planned.mechanism, run)
+    if planned.mechanism.notions():
+        check_covered(experiment)
     streams = Streams.research(experiment.seed or 0) if experiment.mode == Mode.RESEARCH else Streams.release()
     trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(experiment), choice)
     with watched(run, experiment.log, _priced(observe, run, planned)) as watching:
@@ -318,7 +321,7 @@ def _declare(run: Run, terms: Terms) -> None:
 def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:
     """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
     secrets_only = all(neighbours.unit == Unit.SECRETS for neighbours in mechanism.notions())
-    redacted_only = all(step.view != View.FULL for step in mechanism.plan().executions())
+    redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
     allowed = {"keep", "exact", "doubtful"} if secrets_only or redacted_only else {"keep"}
     if mechanism.notions() and experiment.which_duplicates not in allowed:
         raise ClaimRefused(

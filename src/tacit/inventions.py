@@ -1,7 +1,8 @@
-"""Invented secrets in tokens: which one stands at which span of a store.
+"""Invented secrets in tokens: which one is at which span of a store.
 
-G1 (public). What stands at a span depends on its kind, its place in the store, the tokenizer and public examples; the
-   store's places are a function of the public part (prepare/store.py, G1).
+G1 (public). What is invented for a span depends on its kind, the id of its record, its place there, the tokenizer and
+   public examples.
+G2 (alone). It does not depend on other records: not on their number, and not on a row's number, which they decide.
 """
 
 import hashlib
@@ -29,7 +30,8 @@ class Inventions:
     def row(self, store: Prepared, row: int) -> tuple[Tokens, Mask]:
         """The row with an invented secret at each span, and which of its tokens still are placeholders."""
         redacted, positions = store.redacted(row), store.positions(row)
-        invented = [self._tokens(kind, row, number) for number, kind in enumerate(store.kinds(row))]
+        record = f"{store.record_id(row)} {store.pieces[row]}"
+        invented = [self._tokens(kind, f"{record} {number}") for number, kind in enumerate(store.kinds(row))]
         placeholders = redacted[positions].tolist()
         made = [tokens or [placeholder] for tokens, placeholder in zip(invented, placeholders, strict=True)]
         lengths = np.array([len(tokens) for tokens in made], dtype=np.int64)
@@ -39,10 +41,10 @@ class Inventions:
         left[[start for start, tokens in zip(filled.starts, invented, strict=True) if not tokens]] = True
         return filled.tokens, left
 
-    def _tokens(self, kind: str, row: int, number: int) -> list[int]:
+    def _tokens(self, kind: str, place: str) -> list[int]:
         table = self._table(kind)
-        place = hashlib.blake2b(f"{row} {number}".encode(), digest_size=8).digest()
-        return table[int.from_bytes(place, "little") % len(table)] if table else []
+        digest = hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return table[int.from_bytes(digest, "little") % len(table)] if table else []
 
     def _table(self, kind: str) -> list[list[int]]:
         """Made when a kind is first seen; empty where nobody knows its form."""

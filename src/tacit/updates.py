@@ -145,7 +145,7 @@ class Updates:
             for rows, weight in zip(drawn.units(), self._pools.weights(drawn, cap), strict=True):
                 batch = self._read(step, rows)
                 counts.append(_counted(batch))
-                yield LocalUnit(batch, float(weight), (key, *map(int, rows[:1])))  # nobody else has this row
+                yield LocalUnit(batch, float(weight), (key, self._pools.owner(rows)))
 
         result = local_sum(
             self._learner,

@@ -162,6 +162,10 @@ class Pools:
             )
         return _grouped(rows, users)
 
+    def owner(self, rows: Rows) -> int:
+        """The number of the user whose rows these are, which no other user decides; 0 for no rows."""
+        return int(self._annotation.users[rows[0]]) if len(rows) else 0
+
     def entities(self) -> RowEntities:
         """Which listed entities stand in which row; refused when nobody said so."""
         entities = self._annotation.entities
