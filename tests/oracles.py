@@ -22,7 +22,7 @@ def clip_factors(clipping: Clipping, norms: Sequence[float]) -> list[float]:
     whole = math.hypot(*longer)
     if isinstance(clipping, PerParameter):
         share = clipping.clip_norm / math.sqrt(len(norms))
-        least = whole / math.sqrt(len(norms)) / 32
+        least = whole / math.sqrt(len(norms))
         return [min(1.0, share / max(norm, least, 1e-300)) for norm in longer]
     if isinstance(clipping, Automatic):
         return [clipping.clip_norm / (whole + clipping.stability)] * len(norms)

@@ -3,8 +3,9 @@
 Forward and backward keep each layer's input and its output's gradient; squared norms come from those; factors come from
 the norms; one weighted product a layer then gives the sum. No second backward pass, no per-unit gradients in memory.
 
-G1 (sensitivity). Adding or removing one row moves the sum by at most `sensitivity`, rounding included, in batches of
-   up to 10,000 rows: clipping leaves it a margin (`clipping.py`).
+G1 (sensitivity). A row's own clipped gradient is at most `sensitivity` long, rounding included. Adding or removing one
+   row moves the sum by at most that, up to float32 rounding for the other rows (`clipping.py` has the margin, and what
+   was measured).
 G2 (exact). The sum equals that of a loop over single rows, whatever the padding, the loss weights, the micro-batches,
    the caller's autocast and the model's dropouts, which are off (`exact.py`).
 G3 (finite). A row whose gradient is not finite contributes zero, and is counted.
