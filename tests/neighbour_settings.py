@@ -183,7 +183,7 @@ def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str
         "private": {"rule": choice["private.rule"], "learning_rate": 0.01, "decay": chance.choice(("none", "linear"))},
         **_model(choice, place, chance),
     }
-    for setting in ("task", "pieces", "duplicates", "users", "precision", "device"):
+    for setting in ("task", "pieces", "duplicates", "users", "precision"):
         words[setting] = choice[setting]
     if choice["task"] == "classification":
         words["classes"] = ["x", "y"]

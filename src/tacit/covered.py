@@ -2,7 +2,8 @@
 
 `tests/test_neighbours.py` draws settings from this table, makes two runs that differ in one unit, and compares them;
 `make test-all` draws every pair of values that is allowed here. What the table does not have was never compared, and is
-refused under a claim. Settings that are numbers (sizes, rates, limits) are drawn at random there and not listed.
+refused under a claim. Settings that are numbers (sizes, rates, limits) are drawn at random there and not listed; a
+device other than a processor, on which nothing was compared, is an assumption of the claim.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,7 +51,6 @@ COVERED: dict[str, tuple[str, ...]] = {
     "tied": ("no", "yes"),
     "tokenizer": ("bytes", "bpe of the corpus", "bpe of a public corpus", "a file"),
     "precision": ("float32", "bfloat16"),
-    "device": ("cpu",),
     "positions": ("default", "given"),
     "public.rule": ("adam", "sgd"),
     "private.rule": ("adam", "sgd"),
@@ -172,7 +172,6 @@ def choice_of(experiment: Experiment) -> dict[str, str]:
         **dropouts,
         "tokenizer": tokenizers.get(experiment.tokenizer_name, "a file"),
         "precision": experiment.precision,
-        "device": experiment.device,
         "positions": "default" if experiment.positions is None else "given",
         "public.rule": experiment.public.rule,
         "private.rule": experiment.private.rule,

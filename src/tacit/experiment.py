@@ -297,6 +297,7 @@ def _evidence(experiment: Experiment, policies: Policies, marks: Marks, dropped:
         record_is=RECORD_IS[experiment.pieces],
         examples_given=bool(experiment.inventions),
         pretrained=not experiment.is_new,
+        accelerated=experiment.device != "cpu",
         repeatable=experiment.mode == Mode.RESEARCH,
     )
 

@@ -146,6 +146,7 @@ class Evidence:
     record_is: str | None = None
     examples_given: bool | None = None
     pretrained: bool = False
+    accelerated: bool = False
     repeatable: bool = False
     coverage_inside: bool = False
     tuning: str = "not covered: settings were chosen outside this accounting"

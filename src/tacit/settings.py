@@ -87,7 +87,7 @@ class Experiment(BaseModel):
     private: OptimiserSettings = Field(OptimiserSettings(learning_rate=2e-3), description="Private steps.")
     local: LocalSettings = Field(LocalSettings(), description="A user's own training: learning_rate, batch_size.")
     positions: int | None = Field(None, ge=1, description="Positions in memory at a time. Default: by memory.")
-    device: str = Field("cpu", description="cpu, or cuda.")
+    device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="cpu, cuda or cuda:1.")
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="Of activations in public steps. Private steps compute in float32."
     )

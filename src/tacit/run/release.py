@@ -56,6 +56,7 @@ _GUARANTEE = {
     ),
     **_rows(Reason.SETTING, "evidence.policy_id", "evidence.policy_hash", "evidence.conservative_id"),
     **_rows(Reason.SETTING, "evidence.detector_data", "evidence.examples_given", "evidence.pretrained"),
+    **_rows(Reason.SETTING, "evidence.accelerated"),
     **_rows(
         Reason.SETTING,
         "evidence.repeatable",
