@@ -91,6 +91,9 @@ class Browser:
     def hover(self, selector: str) -> None:
         """Move the mouse to the middle of an element."""
         self.run(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        self.run(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )  # it tells of scrolling
         box = self.run(
             f"(() => {{const b = document.querySelector({selector!r}).getBoundingClientRect();"
             "return [b.left + b.width / 2, b.top + b.height / 2]})()"

@@ -111,7 +111,6 @@ def test_what_was_never_compared_is_refused(place: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        ({"device": "cuda"}, "device: cpu"),
         ({"choose_every": 1, "choose_on": "full", "held_out": 0.3}, "choose_on"),
         ({"duplicates": "exact"}, "mechanism.*with duplicates: exact"),
         ({"tokenizer": "bpe"}, "mechanism.*with tokenizer: bpe of the corpus"),

@@ -149,13 +149,13 @@ def test_forgetful_g1_g3_misses_grow_with_the_miss_rate(seed: int, one: float, o
 
 
 def test_forgetful_g2_misses_a_value_everywhere_or_nowhere() -> None:
-    words = Regex(r"[A-Za-z]+(?: +[A-Za-z]+)?(?=;)", "WORD")
+    words = Regex(r"[A-Za-z]+(?: +[A-Za-z]+)?", "WORD")
     values = [f"{first}{second}" for first in "abcdef" for second in "ghijkl"]
     policy = Forgetful(words, 0.5, 3)
     outcomes = set()
     for value in values:
         one = policy.find(Record("1", f"{value} {value};"))
-        other = policy.find(Record("2", f"some.{value.upper()}   {value};"))
+        other = policy.find(Record("2", f"1.{value.upper()}   {value};"))
         assert len(one) == len(other)
         outcomes.add(len(one))
     assert outcomes == {0, 1}

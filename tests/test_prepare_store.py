@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tacit.corpus.record import Record, Span
-from tacit.errors import PrepareError
+from tacit.errors import PrepareError, RunError
 from tacit.prepare import Prepared, PrepareSettings, prepare
 from tacit.prepare.headers import PRIVATE, PUBLIC
 from tacit.prepare.store import Row, StoreWriter, user_key
@@ -94,7 +94,7 @@ def test_g3_a_folder_that_exists_is_left_alone(store: Prepared) -> None:
     with pytest.raises(PrepareError):
         build(store.folder)
     store.verify()
-    with pytest.raises(PrepareError):
+    with pytest.raises(RunError, match="no such file or directory"):
         build(store.folder / "no" / "such" / "parent")
 
 

@@ -140,7 +140,8 @@ class CanaryModule(nn.Module):
             self.head.weight[MINUS] = 16.0
 
     def forward(self, tokens: Tensor) -> Tensor:
-        named = (tokens[:, 1:3] - FIRST_DIGIT).clamp(0, self.digits - 1)
+        whole = nn.functional.pad(tokens, (0, max(0, 3 - tokens.shape[1])))
+        named = (whole[:, 1:3] - FIRST_DIGIT).clamp(0, self.digits - 1)
         index = named[:, 0] * self.digits + named[:, -1]
         weights = self.canaries(index[:, None].expand(tokens.shape))
         place = torch.arange(tokens.shape[1])
