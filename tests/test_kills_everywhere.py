@@ -20,9 +20,10 @@ import yaml
 from lives import Lives
 from runs import PLANS, SETTINGS, write_corpus
 from tacit.ledger import read_entries
-from tacit.plan import Noisy, Plan, SplitBatch
+from tacit.plan import Noisy, SplitBatch
 from tacit.run import PrivateFile, ReleaseFile, Run
 from tacit.run.folder import has_begun
+from tacit.terms import Terms
 
 DEATHS = 42  # for each of twelve mechanisms: 504 in all
 STEPS = 8
@@ -114,7 +115,7 @@ def _check(folder: Path, undisturbed: Path) -> None:
         assert run.path(name).read_bytes() == other.path(name).read_bytes(), name
     charges, planned = (read_entries(one.path(ReleaseFile.LEDGER)).charges() for one in (run, other))
     assert all(charges[step] >= times for step, times in planned.items())
-    noisy = {step.name for step in run.read_json(Plan, ReleaseFile.PLAN).executions() if _is_noisy(step.update)}
+    noisy = {step.name for step in run.read_json(Terms, ReleaseFile.PLAN).plan.executions() if _is_noisy(step.update)}
     log = run.path(PrivateFile.STEPS)
     applied = log.read_bytes().count(b"\n") if log.exists() else 0
     assert applied <= sum(charges[step] for step in noisy), "steps were applied that nobody paid for"
@@ -133,6 +134,7 @@ def test_killed_in_every_stage(lives: Lives, tmp_path: Path, mechanism: str) -> 
     while deaths < DEATHS:
         for stage in STAGES:
             deaths += _die_until_done(lives, stage, undisturbed, folder, moments)
+        assert lives.run("verify", str(folder)) == 0
         _check(folder, undisturbed.folder)
         shutil.rmtree(folder)
     print(f"{mechanism}: {deaths} deaths")
