@@ -83,6 +83,13 @@ _SECONDS_BETWEEN_PRICES = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """How many held-out texts also occur in the training corpus."""
+
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trained:
     """What a run ended with.
 
@@ -108,7 +115,7 @@ def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
     identity = identity_of(experiment, policies, tokenizer)
     with Run.create(folder) as run, _nothing_left_if_refused(run):
         run.write_json(PrivateFile.SETTINGS, experiment.model_dump(mode="json"))
-        run.write_json(PrivateFile.SHARED, {"texts": shared})
+        run.write_json(PrivateFile.SHARED, Shared(shared))
         run.write_json(PrivateFile.IDENTITY, identity)
         tokenizer = tokenizer.made_under(hash_outside(policies.marking, run.key))
         run.write(ReleaseFile.TOKENIZER, tokenizer.save)
@@ -197,11 +204,7 @@ def _go_on(experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run
     run.write_json(ReleaseFile.GUARANTEE, terms.conclude(charges, evidence_outside(evidence, policy, run.key)))
     run.seal()
     set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
-    return Trained(run.folder, planned, utility, guarantee, set_aside, _shared(run))
-
-
-def _shared(run: Run) -> int:
-    return int(run.read_json(dict, PrivateFile.SHARED)["texts"])
+    return Trained(run.folder, planned, utility, guarantee, set_aside, run.read_json(Shared, PrivateFile.SHARED).texts)
 
 
 def _priced(observe: Observer, run: Run, planned: Planned) -> Observer:
