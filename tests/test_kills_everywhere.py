@@ -89,7 +89,8 @@ def _die_until_done(lives: Lives, stage: Stage, undisturbed: Undisturbed, folder
     deaths, seconds = 0, undisturbed.seconds[STAGES.index(stage)]
     while True:
         process = lives.begin(*stage(undisturbed.settings, folder))
-        time.sleep(moments.uniform(0.0, 1.2 * seconds))
+        patience = (1.2 + 0.1 * deaths) * seconds  # it grows, as a busy machine would otherwise never finish
+        time.sleep(moments.uniform(0.0, patience))
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
         code = lives.end()
