@@ -14,7 +14,7 @@ from tacit.accounting.fourier import Composed, Real, composed, transform_error
 from tacit.accounting.pairs import Floats, put_in_order
 from tacit.events import Composition, Relation, SampledGaussian
 
-BITS = 400  # of the fixed point that stands for exact arithmetic
+BITS = 400  # of the fixed-point numbers that are taken as exact
 Steps = list[tuple[Floats, int]]
 
 

@@ -1,7 +1,7 @@
 """A run: one folder with fixed names, each stage adding its files.
 
     run.json                 marks the folder
-    release/                 what may leave the house
+    release/                 what may leave your organization
         model.safetensors, model.json, tokenizer.json, config.json, plan.json, ledger.jsonl, guarantee.json,
         utility.json, audit.json, report.html
         made.json            versions of everything it was made with

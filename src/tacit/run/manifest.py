@@ -3,7 +3,7 @@
 G1 (changes show). A released file that was changed, removed or added since the manifest was written is named.
 G2 (no signature). Whoever rewrites file and manifest alike is not found out here; what `tacit verify` proves even then
    is that the claim follows from plan and ledger.
-G3 (regular). Only regular files that stand in the folder itself are opened, whatever the manifest names.
+G3 (regular). Only regular files directly in the folder are opened, whatever the manifest names.
 """
 
 from collections.abc import Iterable, Iterator

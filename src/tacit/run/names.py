@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class ReleaseFile(StrEnum):
-    """What may leave the house."""
+    """What may leave your organization."""
 
     MODEL = "model.safetensors"
     TOKENIZER = "tokenizer.json"

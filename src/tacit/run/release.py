@@ -1,6 +1,6 @@
 """Why each field of `release/` may leave: what has no row here does not (theory, section 9).
 
-A path is that of a field in its JSON, with [] for the entries of a list; one that ends in `.*` stands for everything
+A path is that of a field in its JSON, with [] for the entries of a list; one that ends in `.*` means everything
 below it. A field that is null or empty needs no row: without a row it is never anything else, so it tells nothing.
 
 G1 (default-deny). A file with a field that has no row is refused before anything is written.
