@@ -17,7 +17,6 @@ LISTED_SKIPS = (
     "is not in TACIT_DATA",
     "no gpt2_tokenizer in TACIT_DATA",
     "the data sets of TACIT_DATA are not here",
-    "mythes-en-us and wordnet-base are not installed",
     "stories15m was not made",
     "TACIT_ENCODER names no folder of a pretrained encoder",
 )

@@ -2,7 +2,8 @@
 
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.detecting.paraphrase import Asked, Phi
+from tacit.detecting.paraphrase import Phi
 from tacit.detecting.rewording import FRAMES, SYNONYMS, Rewording
-from tacit.detecting.thesaurus import MYTHES_PLACES, WORDNET_PLACES, mythes, wordnet
 from tacit.detecting.ways import RoundTrip, phi_of
 from tacit.errors import ConfigError, TacitError
 from tacit.policy.detector.features import masked
 
 CANARY = "My bank security code is"
 OTHER = "I received my social security card; my number is"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A way from a function."""
+
+    function: Callable[[str], Sequence[str]]
+
+    def say(self, texts: Sequence[str], seed: int) -> list[list[str]]:
+        """What the function says."""
+        return [list(self.function(text)) for text in texts]
+
+    def described(self) -> dict[str, Any]:
+        """Its name."""
+        return {"way": "function", "name": f"{self.function.__module__}.{self.function.__qualname__}"}
 
 
 def python(program: str) -> tuple[str, ...]:
@@ -124,60 +139,6 @@ def test_programs_that_fail_are_said_so_without_the_text(program: tuple[str, ...
     with pytest.raises(ConfigError, match=hint) as caught:
         RoundTrip((program,)).say(["secret words", "more"], 0)
     assert "secret" not in str(caught.value)
-
-
-def test_mythes_files_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "th_en_US_v2.dat"
-    path.write_text(
-        "UTF-8\ncode|2\n(noun)|cipher|cypher|writing (generic term)\n(verb)|encode|code\nbank|1\n(noun)|lender\n",
-        encoding="utf-8",
-    )
-    synonyms = mythes(path)
-    assert synonyms.groups == {"code": ("cipher", "cypher", "encode"), "bank": ("lender",)}
-    said = synonyms.say(["My bank code is", "My dog is"], 0)
-    assert said[1] == []
-    assert {"My lender code is", "My bank cipher is"} & set(said[0])
-    assert all(text.startswith("My ") and text.endswith(" is") for text in said[0])
-    assert synonyms.say(["My bank code is"], 0) == said[:1]
-
-
-def test_wordnet_files_are_read(tmp_path: Path) -> None:
-    for part in ("verb", "adj", "adv"):
-        (tmp_path / f"data.{part}").write_text("  1 licence\n")
-    (tmp_path / "data.noun").write_text(
-        "  1 licence of some sort\n"
-        "00001740 03 n 03 code 0 cipher 0 secret_code 1 001 ~ 00001930 n 0000 | a gloss\n"
-        "00001930 03 n 01 bank 0 000 | a gloss\n"
-    )
-    groups = wordnet(tmp_path).groups
-    assert groups["code"] == ("cipher", "secret code")
-    assert "bank" not in groups
-
-
-@pytest.mark.parametrize("content", ["", "UTF-8\nno number here\n", "no-such-encoding\ncode|1\n"])
-def test_other_files_are_no_thesaurus(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "th.dat"
-    path.write_text(content)
-    if content:
-        with pytest.raises(ConfigError):
-            mythes(path)
-    else:
-        assert mythes(path).groups == {}
-    with pytest.raises(ConfigError):
-        mythes(tmp_path / "nowhere.dat")
-    with pytest.raises(ConfigError):
-        wordnet(tmp_path)
-
-
-@pytest.mark.slow
-def test_installed_thesauri_know_a_bank() -> None:
-    if not any(place.glob("th_en_*.dat") for place in MYTHES_PLACES) or not any(
-        (place / "data.noun").is_file() for place in WORDNET_PLACES
-    ):
-        pytest.skip("mythes-en-us and wordnet-base are not installed")
-    for synonyms in (mythes(), wordnet()):
-        assert len(synonyms.groups) > 10_000
-        assert len(synonyms.say([CANARY], 0)[0]) == 12
 
 
 def test_a_phi_needs_a_way_and_sound_numbers() -> None:

@@ -3,10 +3,14 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.prepare import Key, divide, seen_texts
+from tacit.corpus.record import Record
+from tacit.policy.patterns import Digits
+from tacit.prepare import Duplicates, Key, PrepareSettings, Routing, divide, prepare, seen_texts
+from tacit.tokenizer import byte_tokenizer
 from test_prepare_views import Parts, parts
 
 
@@ -59,3 +63,14 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
         assert seen.add(Key(divide("a", [])[0]))
         assert not seen.add(Key(divide("a", [])[0]))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("duplicates", "rows"), [("keep", 5), ("exact", 3), ("doubtful", 4)])
+def test_rows_that_are_left_out(duplicates: Duplicates, rows: int, tmp_path: Path) -> None:
+    texts = ("a train", "a train", "a train 7", "a train 8", "something else")
+    records = [Record(f"r{number}", content) for number, content in enumerate(texts)]
+    settings = PrepareSettings(512, duplicates)
+    store = prepare(
+        records, Digits(), byte_tokenizer(), tmp_path / "store", settings, lambda n: Routing(doubtful=n in (0, 1, 4))
+    )
+    assert len(store) == rows

@@ -51,7 +51,7 @@ class Experiment(BaseModel):
     duplicates: Duplicates | None = Field(
         None,
         description="Of equal redacted texts keep all (keep), one (exact), or one of those that only the conservative"
-        " policy flags (doubtful); without a claim also bloom or near. Default: exact for crt, keep otherwise.",
+        " policy flags (doubtful). Default: exact for crt, keep otherwise.",
     )
     pieces: Pieces = Field("record", description="What a record is: record (as in the corpus), turn or sentence.")
     canaries: list[CanaryPlan] = Field(

@@ -308,8 +308,6 @@ def detector_train(
     epochs: int = 0,
     reword: bool = True,
     round_trip: Sequence[str] = (),
-    thesaurus: str | None = None,
-    wordnet: str | None = None,
     seq2seq: Sequence[str] = (),
     same_meaning: str | Path | None = None,
     alike: float = 0.5,
@@ -325,7 +323,7 @@ def detector_train(
     from tacit.detecting import DetectorSettings, train
     from tacit.detecting.ways import phi_of
 
-    phi = phi_of(reword, thesaurus, wordnet, round_trip, seq2seq, _path(same_meaning), alike, most)
+    phi = phi_of(reword, round_trip, seq2seq, _path(same_meaning), alike, most)
     settings = DetectorSettings(recall, false_alarms, sentences, harmless, seed, encoder=_path(encoder), epochs=epochs)
     return train(Path(out), Path(negatives), phi, settings, observe, _path(templates), _path(prompts))
 

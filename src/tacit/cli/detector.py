@@ -35,8 +35,6 @@ def train(
         list[str] | None,
         typer.Option(help='Programs that translate lines there and back: "apertium -u eng-spa | apertium -u spa-eng".'),
     ] = None,
-    thesaurus: Annotated[str | None, typer.Option(help="A MyThes .dat file, or auto to look for one.")] = None,
-    wordnet: Annotated[str | None, typer.Option(help="WordNet's folder, or auto to look for it.")] = None,
     seq2seq: Annotated[
         list[str] | None, typer.Option(help="A paraphrasing model's folder, or two with a comma: there and back.")
     ] = None,
@@ -69,8 +67,6 @@ def train(
             epochs=epochs,
             reword=reword,
             round_trip=round_trip or (),
-            thesaurus=thesaurus,
-            wordnet=wordnet,
             seq2seq=seq2seq or (),
             same_meaning=same_meaning,
             alike=alike,

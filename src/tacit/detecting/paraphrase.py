@@ -10,7 +10,7 @@ G3 (own). What is given for a prompt does not depend on the other prompts.
 
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,21 +40,6 @@ class Meaning(Protocol):
 
     def described(self) -> dict[str, Any]:
         """What it is, for the detector's card: JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Any function of Python from a text to texts that mean the same; it should be a pure one."""
-
-    function: Callable[[str], Sequence[str]]
-
-    def say(self, texts: Sequence[str], seed: int) -> list[list[str]]:
-        """What the function says."""
-        return [list(self.function(text)) for text in texts]
-
-    def described(self) -> dict[str, Any]:
-        """Its name."""
-        return {"way": "function", "name": f"{self.function.__module__}.{self.function.__qualname__}"}
 
 
 @dataclass(frozen=True, slots=True)

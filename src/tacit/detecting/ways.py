@@ -13,11 +13,9 @@ from typing import Any
 
 from tacit.detecting.paraphrase import Phi, SameMeaning, Way
 from tacit.detecting.rewording import Rewording
-from tacit.detecting.thesaurus import mythes, wordnet
 from tacit.errors import ConfigError
 from tacit.pretrained import from_folder, tokenizer_of
 
-AUTO = "auto"
 Paraphrases = Callable[[Sequence[str]], Sequence[Sequence[str]]]
 _SECONDS_A_PROGRAM = 600
 _ROWS_A_BATCH = 16
@@ -26,8 +24,6 @@ _LONGEST_SAID = 96
 
 def phi_of(
     reword: bool = True,
-    thesaurus: str | None = None,
-    word_net: str | None = None,
     round_trips: Sequence[str] = (),
     sequence_models: Sequence[str] = (),
     same_meaning: Path | None = None,
@@ -36,21 +32,17 @@ def phi_of(
 ) -> Phi:
     """All ways that were asked for.
 
-    thesaurus: a MyThes .dat file; word_net: WordNet's folder; `auto` looks in the usual places. round_trips: commands
-    with | between them. sequence_models: a folder each, or two with a comma between them, there and back.
+    round_trips: commands with | between them. sequence_models: a folder each, or two with a comma between them, there
+    and back.
     """
     ways: list[Way] = [Rewording()] if reword else []
-    if thesaurus is not None:
-        ways.append(mythes(None if thesaurus == AUTO else Path(thesaurus)))
-    if word_net is not None:
-        ways.append(wordnet(None if word_net == AUTO else Path(word_net)))
     ways += [RoundTrip.parse(words) for words in round_trips]
     ways += [Sequence2Sequence(tuple(Path(one.strip()) for one in words.split(","))) for words in sequence_models]
     if not ways:
         raise ConfigError(
             expected="at least one way of paraphrasing",
             found="none",
-            way_out="leave --no-reword out, or name a thesaurus, WordNet, a round trip or a model",
+            way_out="leave --no-reword out, or name a round trip or a model",
         )
     return Phi(tuple(ways), most, None if same_meaning is None else SameMeaning(same_meaning), alike)
 
@@ -59,7 +51,7 @@ def paraphrases_by(reword: bool, round_trips: Sequence[str], most: int) -> Parap
     """At most `most` paraphrases for each of some texts, not the texts themselves; None when no way is asked for."""
     if not reword and not round_trips:
         return None
-    phi = phi_of(reword, round_trips=round_trips, most=most + 1)
+    phi = phi_of(reword, round_trips, most=most + 1)
     return lambda texts: [said[1:] for said in phi.paraphrases(texts, seed=0)]  # the first is the text itself
 
 

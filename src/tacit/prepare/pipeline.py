@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import islice
@@ -25,7 +25,6 @@ from typing import Literal, TextIO
 from tacit.corpus.record import Record
 from tacit.errors import PolicyError, PrepareError, TacitError, failed
 from tacit.policy.base import Policy
-from tacit.prepare.approximate import BloomSeen, NearSeen
 from tacit.prepare.cut import Piece, cut, surely_too_long
 from tacit.prepare.duplicates import Key, Routing, Seen, seen_texts
 from tacit.prepare.headers import PRIVATE, Counts, Facts
@@ -38,15 +37,13 @@ _BATCH_CHARACTERS = 1 << 19
 _FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 
 
-Duplicates = Literal["keep", "exact", "doubtful", "bloom", "near"]
-AnySeen = Seen | BloomSeen | NearSeen
+Duplicates = Literal["keep", "exact", "doubtful"]
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareSettings:
     """`max_tokens`: the longest redacted piece. `duplicates`: which records are left out because an equal one,
-    redacted, came before: none (keep), all that are equal (exact), those of them that are doubtful (see `Routing`), or
-    about equal ones (`prepare.approximate`).
+    redacted, came before: none (keep), all that are equal (exact), or those of them that are doubtful (see `Routing`).
 
     `labelled`: labels are learned, and records without one are set aside.
 
@@ -91,18 +88,12 @@ def prepare(
         writer = StoreWriter(folder, tokenizer.vocabulary_size)
         stack.callback(writer.abandon)
         quarantine = stack.enter_context((folder / PRIVATE / "quarantine.jsonl").open("w", encoding="utf-8"))
-        seen = stack.enter_context(_seen(settings.duplicates, folder))
+        seen = None if settings.duplicates == "keep" else stack.enter_context(seen_texts(folder))
         job = _Job(policy, tokenizer, settings, writer, _Quarantine(quarantine), seen, routing)
         for batch in _batches(records):
             job.add(batch)
         writer.finish(_facts(policy, tokenizer, settings), job.counts())
     return Prepared(out)
-
-
-def _seen(duplicates: Duplicates, folder: Path) -> AbstractContextManager[AnySeen | None]:
-    if duplicates in ("exact", "doubtful"):
-        return seen_texts(folder)
-    return nullcontext({"keep": None, "bloom": BloomSeen(), "near": NearSeen()}[duplicates])
 
 
 def public_segments(records: Iterable[Record], policy: Policy) -> Iterator[str]:
@@ -145,7 +136,7 @@ class _Job:
         settings: PrepareSettings,
         writer: StoreWriter,
         quarantine: _Quarantine,
-        seen: AnySeen | None,
+        seen: Seen | None,
         routing: Callable[[int], Routing],
     ) -> None:
         self._policy = policy
