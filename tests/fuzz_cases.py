@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import zstandard
 
 from fuzz_values import TOKENS, VALUES, changed, damaged
+from tacit.corpus.streams import zstd
 
 WORDS = (
     "Ann",
@@ -135,7 +135,7 @@ def _compressed(rng: random.Random, path: Path) -> Path:
     ways: dict[str, Callable[[bytes], bytes]] = {
         ".gz": gzip.compress,
         ".xz": lzma.compress,
-        ".zst": zstandard.ZstdCompressor().compress,
+        ".zst": zstd.compress,
     }
     ending = rng.choice(list(ways))
     packed = path.with_name(path.name + ending)

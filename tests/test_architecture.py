@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "intervals": {"errors"},
     "private_files": {"errors"},
     "rounding": set(),
-    "silence": set(),
+    "silence": {"errors"},
     "utility": {"errors", "codec", "intervals", "rounding"},
     "noisy_utility": BASE | {"accounting", "events", "guarantee"},
     "outside": BASE | {"audit", "events", "guarantee", "noisy_utility", "policy", "run", "terms"},

@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tacit import silence
 from tacit.corpus.read import CorpusReader, Fields, read
 from tacit.corpus.record import Record, Span
 from tacit.corpus.seen import SeenIds
@@ -354,3 +358,19 @@ def test_seen_ids_remember_while_they_grow() -> None:
     assert all(seen.add(str(number)) for number in range(5_000))
     assert not any(seen.add(str(number)) for number in range(5_000))
     assert len(seen) == 5_000
+
+
+def test_text_formats_need_no_arrow_and_tables_name_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = "import sys, tacit.corpus.read; sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    written = [write(tmp_path, pa.table({"text": ["one"]})) for write in TABLES]
+
+    def missing(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(silence, "version", missing)
+    for path in written:
+        with pytest.raises(CorpusError, match=r'pip install "tacit\[arrow\]"'):
+            read(path)

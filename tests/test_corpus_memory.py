@@ -67,12 +67,13 @@ for size, count in (("small", 400), ("large", 4000)):
 """
 # A line of 1 MB, in the small files, or of 100 MB, in the large ones, and a good one after it.
 LONG_LINES = """
-import gzip, sys, zstandard
+import gzip, sys
+from tacit.corpus.streams import zstd
 
 def opened(path):
     if path.endswith(".gz"):
         return gzip.open(path, "wb", compresslevel=1)
-    return zstandard.open(path, "wb") if path.endswith(".zst") else open(path, "wb")
+    return zstd.open(path, "wb") if path.endswith(".zst") else open(path, "wb")
 
 for size, megabytes in (("small", 1), ("large", 100)):
     for name in sys.argv[2:]:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from tacit.corpus.quarantine import Reason
 from tacit.corpus.read import CorpusReader, Fields, read
 from tacit.corpus.record import Record, Span
+from tacit.corpus.streams import zstd
 from tacit.errors import ConfigError, CorpusError
 
 GOOD = b'{"id": "good", "text": "fine"}\n'
@@ -24,7 +24,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".xz": lzma.compress,
-    ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
+    ".zst": zstd.compress,
 }
 
 
@@ -225,7 +225,7 @@ def _unxz(part: bytes) -> bytes:
 
 
 def _unzstd(part: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().decompressobj().decompress(part)
+    return zstd.ZstdDecompressor().decompress(part)
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])

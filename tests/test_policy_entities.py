@@ -17,7 +17,7 @@ from readers import LABELS, PIPELINE, needs_pipeline, needs_presidio, save_tiny_
 from tacit.corpus.record import Record, Span, resolve_overlaps, spans_fault
 from tacit.errors import PolicyError, TacitError
 from tacit.policy.base import Policy
-from tacit.policy.entities import folders, token_classifier
+from tacit.policy.entities import token_classifier
 from tacit.policy.entities.folders import default_pipeline, digest_of, find_pipeline
 from tacit.policy.entities.memory import Memory
 from tacit.policy.entities.pieces import pieces, readable, tidied
@@ -29,6 +29,7 @@ from tacit.policy.kinds import NAMES, ONTONOTES, PERSONAL, common_kind
 from tacit.policy.pii.policy import KINDS as PII_KINDS
 from tacit.policy.registry import build_policy, parse_policy
 from tacit.scan.workers import Workers
+from tacit.silence import require_library
 
 PIPE = PIPELINE or ""
 DIALOG = (
@@ -202,8 +203,8 @@ def test_an_unknown_pipeline_is_an_error_with_the_command() -> None:
 
 
 def test_a_missing_package_is_an_error_with_the_command() -> None:
-    with pytest.raises(PolicyError, match="pip install something"):
-        folders.require("a-package-nobody-has", "pip install something")
+    with pytest.raises(PolicyError, match=r"pip install \"tacit\[something\]\""):
+        require_library("a-package-nobody-has", "something", PolicyError)
 
 
 def test_the_variable_names_the_default_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,22 @@
-"""transformers without its bars and notices."""
+"""Optional libraries: the command that installs them, and transformers without its bars and notices."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from tacit.errors import TacitError
+
+
+def require_library(package: str, extras: str, error: type[TacitError]) -> None:
+    """Raise `error` with the command that installs `package`, unless it is installed."""
+    try:
+        version(package)
+    except PackageNotFoundError as missing:
+        raise error(
+            expected=f"the package {package}, which is needed here",
+            found="a Python without it",
+            way_out=f'pip install "tacit[{extras}]"',
+        ) from missing
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Literal
 from tacit.errors import ConfigError
 from tacit.progress import Observer, Progress
 from tacit.run import PrivateFile, Run
+from tacit.silence import require_library
 
 
 @contextmanager
@@ -15,12 +16,9 @@ def watched(run: Run, log: Literal["none", "tensorboard"], observe: Observer) ->
     if log == "none":
         yield observe
         return
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError as error:
-        raise ConfigError(
-            "the package tensorboardX for log: tensorboard", "none", "pip install tensorboardX, or leave log out"
-        ) from error
+    require_library("tensorboardX", "tensorboard", ConfigError)
+    from tensorboardX import SummaryWriter
+
     with SummaryWriter(str(run.path(PrivateFile.TENSORBOARD))) as writer:
 
         def told(progress: Progress) -> None:

@@ -26,9 +26,9 @@ from tacit.corpus.record import Record
 from tacit.corpus.seen import SeenIds
 from tacit.corpus.shape import DEFAULT_FIELDS, Fields, Row, record_of
 from tacit.corpus.streams import COMPRESSIONS, unreadable
-from tacit.corpus.tables import Parquet, SavedDataset, dataset_folder
 from tacit.errors import ConfigError, CorpusError
 from tacit.given import open_file
+from tacit.silence import require_library
 
 __all__ = ["CorpusReader", "Fields", "Tally", "TextRecords", "read"]
 
@@ -140,13 +140,13 @@ def _source(
     if split is not None and format_name != "dataset":
         raise ConfigError("split with a saved dataset only", f"a {format_name} corpus", "leave split out")
     if format_name == "dataset":
-        return SavedDataset(dataset_folder(path, split), fields, max_record_bytes)
+        return _saved_dataset(path, split, fields, max_record_bytes)
     try:
         open_file(path).close()
     except OSError as error:
         raise unreadable(path, error) from error
     if format_name == "parquet":
-        return Parquet(path, fields, max_record_bytes)
+        return _parquet(path, fields, max_record_bytes)
     if format_name == "csv":
         return CommaSeparated(path, fields, max_record_bytes)
     if format_name == "jsonl":
@@ -158,6 +158,20 @@ def _source(
     if txt_records == "block":
         return TextBlocks(path, fields.text, max_record_bytes)
     return TextLines(path, fields.text, max_record_bytes)
+
+
+def _saved_dataset(path: Path, split: str | None, fields: Fields, max_record_bytes: int) -> Source:
+    require_library("pyarrow", "arrow", CorpusError)
+    from tacit.corpus.tables import SavedDataset, dataset_folder
+
+    return SavedDataset(dataset_folder(path, split), fields, max_record_bytes)
+
+
+def _parquet(path: Path, fields: Fields, max_record_bytes: int) -> Source:
+    require_library("pyarrow", "arrow", CorpusError)
+    from tacit.corpus.tables import Parquet
+
+    return Parquet(path, fields, max_record_bytes)
 
 
 def _format_of(path: Path) -> str:

@@ -3,16 +3,20 @@
 import gzip
 import io
 import lzma
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import zstandard
-
 from tacit.corpus.quarantine import Fault, Reason
 from tacit.errors import CorpusError
 from tacit.given import open_file
+
+if sys.version_info >= (3, 14):
+    from compression import zstd as zstd
+else:
+    from backports import zstd as zstd
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -35,7 +39,7 @@ def open_to_read(path: Path) -> io.BufferedIOBase:
     if path.suffix.lower() == ".xz":
         return lzma.open(path, "rb")
     if path.suffix.lower() == ".zst":
-        return io.BufferedReader(_ZstdReader(path.open("rb")), 1 << 16)
+        return zstd.open(path, "rb")
     return io.BufferedReader(io.FileIO(path), 1 << 18)
 
 
@@ -60,7 +64,7 @@ def lines(path: Path, limit: int) -> Iterator[Line]:
                 byte += size
     except EOFError as error:
         raise Fault(Reason.TRUNCATED_FILE, f"the compressed file is cut off after line {number}") from error
-    except (zlib.error, lzma.LZMAError, zstandard.ZstdError, gzip.BadGzipFile) as error:
+    except (zlib.error, lzma.LZMAError, zstd.ZstdError, gzip.BadGzipFile) as error:
         raise Fault(Reason.DAMAGED_FILE, f"the compressed file is damaged after line {number}") from error
     except OSError as error:
         raise unreadable(path, error) from error
@@ -82,42 +86,3 @@ def _skip_line(stream: io.BufferedIOBase) -> int:
         if piece.endswith(b"\n"):
             break
     return skipped
-
-
-class _ZstdReader(io.RawIOBase):
-    """Zstandard frames, one after the other. Unlike zstandard's own reader it notices a file that is cut off.
-
-    The input is taken in small pieces, since a piece is decompressed whole: 256 bytes become 8 MiB at the very worst.
-    """
-
-    _PIECE_BYTES = 1 << 8
-
-    def __init__(self, file: io.BufferedIOBase) -> None:
-        self._file = file
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._in_frame = False
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        while not self._ready:
-            piece = (self._frame.unused_data if self._frame.eof else b"") or self._file.read(self._PIECE_BYTES)
-            if self._frame.eof:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-                self._in_frame = False
-            if not piece:
-                if self._in_frame:
-                    raise EOFError
-                return 0
-            self._in_frame = True
-            self._ready = memoryview(self._frame.decompress(piece))
-        size = min(len(buffer), len(self._ready))
-        buffer[:size] = self._ready[:size]
-        self._ready = self._ready[size:]
-        return size
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()

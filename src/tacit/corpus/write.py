@@ -10,10 +10,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-import zstandard
-
 from tacit.corpus.record import Record
-from tacit.corpus.streams import COMPRESSIONS
+from tacit.corpus.streams import COMPRESSIONS, zstd
 from tacit.errors import CorpusError
 from tacit.private_files import owner_alone
 
@@ -90,5 +88,5 @@ def _compressed(file: IO[bytes], ending: str) -> AbstractContextManager[_Sink]:
     if ending == ".xz":
         return lzma.LZMAFile(file, "wb")
     if ending == ".zst":
-        return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+        return zstd.ZstdFile(file, "wb")
     return nullcontext(file)

@@ -20,6 +20,7 @@ from tacit.given import read_text
 from tacit.policy.detector.features import Window, cut, masked
 from tacit.policy.detector.linear import NO_WORDS
 from tacit.pretrained import foreign, from_folder
+from tacit.silence import require_library
 
 HEAD = "head.npy"
 MODEL = "model"
@@ -147,15 +148,11 @@ def batch_of(tokenizer: Any, rows: Sequence[str]) -> tuple[Any, Any]:  # noqa: A
 @lru_cache(maxsize=2)
 def loaded(folder: Path) -> tuple[Any, Any]:
     """Model and tokenizer of a local folder: safetensors only, no code from the folder, no network."""
-    try:
-        from tokenizers import Tokenizer
-        from transformers import AutoModel
-    except ImportError as error:
-        raise PolicyError(
-            expected="torch and transformers, which this detector needs",
-            found=f"no module {error.name}",
-            way_out='pip install "tacit[train,hf]", or train a linear detector',
-        ) from error
+    for package in ("torch", "transformers"):
+        require_library(package, "train,hf", PolicyError)
+    from tokenizers import Tokenizer
+    from transformers import AutoModel
+
     model_files(folder)
     model = from_folder(AutoModel, folder, unread=("pooler",))
     with foreign(lambda found: PolicyError("a tokenizer.json that can be read", found, "train the detector again")):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from tacit.digests import digest
 from tacit.documents import read_json
 from tacit.errors import PolicyError
 from tacit.policy.kinds import common_kind
+from tacit.silence import require_library
 
 DEFAULT_PIPELINE = "en_core_web_sm"
 PIPELINE_VARIABLE = "TACIT_SPACY"
@@ -49,22 +50,10 @@ def default_pipeline() -> str:
     return os.environ.get(PIPELINE_VARIABLE) or DEFAULT_PIPELINE
 
 
-def require(package: str, way_out: str) -> None:
-    """An error with the command to install `package`, unless it is there."""
-    try:
-        version(package)
-    except PackageNotFoundError as error:
-        raise PolicyError(
-            expected=f"the package {package}, which this policy reads with",
-            found="a Python without it",
-            way_out=way_out,
-        ) from error
-
-
 @cache
 def find_pipeline(name: str) -> Pipeline:
     """The pipeline called `name`: an installed package, or a folder. Nothing of spaCy is loaded for it."""
-    require("spacy", "pip install spacy")
+    require_library("spacy", "spacy", PolicyError)
     folder = _package_folder(name) or Path(name)
     described = _described(folder / "meta.json")
     if described is None or not (folder / "config.cfg").is_file():

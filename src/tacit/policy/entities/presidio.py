@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.errors import PolicyError
 from tacit.policy.base import Policy
-from tacit.policy.entities.folders import check_kinds, find_pipeline, kinds_in_id, require
+from tacit.policy.entities.folders import check_kinds, find_pipeline, kinds_in_id
 from tacit.policy.entities.memory import Memory
 from tacit.policy.entities.pieces import tidied
 from tacit.policy.entities.reading import Tagger, load_tagger
 from tacit.policy.kinds import common_kind
+from tacit.silence import require_library
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine
@@ -45,7 +46,7 @@ class Presidio(Policy):
     threshold: float = BALANCED
 
     def __post_init__(self) -> None:
-        require("presidio-analyzer", "pip install presidio-analyzer")
+        require_library("presidio-analyzer", "presidio", PolicyError)
         found = find_pipeline(self.pipeline)
         if not 0 <= self.threshold <= 1:
             raise PolicyError("a threshold between 0 and 1", repr(self.threshold), "give a score, such as 0.3")

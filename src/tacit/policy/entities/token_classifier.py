@@ -27,11 +27,12 @@ from tacit.corpus.record import Record, Span, resolve_overlaps
 from tacit.documents import read_json
 from tacit.errors import PolicyError
 from tacit.policy.base import Policy
-from tacit.policy.entities.folders import check_kinds, digest_of, kinds_in_id, require
+from tacit.policy.entities.folders import check_kinds, digest_of, kinds_in_id
 from tacit.policy.entities.memory import Memory
 from tacit.policy.entities.pieces import pieces, readable, tidied
 from tacit.policy.kinds import common_kind
 from tacit.pretrained import from_folder, tokenizer_of
+from tacit.silence import require_library
 
 BALANCED = 0.3
 _PLAIN = "O"
@@ -62,8 +63,8 @@ class TokenClassifier(Policy):
     plain_below: float = 0.0
 
     def __post_init__(self) -> None:
-        require("torch", 'pip install "tacit[train,hf]"')
-        require("transformers", 'pip install "tacit[train,hf]"')
+        require_library("torch", "train,hf", PolicyError)
+        require_library("transformers", "train,hf", PolicyError)
         for name, value in (("threshold", self.threshold), ("plain_below", self.plain_below)):
             if not 0 <= value <= 1:
                 raise PolicyError(f"`{name}` between 0 and 1", repr(value), "give a probability, such as 0.3")
