@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.audit.bounds import LowerBound, one_run_bound, one_run_gaussian_bound
+from tacit.audit.bounds import LowerBound, one_run_bound
 from tacit.audit.scores import Judged
 from tacit.audit.verdict import Finding, Verdict, judge
 from tacit.events import Gaussian, Relation
@@ -21,8 +21,8 @@ def claim(noise: float, *neighbours: Neighbours) -> Guarantee:
     return Guarantee("some mechanism", "A claim.", figures, (), (), Evidence())
 
 
-def bound(epsilon: float, delta: float = DELTA, mu: float | None = None) -> LowerBound:
-    return LowerBound(epsilon, delta, 0.95, "by hand", mu=mu)
+def bound(epsilon: float, delta: float = DELTA) -> LowerBound:
+    return LowerBound(epsilon, delta, 0.95, "by hand")
 
 
 def run(mu: float, canaries: int = 5000) -> Judged:
@@ -102,25 +102,13 @@ def test_a_claim_of_nothing_read_is_contradicted_by_anything() -> None:
     assert judge(redacted, SECRETS, bound(0.1, 0.0)).finding is Finding.CONTRADICTED
 
 
-def test_a_bound_for_gaussian_curves_contradicts_through_mu_alone() -> None:
-    """G3: an epsilon that supposes a curve is not put beside an epsilon that does not."""
-    guarantee = claim(1.0, SECRETS)
-    assert judge(guarantee, SECRETS, bound(9.0, mu=0.99)).finding is Finding.CONSISTENT
-    verdict = judge(guarantee, SECRETS, bound(9.0, mu=1.5))
-    assert verdict.finding is Finding.CONTRADICTED
-    assert verdict.sentence.endswith("its mu at least 1.5, and the claim implies 1.")
-    assert "for a Gaussian trade-off curve" in verdict.sentence
-
-
 @pytest.mark.statistical
 def test_real_bounds_against_true_and_false_claims() -> None:
-    """False alarm: 2e-3. Control: a claim of a third of the mu is contradicted."""
+    """False alarm: 1e-3. Control: a claim of a third of the mu is contradicted."""
     honest, broken = claim(1.0, SECRETS), claim(3.0, SECRETS)
-    for make in (one_run_bound, one_run_gaussian_bound):
-        found = make(run(1.0), DELTA, 0.999)
-        assert judge(honest, SECRETS, found).finding is Finding.CONSISTENT
-        verdict = judge(broken, SECRETS, found)
-        assert verdict.finding is Finding.CONTRADICTED
+    found = one_run_bound(run(1.0), DELTA, 0.999)
+    assert judge(honest, SECRETS, found).finding is Finding.CONSISTENT
+    assert judge(broken, SECRETS, found).finding is Finding.CONTRADICTED
 
 
 def test_the_whole_profile_is_held_against_a_run() -> None:

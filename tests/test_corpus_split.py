@@ -1,17 +1,14 @@
 """Splitting by a hash."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from tacit.corpus.read import read
-from tacit.corpus.record import Record
-from tacit.corpus.split import Shares, Split, split_corpus, split_key, split_of
-from tacit.errors import ConfigError, CorpusError
+from tacit.corpus.split import Shares, Split, split_of
+from tacit.errors import ConfigError
 
 FALSE_ALARMS = 1e-6
 shares_strategy = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)).filter(any)
@@ -83,40 +80,6 @@ def test_more_training_takes_only_from_the_others(keys: list[str], train: int, m
 def test_salt_and_key_are_kept_apart() -> None:
     pairs = [("a" * n, "a" * (64 - n)) for n in range(65)]
     assert len({split_of(key, salt, Shares(0.5, 0.0, 0.5)) for salt, key in pairs}) == 2
-
-
-user_records = st.lists(st.tuples(st.integers(0, 20), st.text("ab", min_size=1, max_size=3)), min_size=1).map(
-    lambda pairs: [Record(f"r{n}", text, user=f"u{user}") for n, (user, text) in enumerate(pairs)]
-)
-
-
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(user_records, st.sampled_from(["", "salt"]), st.sampled_from([".jsonl", ".jsonl.zst"]))
-def test_no_user_is_in_two_splits_and_no_record_is_lost(
-    tmp_path: Path, records: list[Record], salt: str, ending: str
-) -> None:
-    """G2, and G1: without half of the records the other half stays where it is."""
-    shares = Shares(0.4, 0.3, 0.3)
-    counts = split_corpus(iter(records), tmp_path, salt, "user", shares, ending)
-    parts = {split: list(read(tmp_path / f"{split}{ending}")) for split, count in counts.items() if count}
-    assert {split: len(part) for split, part in parts.items()} == {s: n for s, n in counts.items() if n}
-    home = {record.user: split for split, part in parts.items() for record in part}
-    assert all(home[record.user] is split for split, part in parts.items() for record in part)
-    assert sorted(record.id for part in parts.values() for record in part) == sorted(record.id for record in records)
-    assert all(split_of(split_key(record, "user"), salt, shares) is home[record.user] for record in records[::2])
-
-
-def test_a_split_without_a_share_gets_no_file(tmp_path: Path) -> None:
-    records = [Record(str(n), "x") for n in range(50)]
-    counts = split_corpus(records, tmp_path, "s", "record", Shares(0.5, 0.0, 0.5))
-    assert sum(counts.values()) == 50
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["test.jsonl", "train.jsonl"]
-
-
-def test_a_record_without_a_user_cannot_be_split_by_user(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="without one"):
-        split_corpus([Record("1", "x", user="u"), Record("2", "x")], tmp_path, "s", "user", Shares())
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("parts", [(0.5, 0.5, 0.5), (1.2, -0.1, -0.1), (float("nan"), 0.5, 0.5), (0, 0, 0)])

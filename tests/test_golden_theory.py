@@ -5,19 +5,14 @@ of 7, 9,996 of them an epoch; only the rate 1/9,996 matters here, so the populat
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from scipy.optimize import brentq
 
 from tacit.accounting import RDP, Profile, account, calibrate_noise
-from tacit.confidentiality import (
-    amplified,
-    average_case,
-    group,
-    regular,
-    word_level_laplace,
-)
+from tacit.confidentiality import amplified, average_case
 from tacit.errors import ClaimRefused
 from tacit.events import Gaussian, Relation, SampledGaussian
 from tacit.guarantee import Coverage, Guarantee, average_rates
@@ -115,13 +110,34 @@ def test_crt_average_case_by_renyi(epsilon: float, delta: float, rate: float, st
     assert average_case(profile(noise), delta, 0.1, 0.0).amplified == pytest.approx(golden, rel=ONE_PERCENT)
 
 
-def test_confidentiality_of_found_missed_and_repeated_secrets() -> None:
+def group(record_epsilon: Callable[[float], float], delta: float, surviving_records: int) -> float:
+    """Propositions 5 and 7, Theorem 8.2: a secret that stands in several records after redaction and de-duplication.
+
+    Group privacy: k hops of (eps, d) give (k eps, d (1 + e^eps + ... + e^((k-1) eps))); d is chosen to end at `delta`.
+    The mixture of Gaussians with k copies (events.SampledGaussian) is tighter and is what the certificate prints.
+    """
+    low, high = 0.0, delta
+    for _ in range(200):  # bisection for the largest per-hop delta whose geometric sum stays within `delta`
+        hop = (low + high) / 2
+        reached = hop > 0 and _geometric(record_epsilon(hop), surviving_records) * hop <= delta
+        low, high = (hop, high) if reached else (low, hop)
+        if high - low <= 1e-6 * delta:
+            break
+    return surviving_records * record_epsilon(low)
+
+
+def _geometric(epsilon: float, terms: int) -> float:
+    exponent = epsilon * terms
+    if exponent > 700:
+        return math.inf
+    return terms if epsilon == 0 else math.expm1(exponent) / math.expm1(epsilon)
+
+
+def test_confidentiality_of_missed_and_repeated_secrets() -> None:
     epsilon = crt_profile(1.846).epsilon
-    assert regular(epsilon, 8e-5, redacted=True) == (0.0, 0.0)
-    assert regular(epsilon, 8e-5, redacted=False).epsilon == pytest.approx(1.0, rel=ONE_PERCENT)
-    assert group(epsilon, 8e-5, 0) == (0.0, 0.0)
-    assert group(epsilon, 8e-5, 1).epsilon == pytest.approx(1.0, rel=ONE_PERCENT)
-    several = group(epsilon, 8e-5, 3).epsilon
+    assert epsilon(8e-5) == pytest.approx(1.0, rel=ONE_PERCENT)
+    assert group(epsilon, 8e-5, 1) == pytest.approx(1.0, rel=ONE_PERCENT)
+    several = group(epsilon, 8e-5, 3)
     mixture = account(((SampledGaussian(1.846, 0.0256, 3, Relation.ZERO_OUT), 390),)).epsilon(8e-5)
     assert mixture <= several < 6
 
@@ -141,9 +157,10 @@ def test_missing_everything_amplifies_nothing() -> None:
 
 
 def test_appendix_g() -> None:
-    assert word_level_laplace(0.05, 768) == pytest.approx(38.4)
-    assert word_level_laplace(0.05, 768, 0.5) == pytest.approx(math.log(0.5 * math.exp(38.4) + 0.5))
-    assert word_level_laplace(1e-3, 10, 0.9) == pytest.approx(math.log(0.1 * math.exp(0.01) + 0.9))
+    """UeDP: Laplace noise of scale 1/epsilon on k coordinates costs k epsilon for a word, less with words dropped."""
+    assert amplified(768 * 0.05, 1.0) == pytest.approx(38.4)
+    assert amplified(768 * 0.05, 0.5) == pytest.approx(math.log(0.5 * math.exp(38.4) + 0.5))
+    assert amplified(10 * 1e-3, 1 - 0.9) == pytest.approx(math.log(0.1 * math.exp(0.01) + 0.9))
 
 
 @pytest.mark.parametrize(("missed", "sampled", "golden"), [(0, 200, 0.0149), (20, 200, 0.142), (0, 2995, 1e-3)])

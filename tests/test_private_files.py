@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from runs import experiment, quiet, write_corpus
 from tacit.cli import app
 from tacit.corpus.read import read
-from tacit.corpus.split import Shares, split_corpus
 from tacit.errors import ConfigError
 from tacit.experiment import train
 from tacit.policy.patterns import Gold
@@ -47,7 +46,6 @@ WRITERS: dict[str, Write] = {
     "label": lambda corpus, out: invoke(
         *("label", "draw", corpus, "--policy", "digits", "--records", "5", "--gold", "--out", made(out) / "s.jsonl")
     ),
-    "split": lambda corpus, out: split_corpus(read(corpus), made(out), "salt", "record", Shares()),
     "prepare": lambda corpus, out: prepare(read(corpus), Gold(), byte_tokenizer(), out),
     "sample": lambda corpus, out: invoke("report", trained(corpus, out / "run"), "--sample", "2"),
 }

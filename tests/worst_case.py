@@ -21,8 +21,8 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from many_runs import many_run_bound
 from tacit.accounting import account
-from tacit.audit.bounds import many_run_bound
 from tacit.guarantee import Evidence
 from tacit.local import LocalSettings
 from tacit.mechanisms.base import Mechanism, PrivateSteps, planned
@@ -290,7 +290,7 @@ def lower_bound(scores: Scores, rehearsal: Scores, delta: float) -> float:
     Thresholds are chosen on `rehearsal`, which must not depend on `scores`; both directions share the doubt.
     """
     repeated = (rehearsal.present, rehearsal.absent)
-    return many_run_bound(scores.present, scores.absent, delta, 1 - ALARM, repeated).epsilon
+    return many_run_bound(scores.present, scores.absent, delta, 1 - ALARM, repeated)
 
 
 def claims_of(mechanism: Mechanism) -> dict[str, dict[float, float]]:

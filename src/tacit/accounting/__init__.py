@@ -4,7 +4,7 @@
 with several records) and `RDP` are what it chooses from. `published_epsilon` is what the papers' accountants print.
 """
 
-from tacit.accounting.calibrate import calibrate_noise, calibrate_steps, check_delta, default_delta
+from tacit.accounting.calibrate import calibrate_noise, check_delta, default_delta
 from tacit.accounting.closed_form import ClosedForm
 from tacit.accounting.library import LibraryPLD
 from tacit.accounting.pld import PLD
@@ -24,7 +24,6 @@ __all__ = [
     "Profile",
     "account",
     "calibrate_noise",
-    "calibrate_steps",
     "check_delta",
     "default_delta",
     "published_epsilon",

@@ -1,7 +1,7 @@
-"""From a target epsilon back to the noise or the number of steps. Both searches end on the safe side.
+"""From a target epsilon back to the noise. The search ends on the safe side.
 
 G1. The result of a calibration spends at most the target, by the same `account` that the certificate uses.
-G2. It is tight: a little less noise (1 %), or a few more steps (one; 1 % from a thousand on), would overspend.
+G2. It is tight: a little less noise (1 %) would overspend.
 """
 
 import math
@@ -12,9 +12,7 @@ from tacit.errors import ClaimRefused, ConfigError
 from tacit.events import Composition
 
 _NOISE_TOLERANCE = 0.002
-_STEPS_TOLERANCE = 0.001
 _MOST_NOISE, _LEAST_NOISE = 1e6, 1e-3
-_MOST_STEPS = 10**9
 _TRIES = 8  # the search is priced by the quick accountant, which may be a little below the final one
 
 Excess = Callable[[float], float]
@@ -52,43 +50,6 @@ def calibrate_noise(composition_for: Callable[[float], Composition], epsilon: fl
     raise _contradiction(epsilon)
 
 
-def calibrate_steps(composition_for: Callable[[int], Composition], epsilon: float, delta: float) -> int:
-    """The largest number of steps (to 0.1 %) whose composition spends at most `epsilon` at `delta`."""
-    _check_target(epsilon, delta)
-
-    def spent(steps: int) -> float:
-        return quick_account(composition_for(steps)).epsilon(delta)
-
-    def keeps(steps: int) -> bool:
-        return account(composition_for(steps)).epsilon(delta) <= epsilon
-
-    def excess(minus_log_steps: float) -> float:
-        return _log_ratio(spent(_whole(minus_log_steps)), epsilon)
-
-    if spent(1) > epsilon:
-        raise ClaimRefused(
-            expected=f"a first step that costs at most {epsilon:g}",
-            found=f"{spent(1):.4g}",
-            way_out="use more noise, a smaller sampling rate or a larger epsilon",
-        )
-    found = _root(excess, 0.0, math.log(16), -math.log(_MOST_STEPS), math.log1p(_STEPS_TOLERANCE))
-    if found is None:
-        raise ClaimRefused(
-            expected="steps that cost something",
-            found=f"{_MOST_STEPS} steps that keep within epsilon {epsilon:g}",
-            way_out="set the number of steps by hand: this target does not limit it",
-        )
-    steps = _whole(found[1])
-    for _ in range(_TRIES):
-        if keeps(steps):
-            more = max(1, math.floor(steps * _STEPS_TOLERANCE))
-            while keeps(steps + more):  # the final accountant may allow a step that the quick one does not
-                steps += more
-            return steps
-        steps = max(1, math.floor(steps * (1 - _STEPS_TOLERANCE)) - 1)
-    raise _contradiction(epsilon)
-
-
 def default_delta(units: int) -> float:
     """1 / (10 N) for a public number N of units."""
     return 1 / (10 * units)
@@ -115,10 +76,6 @@ def _check_target(epsilon: float, delta: float) -> None:
 
 def _log_ratio(spent: float, target: float) -> float:
     return math.log(spent / target) if spent > 0 else -math.inf
-
-
-def _whole(minus_log_steps: float) -> int:
-    return max(1, math.floor(math.exp(-minus_log_steps) * (1 + 1e-12)))
 
 
 def _root(excess: Excess, high: float, stride: float, least: float, width: float) -> tuple[float, float] | None:

@@ -7,7 +7,6 @@ moments accountant of Abadi et al. 2016 for whole orders.
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -20,17 +19,10 @@ UEDP_ORDERS: tuple[float, ...] = tuple(float(k) for k in range(2, 65))
 
 
 def published_epsilon(
-    sampling_rate: float,
-    noise_multiplier: float,
-    steps: int,
-    delta: float,
-    orders: Sequence[float],
-    conversion: Literal["old", "improved"] = "old",
+    sampling_rate: float, noise_multiplier: float, steps: int, delta: float, orders: Sequence[float]
 ) -> float:
-    """The epsilon a paper would print; `improved` is the conversion of Canonne, Kamath, Steinke 2020."""
+    """The epsilon a paper would print."""
     grid = np.asarray(orders, dtype=np.float64)
     removal, *_ = directions(SampledGaussian(noise_multiplier, sampling_rate, 1, Relation.ZERO_OUT))
     divergences = steps * log_moments(removal, grid) / (grid - 1)
-    if conversion == "old":
-        return float(np.min(divergences + math.log(1 / delta) / (grid - 1)))
-    return float(np.min(divergences + np.log1p(-1 / grid) - (math.log(delta) + np.log(grid)) / (grid - 1)))
+    return float(np.min(divergences + math.log(1 / delta) / (grid - 1)))

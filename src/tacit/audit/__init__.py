@@ -1,6 +1,6 @@
 """What attacks measured, said with its doubt: rates, lower bounds on epsilon, and the verdict on a claim."""
 
-from tacit.audit.bounds import LowerBound, many_run_bound, one_run_bound, one_run_gaussian_bound, one_run_pairs_bound
+from tacit.audit.bounds import LowerBound, one_run_bound, one_run_pairs_bound
 from tacit.audit.guesses import GuessPlan, default_plans
 from tacit.audit.rates import Rates, rates
 from tacit.audit.scores import Judged, Scores, judged
@@ -17,9 +17,7 @@ __all__ = [
     "default_plans",
     "judge",
     "judged",
-    "many_run_bound",
     "one_run_bound",
-    "one_run_gaussian_bound",
     "one_run_pairs_bound",
     "rates",
 ]

@@ -2,9 +2,9 @@
 prove one.
 
 G1 (true). Under any mechanism whose epsilon at `delta` is at most e, a bound above e is reported with probability at
-   most 1 - confidence. For `one_run_gaussian_bound` the same holds for mu under any mu-GDP mechanism.
+   most 1 - confidence.
 G2 (fixed beforehand). Nothing is chosen on the data it is then judged by: several numbers of guesses share the doubt
-   equally; a threshold is chosen on other repetitions than those it is judged by.
+   equally.
 G3 (order). The order of candidates changes nothing; ties count against the bound.
 
 One run needs canaries whose coins are fair and independent, and scores that depend on them through the release alone.
@@ -17,14 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from tacit.accounting.profile import GaussianLaw
-from tacit.audit.guesses import Approximate, GaussianCurve, Guesses, GuessPlan, count, default_plans, halved
-from tacit.audit.scores import Floats, Judged, Scores
+from tacit.audit.guesses import Approximate, Guesses, GuessPlan, count, default_plans, halved
+from tacit.audit.scores import Judged, Scores
 from tacit.errors import AttackError
 
 ONE_RUN = "one run: Steinke et al. 2023, theorem 5.2, or the f-DP bound after Mahloujifar et al. 2024 if it is higher"
-ONE_RUN_GAUSSIAN = "one run: the f-DP bound after Mahloujifar et al. 2024, for Gaussian trade-off curves"
-MANY_RUNS = "independent repetitions: exact (Clopper-Pearson) rates at a threshold chosen on other repetitions"
 _UNFAIR = 1e-9
 _WIDEST = 64.0  # no count of guesses that fits in memory reaches so far
 
@@ -34,7 +31,6 @@ class LowerBound:
     """With `confidence`, epsilon at `delta` is at least `epsilon`.
 
     guesses: what was counted in one run, each with its share of the doubt; `used` is the one that gave the bound.
-    mu: if not None, the bound supposes a Gaussian trade-off curve and says that its mu is at least this.
     """
 
     epsilon: float
@@ -43,7 +39,6 @@ class LowerBound:
     method: str
     guesses: tuple[Guesses, ...] = ()
     used: Guesses | None = None
-    mu: float | None = None
 
     def refutes(self, points: Sequence[tuple[float, float]]) -> bool:
         """Whether a mechanism that is (epsilon, delta)-DP at all `points` would allow this with too small a chance.
@@ -51,7 +46,7 @@ class LowerBound:
         It uses the whole profile, so it sees more than `epsilon` at one delta; the doubt is the same.
         """
         finite = tuple((epsilon, delta) for epsilon, delta in points if math.isfinite(epsilon))
-        if any(delta <= self.delta and self.epsilon > epsilon for epsilon, delta in finite) and self.mu is None:
+        if any(delta <= self.delta and self.epsilon > epsilon for epsilon, delta in finite):
             return True
         return bool(finite) and any(guesses.refute(Approximate(finite)) for guesses in self.guesses)
 
@@ -67,18 +62,6 @@ def one_run_bound(
     tried = _counted(judged, delta, confidence, plans)
     epsilon, used = _highest(tried, lambda guesses, epsilon: _too_lucky(guesses, epsilon, delta))
     return LowerBound(epsilon, delta, confidence, ONE_RUN, tried, used)
-
-
-def one_run_gaussian_bound(
-    judged: Judged, delta: float, confidence: float = 0.95, plans: Sequence[GuessPlan] | None = None
-) -> LowerBound:
-    """The same, if the mechanism is mu-GDP for some mu and no better anywhere: higher, and true of such ones only."""
-    if delta == 0:
-        raise AttackError("a delta above 0", "0", "take the delta of the claim: no Gaussian curve has epsilon at 0")
-    tried = _counted(judged, delta, confidence, plans)
-    mu, used = _highest(tried, lambda guesses, mu: guesses.refute(GaussianCurve(mu)))
-    epsilon = _rounded_down(GaussianLaw(mu).epsilon(delta)) if mu > 0 else 0.0
-    return LowerBound(epsilon, delta, confidence, ONE_RUN_GAUSSIAN, tried, used, mu)
 
 
 def one_run_pairs_bound(margins: Scores, delta: float, confidence: float = 0.95) -> LowerBound:
@@ -97,36 +80,6 @@ def one_run_pairs_bound(margins: Scores, delta: float, confidence: float = 0.95)
     tried = tuple(Guesses(len(values), size, int(right[:size].sum()), doubt) for size in sizes)
     epsilon, used = _highest(tried, lambda guesses, epsilon: _too_lucky(guesses, epsilon, delta))
     return LowerBound(epsilon, delta, confidence, ONE_RUN, tried, used)
-
-
-def many_run_bound(
-    present: Floats,
-    absent: Floats,
-    delta: float,
-    confidence: float = 0.95,
-    rehearsal: tuple[Floats, Floats] | None = None,
-) -> LowerBound:
-    """The bound from independent scores of two neighbouring worlds, one score a repetition.
-
-    Two directions, and in each two rates, share the doubt. Thresholds are chosen on `rehearsal`: scores of both worlds
-    that do not depend on the real ones, such as simulated ones, best as many. Without it they are chosen on one half of
-    the real ones and judged on the other, by a fixed shuffle: scores that come sorted do no harm.
-    """
-    _check(delta, confidence)
-    if min(len(present), len(absent)) < 2 or np.isnan(present).any() or np.isnan(absent).any():
-        raise AttackError(
-            expected="at least two repetitions in each world, each with a number",
-            found=f"{len(present)} and {len(absent)}, or some that are not a number",
-            way_out="repeat the experiment more often",
-        )
-    doubt = (1 - confidence) / 4
-    real = (present, absent)
-    if rehearsal is None:
-        first, second = _shuffled(present), _shuffled(absent)
-        rehearsal, real = (first[::2], second[::2]), (first[1::2], second[1::2])
-    forth = _one_direction(real, rehearsal, delta, doubt)
-    back = _one_direction((-real[1], -real[0]), (-rehearsal[1], -rehearsal[0]), delta, doubt)
-    return LowerBound(max(forth, back), delta, confidence, MANY_RUNS)
 
 
 def _counted(judged: Judged, delta: float, confidence: float, plans: Sequence[GuessPlan] | None) -> tuple[Guesses, ...]:
@@ -168,31 +121,6 @@ def _largest(refutes: Callable[[Guesses, float], bool], guesses: Guesses, low: f
         middle = (low + high) / 2
         low, high = (middle, high) if refutes(guesses, middle) else (low, middle)
     return low
-
-
-def _rounded_down(epsilon: float) -> float:
-    return epsilon * (1 - 1e-8)  # the accountant rounds upwards, by less than this
-
-
-def _shuffled(scores: Floats) -> Floats:
-    return np.random.default_rng(len(scores)).permutation(np.asarray(scores, dtype=np.float64))
-
-
-def _one_direction(real: tuple[Floats, Floats], rehearsal: tuple[Floats, Floats], delta: float, doubt: float) -> float:
-    thresholds = np.unique(np.quantile(np.concatenate(rehearsal), np.linspace(0.0, 1.0, 2001), method="lower"))
-    best = thresholds[np.argmax(_bounds_at(thresholds, *rehearsal, delta, doubt))]
-    return float(_bounds_at(np.array([best]), *real, delta, doubt)[0])
-
-
-def _bounds_at(thresholds: Floats, present: Floats, absent: Floats, delta: float, doubt: float) -> Floats:
-    """log((P(present above) - delta) / P(absent above)) at each threshold, both rates at their unfavourable ends."""
-    caught, alarms = (
-        len(scores) - np.searchsorted(np.sort(scores), thresholds, "right") for scores in (present, absent)
-    )
-    least = np.where(caught > 0, stats.beta.ppf(doubt, np.maximum(caught, 1), len(present) - caught + 1), 0.0)
-    left = len(absent) - alarms
-    most = np.where(left > 0, stats.beta.ppf(1 - doubt, alarms + 1, np.maximum(left, 1)), 1.0)
-    return np.log(np.maximum((least - delta) / most, 1.0))
 
 
 def _check(delta: float, confidence: float) -> None:

@@ -29,23 +29,14 @@ Both bounds hold for a number of guesses fixed beforehand; whoever tries several
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy import special
 
-from tacit.accounting.profile import SMALLEST_DELTA
 from tacit.audit.scores import Floats, Judged
 from tacit.errors import AttackError
 
 _FEWEST_GUESSES = 8
-
-
-class Curve(Protocol):
-    """A trade-off curve, as the inverse of F = 1 - f."""
-
-    def inverse(self, probability: float) -> float:
-        """The least probability that an event can have in the one world if it has `probability` in the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +46,8 @@ class Approximate:
     points: tuple[tuple[float, float], ...]
 
     def inverse(self, probability: float) -> float:
-        """From both directions of every point."""
+        """The least probability that an event can have in the one world if it has `probability` in the other."""
         return max(0.0, *(_approximate_inverse(probability, *point) for point in self.points))
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianCurve:
-    """mu-GDP (Dong, Roth, Su 2022) for every delta from `SMALLEST_DELTA` on, which is what accountants promise."""
-
-    mu: float
-
-    def inverse(self, probability: float) -> float:
-        """Phi(Phi^-1(x) - mu)."""
-        return float(special.ndtr(special.ndtri(max(0.0, probability - SMALLEST_DELTA)) - self.mu))
 
 
 def _approximate_inverse(probability: float, epsilon: float, delta: float) -> float:
@@ -85,7 +65,7 @@ class Guesses:
     correct: int
     doubt: float
 
-    def refute(self, curve: Curve) -> bool:
+    def refute(self, curve: Approximate) -> bool:
         """Whether so many right guesses have a chance below `doubt` under every mechanism that keeps `curve`."""
         share, wrong = self.correct / self.canaries, (self.made - self.correct) / self.canaries
         right_mass, wrong_mass = self.doubt * share, self.doubt * wrong  # A_v and B_v

@@ -4,7 +4,6 @@ G1. "contradicted" iff the bound, at its confidence, exceeds what the claim allo
     smaller one; or, for one run, any point of the claimed profile (the same guesses, the same doubt).
 G2. "not comparable" when the attack measured another unit, relation or number of copies than the claim protects, or the
     claim has no figure: then no number is put beside another.
-G3. A bound that supposes a Gaussian curve contradicts through its mu alone: the claim implies its own mu-GDP.
 """
 
 from collections.abc import Sequence
@@ -54,19 +53,13 @@ def judge(guarantee: Guarantee, measured: Neighbours, bound: LowerBound) -> Verd
             f"Not comparable: the bound is for delta {bound.delta:.3g}, and the claim begins at {figure.delta:.3g}.",
         )
     said = _said(bound, measured)
-    if _contradicts(figure, bound):
+    if bound.refutes(_points(figure)):
         why = _excess(figure, bound, claimed)
         return Verdict(Finding.CONTRADICTED, f"Contradicted: {said}, {why}.")
     return Verdict(
         Finding.CONSISTENT,
         f"Consistent: {said}, which does not exceed the claimed {figure}; a stronger attack might find more.",
     )
-
-
-def _contradicts(figure: Figure, bound: LowerBound) -> bool:
-    if bound.mu is not None and bound.mu > figure.mu:
-        return True
-    return bound.refutes(_points(figure))
 
 
 def _points(figure: Figure) -> tuple[tuple[float, float], ...]:
@@ -97,17 +90,14 @@ def _why_not(guarantee: Guarantee, measured: Neighbours) -> str:
 
 
 def _said(bound: LowerBound, measured: Neighbours) -> str:
-    supposing = "" if bound.mu is None else ", for a Gaussian trade-off curve,"
     return (
-        f"with {100 * bound.confidence:.6g} % confidence{supposing} epsilon for {measured} is at least "
+        f"with {100 * bound.confidence:.6g} % confidence epsilon for {measured} is at least "
         f"{_rounded_down(bound.epsilon)} at delta {bound.delta:.3g}"
     )
 
 
 def _excess(figure: Figure, bound: LowerBound, claimed: float) -> str:
-    if bound.mu is not None and bound.mu > figure.mu:
-        return f"its mu at least {_rounded_down(bound.mu)}, and the claim implies {rounded_up(figure.mu, 4)}"
-    if bound.mu is None and bound.epsilon > claimed:
+    if bound.epsilon > claimed:
         return f"and the claim is {rounded_up(claimed, 4)}"
     return f"and so many right guesses are too unlikely under the whole profile of the claimed {figure}"
 

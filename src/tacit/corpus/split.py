@@ -2,25 +2,18 @@
 
 G1 (stable). Where a record goes depends on its key, the salt and the shares alone: adding or removing records never
    moves another one.
-G2 (together). Split by user, all records of a user are in one split.
+G2 (together). All that has one key, such as the records of a user, is in one split.
 G3 (fair). Over keys, each split has its share: positions are 64 bits of BLAKE2b, uniform on [0, 1).
 G4 (monotone). Raising the train share only moves records into train.
 """
 
 import hashlib
 import math
-from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Literal
 
-from tacit.corpus.record import Record
-from tacit.corpus.write import jsonl_writer
-from tacit.errors import ConfigError, CorpusError
+from tacit.errors import ConfigError
 
-SplitBy = Literal["record", "user"]
 _POSITION_BITS = 64
 
 
@@ -67,40 +60,3 @@ def split_of(key: str, salt: str, shares: Shares) -> Split:
         if position < end * 2**_POSITION_BITS:
             return split
     return last
-
-
-def split_key(record: Record, by: SplitBy) -> str:
-    """What decides where `record` goes: its id, or its user, which must then be known."""
-    if by == "record":
-        return record.id
-    if by != "user":
-        raise ConfigError.unknown_name("way to split", by, ("record", "user"))
-    if record.user is None:
-        raise CorpusError(
-            expected="a user in every record, to split by user",
-            found="a record without one",
-            way_out="name the field that holds the user in Fields, leave such records out, or split by record",
-        )
-    return record.user
-
-
-def split_corpus(
-    records: Iterable[Record],
-    folder: Path,
-    salt: str,
-    by: SplitBy,
-    shares: Shares,
-    ending: str = ".jsonl",
-) -> dict[Split, int]:
-    """Stream `records` into `folder`/train.jsonl and so on, one file a split with a share; how many went where.
-
-    The files appear when all records are written. `ending` may add a compression, such as `.jsonl.zst`.
-    """
-    counts = {split: 0 for split in Split if shares.of(split) > 0}
-    with ExitStack() as stack:
-        writers = {split: stack.enter_context(jsonl_writer(folder / f"{split}{ending}")) for split in counts}
-        for record in records:
-            split = split_of(split_key(record, by), salt, shares)
-            writers[split](record)
-            counts[split] += 1
-    return counts
