@@ -19,7 +19,6 @@ from tacit.models import (
     LoRASettings,
     LSTMSettings,
     ModelError,
-    continuation_log_probabilities,
     generate,
     load_model,
 )
@@ -99,17 +98,6 @@ def test_a_reading_branches_and_stays_as_it_was(model: Learner) -> None:
         torch.testing.assert_close(ends.next_log_probabilities[row], wanted, rtol=EXACT, atol=EXACT)
     again = stem.read(tokens[:, 4]).next_log_probabilities
     torch.testing.assert_close(again, model.begin(tokens).next_log_probabilities, rtol=EXACT, atol=EXACT)
-
-
-def test_continuations_are_the_sums_of_their_tokens(model: Learner) -> None:
-    model, prefix, continuations = in_float64(model), some_rows(1, 4)[0], some_rows(5, 3)
-    found = continuation_log_probabilities(model, prefix, continuations)
-    for row, continuation in enumerate(continuations):
-        reading, total = model.begin(prefix[None]), 0.0
-        for token in continuation:
-            total += float(reading.next_log_probabilities[0, token])
-            reading = reading.read(token[None])
-        assert float(found[row]) == pytest.approx(total, rel=EXACT)
 
 
 def test_generation_repeats_with_its_generator_and_greedy_takes_the_most_probable(model: Learner) -> None:

@@ -166,7 +166,6 @@ def slow_update(
     update: SplitBatch,
     sizes: Sequence[int],
     noise: NoiseStream,
-    state_norm: float,
     tied: bool,
 ) -> dict[str, Tensor]:
     """The weights after one batch."""
@@ -199,11 +198,11 @@ def slow_update(
             states[index] = results[index][1]
         if turn % 2 == 1:
             flat = [
-                torch.stack([_shortened(states[index][layer][part], state_norm) for index in here])
+                torch.stack([_shortened(states[index][layer][part], update.clip_norm) for index in here])
                 for layer in range(len(sizes))
                 for part in range(2)
             ]
-            noise.add_(flat, update.noise_multiplier * state_norm)
+            noise.add_(flat, update.noise_multiplier * update.clip_norm)
             for place, index in enumerate(here):
                 states[index] = [(flat[2 * layer][place], flat[2 * layer + 1][place]) for layer in range(len(sizes))]
     return {name: value.detach() for name, value in weights.items()}
@@ -213,15 +212,14 @@ def _shortened(state: Tensor, norm: float) -> Tensor:
     return state / max(1.0, LONGER * float(state.norm()) / norm)
 
 
-def compare_with_slow(model: LSTM, rows: Sequence[Row], update: SplitBatch, state_norm: float | None) -> None:
+def compare_with_slow(model: LSTM, rows: Sequence[Row], update: SplitBatch) -> None:
     shape = model.module.settings
     sizes = [size for _, size in shape.sizes()]
-    norm = update.clip_norm if state_norm is None else state_norm
     precise = in_float64(model)  # up to loss weights, which are float32: a third, say
     before = weights_of(precise)
-    expected = slow_update(before, rows, update, sizes, InFloat64(b"same", 0), norm, tied=shape.tied)
+    expected = slow_update(before, rows, update, sizes, InFloat64(b"same", 0), tied=shape.tied)
     for twin, tolerance in ((precise, 1e-7), (model, ROUNDED)):
-        run(twin, rows, update, InFloat64(b"same", 0), PrintedSettings(state_norm, 2 * shape.layers))
+        run(twin, rows, update, InFloat64(b"same", 0), PrintedSettings(2 * shape.layers))
         for name, value in weights_of(twin).items():
             largest = float(torch.maximum(before[name].abs(), expected[name].abs()).amax())  # a bias begins at zero
             assert torch.allclose(value.double(), expected[name], rtol=tolerance, atol=tolerance * largest), name
@@ -238,15 +236,14 @@ def test_g4_equals_a_loop_over_single_rows(clip: float, sigma: float, layers: in
         sigma = 1e-7  # noise of .1
     update = split(sigma, clip, states=2 * layers)
     rows = [row(marks, seed) for seed, marks in enumerate(MIXED)]
-    compare_with_slow(lstm(layers, tied), rows, update, state_norm=None)
-    compare_with_slow(lstm(layers, tied), rows, update, state_norm=0.3)
+    compare_with_slow(lstm(layers, tied), rows, update)
 
 
 @settings(max_examples=25)
 @given(st.lists(st.text("x.", max_size=9), max_size=4), st.sampled_from([0.0, 0.5]), st.sampled_from([0.1, 5.0]))
 def test_g4_equals_a_loop_over_single_rows_for_all_marks(marks: list[str], sigma: float, norm: float) -> None:
     rows = [row(own, seed) for seed, own in enumerate(marks)]
-    compare_with_slow(lstm(), rows, split(sigma, 0.2), norm)
+    compare_with_slow(lstm(), rows, split(sigma, norm))
 
 
 @pytest.mark.parametrize(
@@ -345,13 +342,13 @@ def test_g1_one_row_moves_sums_and_states_by_at_most_their_norms(name: str, fact
             model = lstm(seed=seed)
             model.module.get_parameter(name).data.mul_(factor)
             noise = Watched()
-            run(model, rows, split(0.0, clip), noise, PrintedSettings(state_clip_norm=clip / 2))
+            run(model, rows, split(0.0, clip), noise)
             sums.append(noise.sums()[0])
             states.append(noise.states()[0])
         assert float((sums[1] - sums[0]).norm()) <= clip * (1 + 1e-4)
         for state in states[1]:
             assert state.isfinite().all()
-            assert (state.norm(dim=1) <= clip / 2).all()
+            assert (state.norm(dim=1) <= clip).all()
 
 
 def test_g1_clipping_is_tight() -> None:
@@ -380,13 +377,10 @@ def test_rows_that_are_not_finite_are_counted() -> None:
     assert [state[0].abs().amax() == 0 for state in noise.states()[0]] == [True, True]
 
 
-def test_deviations_are_sigma_times_the_norms() -> None:
+def test_deviations_are_sigma_times_the_norm() -> None:
     noise = Watched()
-    run(lstm(), [row("..xx..x")], split(0.7, 0.2), noise, PrintedSettings(state_clip_norm=0.05))
-    assert [deviation for _, deviation in noise.calls] == pytest.approx([0.14, 0.035, 0.14, 0.035])
-    noise = Watched()
-    run(lstm(), [row("..xx")], split(0.7, 0.2), noise, PrintedSettings())
-    assert [deviation for _, deviation in noise.calls] == pytest.approx([0.14, 0.14])  # one C, as printed
+    run(lstm(), [row("..xx..x")], split(0.7, 0.2), noise, PrintedSettings())
+    assert [deviation for _, deviation in noise.calls] == pytest.approx([0.14] * 4)  # one C, as printed
 
 
 @pytest.mark.statistical
@@ -439,7 +433,7 @@ def test_g2_reset_states_and_no_gradient_reach_nothing() -> None:
 
 def test_g2_public_updates_show_secrets_through_states_and_through_sums() -> None:
     """The two ways that are paid for, each opened alone; what stands before the first secret is the same."""
-    through_states = SplitBatch(0.0, 1e-12, 3.0, "segments", 27), PrintedSettings(state_clip_norm=LARGE)
+    through_states = SplitBatch(0.0, LARGE, 1e12, "segments", 27), PrintedSettings()  # sums are divided away
     through_sums = SplitBatch(0.0, LARGE, 3.0, "segments", 9), PrintedSettings(noised_states=0)
     for update, chosen in (through_states, through_sums):
         first = updates_of(row(PUBLIC_AROUND), update, chosen)
@@ -453,14 +447,14 @@ def test_states_are_carried_and_reset() -> None:
     marks = "....xx...."
     tokens, private = row(marks)
     begun_otherwise = [(token + 1) % VOCABULARY for token in tokens[:4]] + list(tokens[4:])
-    frozen = SplitBatch(0.0, 1e-12, 1e12, "segments", 9)
+    frozen = SplitBatch(0.0, LARGE, 1e12, "segments", 9)
 
     def last_update(own: Sequence[int], chosen: PrintedSettings) -> Tensor:
         gradients: list[dict[str, Tensor]] = []
         printed_update(lstm(), [(own, private)], frozen, NoiseStream.research(5), gradients.append, chosen)
         return torch.cat([value.flatten() for value in gradients[-1].values()])
 
-    carried = PrintedSettings(state_clip_norm=LARGE)
+    carried = PrintedSettings()
     assert not torch.allclose(last_update(tokens, carried), last_update(begun_otherwise, carried), rtol=1e-3)
     reset = PrintedSettings(noised_states=0)
     assert torch.equal(last_update(tokens, reset), last_update(begun_otherwise, reset))
@@ -488,8 +482,6 @@ def test_what_does_not_fit_the_price_is_refused() -> None:
         run(lstm(), rows, SplitBatch(1.0, 1.0, 3.0, "segments", 4))
     with pytest.raises(ConfigError, match="weight drop"):
         run(LSTM.new(LSTMSettings(VOCABULARY, 5, 6, weight_drop=0.5)), rows, split())
-    with pytest.raises(ConfigError, match="state clip norm"):
-        PrintedSettings(state_clip_norm=0.0)
     with pytest.raises(ModelError, match="a mark for every token"):
         run(lstm(), [([1, 2, 3], [False, True])], split())
 

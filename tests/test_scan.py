@@ -28,7 +28,6 @@ from tacit.scan.excerpt import VISIBLE, Excerpt, State, excerpt, printable
 from tacit.scan.look import count_tokens
 from tacit.scan.scanning import WORDS, Scan, scan, user_groups
 from tacit.scan.workers import IN_FLIGHT, Workers
-from tacit.tokenizer import byte_tokenizer
 
 NAMES = ("Ann Lee", "Bob Ray", "Cleo Diaz")
 
@@ -119,20 +118,7 @@ def test_sensitive_tokens_are_those_that_share_a_character_with_a_span(case: tup
     text, spans = case
     secret = {at for span in spans for at in range(span.start, span.end)}
     tokens = [set(range(*match.span())) for match in re.finditer(r"\w+|[^\w\s]", text)]
-    assert count_tokens(text, spans, None) == (len(tokens), sum(bool(token & secret) for token in tokens))
-
-
-@given(text_and_spans())
-def test_a_tokenizer_counts_its_own_tokens(case: tuple[str, tuple[Span, ...]]) -> None:
-    text, spans = case
-    secret = sum(len(text[span.start : span.end].encode()) for span in spans)
-    assert count_tokens(text, spans, byte_tokenizer()) == (len(text.encode()), secret)
-
-
-def test_the_token_unit_names_the_tokenizer() -> None:
-    result = scan(corpus(8), Digits(), tokenizer=byte_tokenizer())
-    assert byte_tokenizer().hash[:12] in result.token_unit
-    assert result.tokens == sum(len(record.text.encode()) for record in corpus(8))
+    assert count_tokens(text, spans) == (len(tokens), sum(bool(token & secret) for token in tokens))
 
 
 def test_g1_the_number_of_processes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

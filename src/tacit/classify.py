@@ -5,7 +5,7 @@ G2 (fixed frame). Every row begins with the end token: none is empty, and a mode
 G3 (labels first). Every label is looked up before the first batch; one that is no class stops a run before it spends.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -65,16 +65,6 @@ class LabelReader:
     def _framed(self, row: int, view: View) -> list[int]:
         tokens, _ = tokens_of(self.store, row, view, self._inventions)
         return [self._end, *tokens[: self._longest].tolist()]
-
-
-def error_rate(classifier: Classifier, batches: Iterable[LabelledBatch]) -> ErrorRate:
-    """Errors of the classifier's first guesses, where each row is a record."""
-    device = next(classifier.module.parameters()).device
-    found = ErrorRate()
-    for batch in batches:
-        here = batch.to(device)
-        found += ErrorRate(int((classifier.predict(here) != here.targets[:, 0]).sum()), len(batch))
-    return found
 
 
 def label_quality(

@@ -13,7 +13,7 @@
 | L(theta, x_j): sum or mean not said | x_j is a row's segment; mean over its positions (always clipped: no matter) |
 | 1 over the size of B_p,i | 1 over `divisor`, the constant that the plan states |
 | one learning rate | `apply` gets both kinds of gradient and is not told which it got |
-| h clipped to the gradients' C | to `state_clip_norm`, by default that C; hidden state and cell of each layer alone |
+| h clipped to the gradients' C | to that C; hidden state and cell of each layer alone |
 | h that goes on: of which theta, with gradient? | it comes with the loss, before the update; without gradient |
 | B_p,i empty, B empty: not said | nothing happens, no noise either: the public part shows who was drawn anyway |
 | dropout (authors' code) | masks are drawn anew for every public segment; private ones have none |
@@ -21,7 +21,7 @@
 Formal guarantees:
 
 G1 (sensitivity). With its secrets blanked a row moves each private sum by at most C, and each of its own states that
-   leave a private segment by at most `state_clip_norm`, rounding included; what is not finite counts as zero.
+   leave a private segment by at most C, rounding included; what is not finite counts as zero.
 G2 (nothing else). All the rest is a function of public tokens, of marks, and of those sums and states with their noise.
    So public updates do depend on secrets, through both; that is what the queries pay for.
 G3 (as priced). A row with more private segments than `queries` pays for is refused before any update.
@@ -51,16 +51,10 @@ Apply = Callable[[dict[str, Tensor]], None]  # one step along gradients, by para
 class PrintedSettings:
     """What happens to the states that leave a private segment.
 
-    state_clip_norm: their norm before noise; None is the C of the gradients, as printed.
     noised_states: as the mechanism counts them, two for every layer; with 0 states are reset to zero instead.
     """
 
-    state_clip_norm: float | None = None
     noised_states: int = 2
-
-    def __post_init__(self) -> None:
-        if self.state_clip_norm is not None and not 0 < self.state_clip_norm < float("inf"):
-            raise ConfigError("a state clip norm above 0", str(self.state_clip_norm), "correct the number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +173,7 @@ class _PrintedBatch:
         """What may leave a private segment."""
         if self._settings.noised_states == 0:
             return [torch.zeros_like(state) for state in states]
-        norm = self._settings.state_clip_norm or self._update.clip_norm
+        norm = self._update.clip_norm
         clipped = [_clipped(state, norm) for state in states]
         self._noise.add_(clipped, self._update.noise_multiplier * norm)
         return clipped

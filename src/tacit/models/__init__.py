@@ -16,7 +16,7 @@ from tacit.models.gpt import GPT, GPTSettings
 from tacit.models.huggingface import LoRASettings
 from tacit.models.lstm import LSTM, LSTMSettings
 from tacit.models.own import OwnModel, is_own, register_model
-from tacit.models.speech import continuation_log_probabilities, generate
+from tacit.models.speech import generate
 
 __all__ = [
     "GPT",
@@ -38,7 +38,6 @@ __all__ = [
     "TokenLosses",
     "build_classifier",
     "build_model",
-    "continuation_log_probabilities",
     "generate",
     "is_own",
     "load_classifier",

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -23,10 +23,7 @@ from tacit.errors import ModelError
 from tacit.models.batch import PADDING, LabelledBatch, TokenLosses, wide
 from tacit.models.huggingface import LoRASettings, pretrained, with_adapters
 from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE, LSTMModule, LSTMSettings
-from tacit.models.speech import speaking
 from tacit.pretrained import fill, foreign
-
-Pooling = Literal["mean", "first", "last"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +31,14 @@ class ClassifierSettings:
     """What stands on top of a network.
 
     classes: their names, in the order of their numbers; a public list, never one collected from the corpus.
-    pooling: which states the head reads: the mean over the row, that of its first token, or that of its last.
-    dropout: on the pooled state.
+    dropout: on the mean over the row's states, which the head reads.
     """
 
     classes: tuple[str, ...]
-    pooling: Pooling = "mean"
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
         class_numbers(self.classes)
-        if self.pooling not in ("mean", "first", "last"):
-            raise ModelError("a pooling: mean, first or last", repr(self.pooling), "choose one of them")
         if not 0 <= self.dropout < 1:
             raise ModelError("dropout from 0 to below 1", str(self.dropout), "correct the number")
 
@@ -73,18 +66,14 @@ class ClassifierModule(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         real = inputs != PADDING
         states = self.network(inputs.clamp(min=0), real)
-        pooled = functional.dropout(_pooled(states, real, self.settings.pooling), self.settings.dropout, self.training)
+        pooled = functional.dropout(_pooled(states, real), self.settings.dropout, self.training)
         logits: Tensor = self.head(pooled)
         return logits
 
 
-def _pooled(states: Tensor, real: Tensor, pooling: Pooling) -> Tensor:
-    """(rows, 1, width)."""
-    if pooling == "first":
-        return states[:, :1]
+def _pooled(states: Tensor, real: Tensor) -> Tensor:
+    """(rows, 1, width): the mean over each row's own states."""
     lengths = real.sum(dim=1)
-    if pooling == "last":
-        return states[torch.arange(len(states), device=states.device), lengths - 1].unsqueeze(1)
     return torch.where(real.unsqueeze(2), states, 0.0).sum(dim=1, keepdim=True) / lengths[:, None, None]
 
 
@@ -125,13 +114,11 @@ class LSTMClassifier:
         """A classifier with fresh weights from torch's global generator."""
         if shape.tied:
             raise ModelError("an LSTM that is not tied: no head over words", "tied", "leave `tied` out")
-        if settings.pooling == "first":
-            raise ModelError("the mean or the last state of an LSTM", "first", "pooling: mean")
         return cls(ClassifierModule(LSTMStates(shape), shape.sizes()[-1][1], settings), shape)
 
     @property
     def settings(self) -> ClassifierSettings:
-        """Classes, pooling and dropout."""
+        """Classes and dropout."""
         return self.module.settings
 
     @property
@@ -157,10 +144,6 @@ class LSTMClassifier:
     def token_losses(self, batch: LabelledBatch) -> TokenLosses:
         """The loss of every row's class."""
         return _losses(self.logits(batch.inputs), batch)
-
-    def predict(self, batch: LabelledBatch) -> Tensor:
-        """(rows,): the number of the most probable class of each row. No dropout, no gradient."""
-        return _predicted(self, batch)
 
     def save(self, folder: Path) -> None:
         """Weights as safetensors, settings as JSON."""
@@ -214,7 +197,7 @@ class EncoderClassifier:
 
     @property
     def settings(self) -> ClassifierSettings:
-        """Classes, pooling and dropout."""
+        """Classes and dropout."""
         return self.module.settings
 
     @property
@@ -251,10 +234,6 @@ class EncoderClassifier:
         """The loss of every row's class."""
         return _losses(self.logits(batch.inputs), batch)
 
-    def predict(self, batch: LabelledBatch) -> Tensor:
-        """(rows,): the number of the most probable class of each row. No dropout, no gradient."""
-        return _predicted(self, batch)
-
     def save(self, folder: Path) -> None:
         """Weights as safetensors, settings as JSON."""
         _save(self, folder)
@@ -276,7 +255,7 @@ def build_classifier(description: dict[str, Any]) -> Classifier:
         raise ModelError("an lstm classifier or an encoder classifier", repr(kind), "use a file that tacit wrote")
     with foreign(lambda found: ModelError("the description of a classifier", found, "use a file that tacit wrote")):
         words = description["settings"]
-        settings = ClassifierSettings(tuple(words["classes"]), words["pooling"], words["dropout"])
+        settings = ClassifierSettings(tuple(words["classes"]), words["dropout"])
         if kind == "lstm classifier":
             return LSTMClassifier.new(LSTMSettings(**description["shape"]), settings)
         lora = None if description["lora"] is None else LoRASettings(**description["lora"])
@@ -295,13 +274,6 @@ def _save(classifier: Classifier, folder: Path) -> None:
     weights = {name: value.detach().contiguous() for name, value in classifier.module.named_parameters()}
     save_file(weights, folder / WEIGHTS_FILE)
     (folder / SETTINGS_FILE).write_text(json.dumps(classifier.description(), indent=2) + "\n", encoding="utf-8")
-
-
-def _predicted(classifier: Classifier, batch: LabelledBatch) -> Tensor:
-    if not len(batch):
-        return batch.targets[:, 0]
-    with speaking(classifier.module):
-        return classifier.logits(batch.inputs)[:, 0].argmax(dim=1)
 
 
 def _losses(logits: Tensor, batch: LabelledBatch) -> TokenLosses:

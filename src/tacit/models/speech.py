@@ -96,9 +96,3 @@ def generate(
         if index + 1 < length:
             reading = reading.read(token)
     return torch.stack(said, dim=1) if said else prompt[:, :0]
-
-
-def continuation_log_probabilities(speaker: Speaker, prefix: Tensor, continuations: Tensor) -> Tensor:
-    """(rows,): total log-probability of each row of `continuations` after the same `prefix` (length >= 1)."""
-    rows = torch.cat([prefix.expand(len(continuations), -1), continuations], dim=1)
-    return speaker.log_probabilities(Batch.of_tokens(rows))[:, len(prefix) - 1 :].sum(dim=1)

@@ -30,8 +30,8 @@ from tacit.policy.base import Policy
 from tacit.policy.card import CONFIDENCE, PolicyCard, Share, common_characters, quality
 from tacit.policy.entities.memory import forget_all
 from tacit.policy.stability import StabilityCounts
-from tacit.scan.look import Batch, Encoder, Looker, Part, batches, check_stability, counted, find_all
-from tacit.scan.scanning import SMALL, measured_card, name_of, set_aside, token_unit
+from tacit.scan.look import Batch, Looker, Part, batches, check_stability, counted, find_all
+from tacit.scan.scanning import SMALL, WORDS, measured_card, name_of, set_aside
 from tacit.scan.workers import Workers, processes_for
 
 _FORMAT = 1
@@ -182,17 +182,16 @@ def compare_policies(
     policies: Mapping[str, Policy],
     *,
     processes: int | None = None,
-    tokenizer: Encoder | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Look through `corpus` once with all of `policies`, by name, on all cores unless told otherwise.
 
-    Tokens are words and marks, or those of `tokenizer`. `progress` hears the records and characters done so far.
+    `progress` hears the records and characters done so far.
     """
     if not policies:
         raise ConfigError("at least one policy to compare", "none", "name some, such as digits and pii")
     records = read(corpus) if isinstance(corpus, str | Path) else corpus
-    lookers = tuple(Looker(policy, tokenizer, sample=0, show_secrets=False) for policy in policies.values())
+    lookers = tuple(Looker(policy, sample=0, show_secrets=False) for policy in policies.values())
     number, all_batches = processes_for(batches(records), processes, SMALL)
     total = _Parts.empty(len(lookers))
     stability = [StabilityCounts() for _ in lookers]
@@ -209,7 +208,7 @@ def compare_policies(
         records=total.each[0].records,
         labelled=total.each[0].card.records,
         characters=total.each[0].characters,
-        token_unit=token_unit(tokenizer),
+        token_unit=WORDS,
         quarantined=set_aside(records),
         policies=tuple(
             _row(name, policy, total, at, stability[at]) for at, (name, policy) in enumerate(policies.items())

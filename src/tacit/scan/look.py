@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tacit.corpus.record import Record, Span, spans_fault
 from tacit.errors import PolicyError, TacitError
@@ -27,15 +27,6 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _ONE_WORD = re.compile(r"\w+")
 
 
-class Encoder(Protocol):
-    """What is needed of a tokenizer to count with it; `tacit.tokenizer.Tokenizer` is one."""
-
-    @property
-    def hash(self) -> str: ...
-
-    def encode(self, text: str) -> list[int]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Records in a row; the first of them is number `first` of the corpus."""
@@ -49,7 +40,6 @@ class Looker:
     """All that looking at a batch needs; sent to each process once."""
 
     policy: Policy
-    tokenizer: Encoder | None
     sample: int
     show_secrets: bool
 
@@ -121,7 +111,7 @@ def counted(looker: Looker, batch: Batch, spans: list[tuple[Span, ...]]) -> Part
     part = Part()
     hits: list[tuple[Key, Record, tuple[Span, ...]]] = []
     for number, (record, found) in enumerate(zip(batch.records, spans, strict=True), batch.first):
-        _count(part, record, found, looker.tokenizer)
+        _count(part, record, found)
         if found:
             hits.append((Key(hashlib.blake2b(_bytes(record.id), digest_size=8).digest(), number), record, found))
     part.sample = [
@@ -139,16 +129,12 @@ def check_stability(looker: Looker, record: Record) -> StabilityCounts:
     return mask_stability(looker.policy, record, rng, STABILITY_SPANS)
 
 
-def count_tokens(text: str, spans: tuple[Span, ...], tokenizer: Encoder | None) -> tuple[int, int]:
+def count_tokens(text: str, spans: tuple[Span, ...]) -> tuple[int, int]:
     """How many tokens `text` has, and how many of them overlap a span.
 
     Words and marks of a span are those of the text cut at its ends, so only a word that reaches from one span into
-    the next would count twice. A tokenizer encodes secrets and the text between them apart, as training does.
+    the next would count twice.
     """
-    if tokenizer is not None:
-        ends = [0, *(end for span in spans for end in span[:2]), len(text)]
-        lengths = [len(tokenizer.encode(text[start:end])) if start < end else 0 for start, end in pairwise(ends)]
-        return sum(lengths), sum(lengths[1::2])
     twice = sum(bool(_ONE_WORD.fullmatch(text, a.end - 1, b.start + 1)) for a, b in pairwise(spans))
     return len(_TOKEN.findall(text)), sum(len(_TOKEN.findall(text, *span[:2])) for span in spans) - twice
 
@@ -173,8 +159,8 @@ def _bad_policy(policy: Policy, number: int, found: str) -> PolicyError:
     )
 
 
-def _count(part: Part, record: Record, found: tuple[Span, ...], tokenizer: Encoder | None) -> None:
-    tokens, sensitive = count_tokens(record.text, found, tokenizer)
+def _count(part: Part, record: Record, found: tuple[Span, ...]) -> None:
+    tokens, sensitive = count_tokens(record.text, found)
     part.records += 1
     part.records_with_secrets += bool(found)
     part.characters += len(record.text)

@@ -22,7 +22,7 @@ from tacit.policy.base import Policy
 from tacit.policy.card import CardCounts, PolicyCard, knows_labels
 from tacit.policy.stability import StabilityCounts
 from tacit.scan.excerpt import Excerpt, printable
-from tacit.scan.look import Encoder, Looker, Part, batches, check_stability, look
+from tacit.scan.look import Looker, Part, batches, check_stability, look
 from tacit.scan.workers import Workers, processes_for
 
 WORDS = "words and marks"
@@ -150,12 +150,10 @@ def scan(
     sample: int = 5,
     show_secrets: bool = False,
     processes: int | None = None,
-    tokenizer: Encoder | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Scan:
     """Look through `corpus` with `policy`, on all cores unless told otherwise.
 
-    Tokens are words and marks, or those of `tokenizer`, which then encodes secrets and the text between them apart.
     The sample is chosen by a hash of the record's id among records with secrets. `progress` hears the records and
     characters done so far.
     """
@@ -166,7 +164,7 @@ def scan(
     number, all_batches = processes_for(batches(records), processes, SMALL)
     total = Part()
     stability = StabilityCounts()
-    looker = Looker(policy, tokenizer, sample, show_secrets)
+    looker = Looker(policy, sample, show_secrets)
     with Workers(looker, number) as workers:
         for _, part in workers.map(look, all_batches):
             total.merge(part, sample)
@@ -174,7 +172,7 @@ def scan(
                 progress(total.records, total.characters)
         for _, counts in workers.map(check_stability, [record for _, record in total.to_check]):
             stability += counts
-    return _result(records, policy, tokenizer, total, stability, show_secrets, time.perf_counter() - began)
+    return _result(records, policy, total, stability, show_secrets, time.perf_counter() - began)
 
 
 def name_of(records: Iterable[Record]) -> str:
@@ -189,11 +187,6 @@ def set_aside(records: Iterable[Record]) -> dict[str, int]:
     return {reason.value: count for reason, count in sorted(records.tally.reasons.items())}
 
 
-def token_unit(tokenizer: Encoder | None) -> str:
-    """What a result counts as a token."""
-    return WORDS if tokenizer is None else f"tokens of tokenizer {tokenizer.hash[:12]}"
-
-
 def measured_card(policy: Policy, counts: CardCounts) -> PolicyCard | None:
     """The card of `policy`; none without labels, or when the policy repeats them."""
     return PolicyCard(policy.id, policy.hash, counts) if counts.records and not knows_labels(policy) else None
@@ -202,7 +195,6 @@ def measured_card(policy: Policy, counts: CardCounts) -> PolicyCard | None:
 def _result(
     records: Iterable[Record],
     policy: Policy,
-    tokenizer: Encoder | None,
     total: Part,
     stability: StabilityCounts,
     show_secrets: bool,
@@ -217,7 +209,7 @@ def _result(
         characters=total.characters,
         tokens=total.tokens,
         sensitive_tokens=total.sensitive_tokens,
-        token_unit=token_unit(tokenizer),
+        token_unit=WORDS,
         user_groups=user_groups(total.users),
         kinds={kind: KindTotal(total.secrets[kind], total.records_by_kind[kind]) for kind in sorted(total.secrets)},
         quarantined=set_aside(records),

@@ -111,7 +111,7 @@ def _sendable(tool: Tool) -> Tool:
         pickle.dumps(tool)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ConfigError(
-            expected="a policy and a tokenizer that can be sent to other processes",
+            expected="a policy that can be sent to other processes",
             found=f"one that cannot ({type(error).__name__})",
             way_out="define its class at the top of a module, or use one process",
         ) from error
