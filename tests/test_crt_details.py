@@ -194,7 +194,7 @@ def test_4_a_duplicate_leaves_no_mark_of_its_own(tmp_path: Path) -> None:
             ours.redacted(row).tolist() for row in range(len(ours))
         ]
     specials = {token for row in _contents(ours) for token in row if token >= TOKENIZER.first_special}
-    assert specials == {TOKENIZER.placeholder("NAME")} == {TOKENIZER.placeholder("DIGITS")}
+    assert specials == {TOKENIZER.placeholder}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_5_what_holds_a_mask_is_protected(conservative: Policy | None, tmp_path:
     annotation, _ = annotate(store, annotator.marks(), Caps())
     pools = Pools(annotation)
     cleared, flagged = set(pools.rows(Pool.CLEARED).tolist()), set(pools.rows(Pool.FLAGGED).tolist())
-    masks = {row for row in range(len(store)) if TOKENIZER.placeholder("DIGITS") in store.redacted(row)}
+    masks = {row for row in range(len(store)) if TOKENIZER.placeholder in store.redacted(row)}
     assert len(masks) == 3
     assert masks < flagged
     assert cleared.isdisjoint(flagged)
@@ -278,7 +278,7 @@ def _trained(folder: Path, records: Sequence[Record], settings: dict[str, Any]) 
     chosen = from_words(Experiment, {**files, "plan": asked, **settings})
     policies = make_policies(chosen)
     with Run.create(folder / "run") as run:
-        prepare_stores(chosen, policies, byte_tokenizer(kinds=("NAME",)), run, quiet)
+        prepare_stores(chosen, policies, byte_tokenizer(), run, quiet)
         store = Prepared(run.path(PrivateFile.PREPARED))
         marks = Marks.load(run.path(PrivateFile.MARKS))
     flagged = marks.flagged[store.records.astype(np.int64)]
@@ -291,10 +291,6 @@ TWINS: dict[str, tuple[tuple[Record, ...], dict[str, Any]]] = {
     "routing": (
         (Record("a", "pay Ann", spans=(Span(4, 7, "NAME"),)), Record("b", "pay Ann", spans=())),
         {"policy": "digits", "conservative": "gold"},
-    ),
-    "kinds": (
-        (Record("a", "pay Ann", spans=(Span(4, 7, "NAME"),)), Record("b", "pay Ann", spans=(Span(4, 7, "ID"),))),
-        {"policy": "gold"},
     ),
 }
 

@@ -23,13 +23,11 @@ from tacit.prepare import (
     draw_canaries,
     plant,
     prepare,
-    prepare_record,
     public_segments,
-    train_bpe_redacted,
 )
 from tacit.prepare.headers import PUBLIC
-from tacit.tokenizer import Tokenizer, byte_tokenizer
-from test_prepare_views import TOKENIZERS, Annotated, Parts, parts
+from tacit.tokenizer import Dependence, Source, Tokenizer, byte_tokenizer, train_bpe
+from test_prepare_views import TOKENIZERS, Annotated, Parts, parts, prepared
 
 every_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=["bytes", "bpe"])
 choices = st.builds(
@@ -110,7 +108,7 @@ def test_short_records_are_stored_as_one_record_prepares(tmp_path: Path) -> None
     record = Parts(("I am ", "."), ("NAME",), ("Ann",), ("Bo",)).twins()[0]
     tokenizer = TOKENIZERS[1]
     store = prepare([record], Annotated(), tokenizer, tmp_path / "s")
-    alone = prepare_record(record, record.spans or (), tokenizer)
+    alone = prepared(record, tokenizer)
     assert store.redacted(0).tolist() == alone.redacted().tolist()
     assert store.full(0).tokens.tolist() == alone.full().tokens.tolist()
 
@@ -158,10 +156,9 @@ def test_canaries_are_secret_when_known_and_public_when_not(tmp_path: Path) -> N
 @given(corpus=corpora)
 @settings(deadline=None, max_examples=15)
 def test_a_bpe_of_the_redacted_view_learns_no_secret_and_no_placeholder(corpus: list[Parts]) -> None:
-    one, other = (train_bpe_redacted(records_of(corpus, twin), Annotated(), "corpus", 300) for twin in (0, 1))
+    redacted = Dependence(Source.REDACTED_VIEW, "corpus", Annotated().hash)
+    one, other = (train_bpe(public_segments(records_of(corpus, t), Annotated()), 300, redacted) for t in (0, 1))
     assert one.hash == other.hash
-    assert one.depends_on.free_for_secrets(Annotated().hash)
-    assert not one.depends_on.free_for_records
     segments = list(public_segments(records_of(corpus, 0), Annotated()))
     assert segments == [segment for item in corpus for segment in item.segments if segment]
 

@@ -50,7 +50,7 @@ def test_a_new_run_has_its_names_and_an_empty_ledger(tmp_path: Path) -> None:
 
 def test_what_was_written_is_read(run: Run) -> None:
     """Plan, guarantee, configuration, utility, tokenizer, model; by the writer and by a reader."""
-    tokenizer = byte_tokenizer(("NAME",))
+    tokenizer = byte_tokenizer()
     tensors = {"a": torch.arange(6.0).reshape(2, 3).t(), "b": torch.ones(2, dtype=torch.bfloat16), "c": torch.zeros(())}
     run.write_json(ReleaseFile.PLAN, TERMS)
     run.write_json(ReleaseFile.GUARANTEE, PLANNED.guarantee)

@@ -46,8 +46,8 @@ def with_special_tokens() -> dict[str, Any]:
 
 
 TOKENIZERS = {
-    "bytes": byte_tokenizer(kinds=("NAME",)),
-    "bpe": train_bpe(SENTENCES, 300, PUBLIC, kinds=("NAME", "PHONE")),
+    "bytes": byte_tokenizer(),
+    "bpe": train_bpe(SENTENCES, 300, PUBLIC),
     "tokenizer.json": Tokenizer(HuggingFace(with_special_tokens()), UNKNOWN),
 }
 every_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS.keys())
@@ -59,7 +59,7 @@ texts = st.text() | st.sampled_from(HOSTILE) | st.lists(st.sampled_from(HOSTILE 
 @settings(deadline=None)
 def test_g1_ordinary_text_never_becomes_a_special_id(tokenizer: Tokenizer, text: str) -> None:
     assert all(0 <= token < tokenizer.first_special for token in tokenizer.encode(text))
-    assert tokenizer.first_special <= tokenizer.end < tokenizer.placeholder("NAME") < tokenizer.vocabulary_size
+    assert tokenizer.first_special <= tokenizer.end < tokenizer.placeholder < tokenizer.vocabulary_size
 
 
 def test_g1_special_tokens_of_the_vocabulary_are_read_as_text() -> None:
@@ -94,13 +94,13 @@ def test_g3_a_lone_surrogate_becomes_the_replacement_character(tokenizer: Tokeni
 def test_g4_saved_and_loaded_it_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     again = load_tokenizer(tmp_path / "tokenizer.json")
-    assert (again.hash, again.depends_on, again.kinds) == (tokenizer.hash, tokenizer.depends_on, tokenizer.kinds)
+    assert (again.hash, again.depends_on) == (tokenizer.hash, tokenizer.depends_on)
     assert again.vocabulary_size == tokenizer.vocabulary_size
     assert all(again.encode(text) == tokenizer.encode(text) for text in HOSTILE + SENTENCES)
 
 
 def test_g4_different_tokenizers_have_different_hashes() -> None:
-    others = [byte_tokenizer(), byte_tokenizer(kinds=("PHONE",)), train_bpe(SENTENCES, 280, PUBLIC)]
+    others = [train_bpe(SENTENCES, 280, PUBLIC), train_bpe(SENTENCES[:1], 300, PUBLIC)]
     hashes = {tokenizer.hash for tokenizer in [*TOKENIZERS.values(), *others]}
     assert len(hashes) == len(TOKENIZERS) + len(others)
 
@@ -117,8 +117,8 @@ def test_a_bpe_learns() -> None:
 
 def test_special_ids_are_shown_to_people() -> None:
     tokenizer = TOKENIZERS["bpe"]
-    tokens = [*tokenizer.encode("I am "), tokenizer.placeholder("NAME"), tokenizer.placeholder("other"), tokenizer.end]
-    assert tokenizer.decode(tokens) == "I am <NAME><MASK><END>"
+    tokens = [*tokenizer.encode("I am "), tokenizer.placeholder, tokenizer.end]
+    assert tokenizer.decode(tokens) == "I am <MASK><END>"
 
 
 @pytest.mark.parametrize("token", [-1, 10**9])
@@ -184,7 +184,7 @@ def test_a_damaged_file_is_refused(content: str, tmp_path: Path) -> None:
 def test_an_edited_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     TOKENIZERS["bpe"].save(path)
-    path.write_text(path.read_text().replace('"PHONE"', '"PHONES"'))
+    path.write_text(path.read_text().replace('"codec": "tokenizer.json"', '"codec": "bytes"'))
     with pytest.raises(PrepareError):
         load_tokenizer(path)
     with pytest.raises(PrepareError):
@@ -197,17 +197,11 @@ def test_a_gpt2_pair_is_read_plain_or_compressed(tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
     merges = "\n".join(["#version: 0.2", *(" ".join(merge) for merge in model["merges"]), ""])
     (tmp_path / "merges.txt.xz").write_bytes(lzma.compress(merges.encode()))
-    tokenizer = read_gpt2(tmp_path / "vocab.json", tmp_path / "merges.txt.xz", kinds=bpe.kinds)
+    tokenizer = read_gpt2(tmp_path / "vocab.json", tmp_path / "merges.txt.xz")
     assert tokenizer.hash == bpe.hash
     (tmp_path / "merges.txt").write_text("nothing known\n")
     with pytest.raises(PrepareError):
         read_gpt2(tmp_path / "vocab.json", tmp_path / "merges.txt")
-
-
-@pytest.mark.parametrize("kinds", [("NAME", "NAME"), ("<NAME>",), ("",)])
-def test_kinds_that_cannot_be_placeholders_are_refused(kinds: tuple[str, ...]) -> None:
-    with pytest.raises(PrepareError):
-        byte_tokenizer(kinds)
 
 
 @pytest.mark.shared_data

@@ -35,7 +35,7 @@ from tacit.pretrained import foreign
 FORMAT = "tacit-tokenizer"
 FORMAT_VERSION = 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_KIND = re.compile(r"\w[\w.-]*")
+_SPECIAL_NAMES = ("END", "MASK")
 
 
 class Source(StrEnum):
@@ -140,21 +140,12 @@ class HuggingFace:
 class Tokenizer:
     """A codec with special ids behind its own, and what it depends on.
 
-    Special ids, from `first_special` on: end of record (also padding), the placeholder `<MASK>`, and one placeholder
-    for each of `kinds`; secrets of any other kind become `<MASK>`.
+    Special ids, from `first_special` on: end of record (also padding), and the placeholder `<MASK>`.
     """
 
-    def __init__(self, codec: Codec, depends_on: Dependence, kinds: tuple[str, ...] = ()) -> None:
-        if len(set(kinds)) < len(kinds) or not all(_KIND.fullmatch(kind) for kind in kinds):
-            raise PrepareError(
-                expected="different kinds, made of letters, digits, '_', '.' and '-'",
-                found=f"kinds {', '.join(kinds)}",
-                way_out="name each kind of secret once, such as NAME or PHONE",
-            )
+    def __init__(self, codec: Codec, depends_on: Dependence) -> None:
         self.codec = codec
         self.depends_on = depends_on
-        self.kinds = kinds
-        self._special_names = ("END", "MASK", *kinds)
 
     @property
     def first_special(self) -> int:
@@ -162,7 +153,7 @@ class Tokenizer:
 
     @property
     def vocabulary_size(self) -> int:
-        return self.codec.size + len(self._special_names)
+        return self.codec.size + len(_SPECIAL_NAMES)
 
     @property
     def end(self) -> int:
@@ -174,9 +165,10 @@ class Tokenizer:
         """Whether G3 is known to hold."""
         return self.codec.lossless
 
-    def placeholder(self, kind: str) -> int:
-        """The id that stands for a secret of this kind."""
-        return self.codec.size + (2 + self.kinds.index(kind) if kind in self.kinds else 1)
+    @property
+    def placeholder(self) -> int:
+        """The id that stands for a secret."""
+        return self.codec.size + 1
 
     def encode(self, text: str) -> list[int]:
         return self.encode_batch([text])[0]
@@ -192,14 +184,14 @@ class Tokenizer:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of all that decides what `encode`, `decode` and `placeholder` give."""
-        canonical = json.dumps([self.codec.definition(), self.kinds], sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(self.codec.definition(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def made_under(self, policy_hash: str) -> "Tokenizer":
         """The same one; where it was learned from a redacted view, with this as the hash of the policy."""
         if self.depends_on.source is not Source.REDACTED_VIEW:
             return self
-        return Tokenizer(self.codec, replace(self.depends_on, policy_hash=policy_hash), self.kinds)
+        return Tokenizer(self.codec, replace(self.depends_on, policy_hash=policy_hash))
 
     def save(self, path: Path) -> None:
         """Write it to one JSON file."""
@@ -207,7 +199,6 @@ class Tokenizer:
             "format": FORMAT,
             "version": FORMAT_VERSION,
             "hash": self.hash,
-            "kinds": self.kinds,
             "depends_on": asdict(self.depends_on),
             **self.codec.definition(),
         }
@@ -227,17 +218,15 @@ class Tokenizer:
                 found=f"id {token}",
                 way_out="decode with the tokenizer that encoded",
             )
-        return self._special_names[token - self.codec.size]
+        return _SPECIAL_NAMES[token - self.codec.size]
 
 
-def byte_tokenizer(kinds: tuple[str, ...] = ()) -> Tokenizer:
+def byte_tokenizer() -> Tokenizer:
     """One id a byte."""
-    return Tokenizer(Bytes(), NOTHING, kinds)
+    return Tokenizer(Bytes(), NOTHING)
 
 
-def train_bpe(
-    segments: Iterable[str], codec_size: int, depends_on: Dependence, kinds: tuple[str, ...] = ()
-) -> Tokenizer:
+def train_bpe(segments: Iterable[str], codec_size: int, depends_on: Dependence) -> Tokenizer:
     """A byte-level BPE of at most `codec_size` ordinary ids, learned from `segments`: text without placeholders."""
     if codec_size < 256:
         raise PrepareError("at least 256 ids, one a byte", f"{codec_size}", "ask for a larger vocabulary")
@@ -246,15 +235,15 @@ def train_bpe(
         vocab_size=codec_size, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
     learner.train_from_iterator((_valid(segment) for segment in segments), trainer)
-    return Tokenizer(HuggingFace(json.loads(learner.to_str())), depends_on, kinds)
+    return Tokenizer(HuggingFace(json.loads(learner.to_str())), depends_on)
 
 
-def read_tokenizer_json(path: Path, depends_on: Dependence = UNKNOWN, kinds: tuple[str, ...] = ()) -> Tokenizer:
+def read_tokenizer_json(path: Path, depends_on: Dependence = UNKNOWN) -> Tokenizer:
     """Any tokenizer of the Hugging Face library, from its `tokenizer.json` (or `.json.xz`)."""
-    return Tokenizer(HuggingFace(_read_json(path)), depends_on, kinds)
+    return Tokenizer(HuggingFace(_read_json(path)), depends_on)
 
 
-def read_gpt2(encoder: Path, merges: Path, depends_on: Dependence = UNKNOWN, kinds: tuple[str, ...] = ()) -> Tokenizer:
+def read_gpt2(encoder: Path, merges: Path, depends_on: Dependence = UNKNOWN) -> Tokenizer:
     """A GPT-2 style pair: `encoder.json` (or `vocab.json`) and `vocab.bpe` (or `merges.txt`), plain or `.xz`."""
     vocabulary = _read_json(encoder)
     lines = [line for line in _read_text(merges).split("\n") if line and not line.startswith("#version")]
@@ -266,7 +255,7 @@ def read_gpt2(encoder: Path, merges: Path, depends_on: Dependence = UNKNOWN, kin
         )
     ):
         bare = _bare_bpe(models.BPE(vocabulary, [(left, right) for left, right in map(str.split, lines)]))
-    return Tokenizer(HuggingFace(json.loads(bare.to_str())), depends_on, kinds)
+    return Tokenizer(HuggingFace(json.loads(bare.to_str())), depends_on)
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -282,7 +271,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
         declared = content["depends_on"]
         depends_on = Dependence(Source(declared["source"]), declared["corpus"], declared["policy_hash"])
         codec: Codec = Bytes() if content["codec"] == "bytes" else HuggingFace(content["content"])
-        tokenizer = Tokenizer(codec, depends_on, tuple(content["kinds"]))
+        tokenizer = Tokenizer(codec, depends_on)
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, f"a field is missing or wrong ({type(error).__name__})") from error
     if tokenizer.hash != content["hash"]:

@@ -5,10 +5,10 @@ from tacit.prepare.caps import CapReport, NounReport, cap_contributions, salted_
 from tacit.prepare.cut import Piece, cut
 from tacit.prepare.duplicates import Key, Routing, Seen, seen_texts
 from tacit.prepare.headers import Counts, Facts, Header
-from tacit.prepare.pipeline import Duplicates, PrepareSettings, prepare, public_segments, train_bpe_redacted
+from tacit.prepare.pipeline import Duplicates, PrepareSettings, prepare, public_segments
 from tacit.prepare.store import Prepared
 from tacit.prepare.users import dealt_users
-from tacit.prepare.views import FullTokens, PreparedRecord, PublicText, PublicTokens, divide, prepare_record
+from tacit.prepare.views import FullTokens, PublicText, PublicTokens, divide
 
 __all__ = [
     "CANARY",
@@ -26,7 +26,6 @@ __all__ = [
     "Piece",
     "PrepareSettings",
     "Prepared",
-    "PreparedRecord",
     "PublicText",
     "PublicTokens",
     "Routing",
@@ -39,9 +38,7 @@ __all__ = [
     "draw_canaries",
     "plant",
     "prepare",
-    "prepare_record",
     "public_segments",
     "salted_order",
     "seen_texts",
-    "train_bpe_redacted",
 ]

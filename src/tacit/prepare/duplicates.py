@@ -1,7 +1,7 @@
 """Exact duplicates of redacted records, told as they stream by, in memory that does not grow.
 
-G1 (exact). A record is a duplicate exactly when one with the same key went before: the same public segments and
-   placeholders, label and routing, whatever the secrets are (up to a collision of 128 bits of SHA-256).
+G1 (exact). A record is a duplicate exactly when one with the same key went before: the same public segments,
+   label and routing, whatever the secrets are (up to a collision of 128 bits of SHA-256).
 G2 (public). Which records survive is a function of the public part of the corpus and its order.
 G3 (one for one). Equal records are the same to training, which then reads nothing but what is in the key: when one is
    taken away, at most an equal one takes its place.
@@ -33,7 +33,6 @@ class Key:
     """What training reads of a redacted record. The user is not part of it: claims about users keep duplicates."""
 
     text: PublicText
-    placeholders: tuple[int, ...] = ()
     label: str | None = None  # None where no label is learned
     flagged: bool = True
 
@@ -41,7 +40,7 @@ class Key:
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
         label = None if self.label is None else self.label.encode("utf-8", "surrogatepass")
-        rest = repr((self.placeholders, label, self.flagged)).encode()
+        rest = repr((label, self.flagged)).encode()
         return hashlib.sha256(self.text.digest + rest).digest()
 
 

@@ -30,7 +30,7 @@ from tacit.prepare.duplicates import Key, Routing, Seen, seen_texts
 from tacit.prepare.headers import PRIVATE, Counts, Facts
 from tacit.prepare.store import Prepared, Row, StoreWriter
 from tacit.prepare.views import PublicText, divide, encode_all, join
-from tacit.tokenizer import Dependence, Source, Tokenizer, train_bpe
+from tacit.tokenizer import Tokenizer
 
 _BATCH_RECORDS = 512
 _BATCH_CHARACTERS = 1 << 19
@@ -104,14 +104,6 @@ def public_segments(records: Iterable[Record], policy: Policy) -> Iterator[str]:
         except (PolicyError, PrepareError):
             continue
         yield from filter(None, public.segments)
-
-
-def train_bpe_redacted(
-    records: Iterable[Record], policy: Policy, corpus: str, codec_size: int, kinds: tuple[str, ...] = ()
-) -> Tokenizer:
-    """A byte-level BPE of the redacted view: free for the policy's secrets, not free for records or users."""
-    depends_on = Dependence(Source.REDACTED_VIEW, corpus, policy.hash)
-    return train_bpe(public_segments(records, policy), codec_size, depends_on, kinds)
 
 
 class _Quarantine:
@@ -208,9 +200,8 @@ class _Job:
         routing = self._routing(item.number)
         if self._settings.duplicates == "doubtful" and not routing.doubtful:
             return False
-        placeholders = tuple(self._tokenizer.placeholder(kind) for kind in item.public.kinds)
         label = item.record.label if self._settings.labelled else None
-        return not self._seen.add(Key(item.public, placeholders, label, routing.flagged))
+        return not self._seen.add(Key(item.public, label, routing.flagged))
 
     def _store(self, item: _Divided, pieces: Sequence[Piece], secrets: Sequence[list[int]]) -> None:
         # Whole records: a piece that two records share would go to whichever came first, so that a protected record

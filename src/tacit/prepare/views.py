@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.corpus.record import Record, Span, spans_fault
+from tacit.corpus.record import Span, spans_fault
 from tacit.errors import PrepareError
 from tacit.tokenizer import Tokenizer
 
@@ -65,24 +65,6 @@ class FullTokens(NamedTuple):
     ends: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRecord:
-    """One record in tokens; both views share the public ones."""
-
-    public: PublicTokens
-    secrets: tuple[list[int], ...]  # the tokens of each secret
-
-    def redacted(self) -> Tokens:
-        """Reads no secret."""
-        return np.array(self.public.tokens, dtype=np.uint32)
-
-    def full(self) -> FullTokens:
-        """Reads secrets: for private steps only."""
-        lengths = np.array([len(secret) for secret in self.secrets], dtype=np.int64)
-        contents = np.array([token for secret in self.secrets for token in secret], dtype=np.uint32)
-        return fill_in(self.redacted(), np.array(self.public.positions, dtype=np.int64), contents, lengths)
-
-
 def divide(text: str, spans: Sequence[Span]) -> tuple[PublicText, tuple[str, ...]]:
     """The public part of `text`, and its secrets."""
     fault = spans_fault(spans, len(text))
@@ -98,18 +80,11 @@ def join(public: PublicText, segments: Sequence[list[int]], tokenizer: Tokenizer
     """The redacted tokens, from the tokens of each segment."""
     tokens = list(segments[0])
     positions = []
-    for kind, segment in zip(public.kinds, segments[1:], strict=True):
+    for segment in segments[1:]:
         positions.append(len(tokens))
-        tokens.append(tokenizer.placeholder(kind))
+        tokens.append(tokenizer.placeholder)
         tokens.extend(segment)
     return PublicTokens(tokens, positions, public.kinds)
-
-
-def prepare_record(record: Record, spans: Sequence[Span], tokenizer: Tokenizer) -> PreparedRecord:
-    """One record in tokens, uncut."""
-    public, secrets = divide(record.text, spans)
-    segments = encode_all(public.segments, tokenizer)
-    return PreparedRecord(join(public, segments, tokenizer), tuple(encode_all(secrets, tokenizer)))
 
 
 def encode_all(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
