@@ -133,7 +133,7 @@ def plain_step(work: Work) -> Step:
 
 def tacit_step(work: Work) -> Step:
     """Clipped sum, noise, update."""
-    learner, batch, noise = work.learner(), Batch.of_tokens(work.tokens()), NoiseStream.release()
+    learner, batch, noise = work.learner(), Batch.of_tokens(work.tokens()), NoiseStream(b"any", 0)
     parameters = dict(learner.module.named_parameters())
 
     def step() -> None:

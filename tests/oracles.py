@@ -1,6 +1,7 @@
 """Clipped sums by their definition: a loop over single rows, in float64; and how they are compared with fast ones."""
 
 import copy
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.gradients import Automatic, ClippedSum, Clipping, PerParameter, clipped_sum
+from tacit.gradients import Automatic, ClippedSum, Clipping, NoiseStream, PerParameter, clipped_sum
 from tacit.models.batch import BatchKind, Trainable
 
 LONGER = 1 + 2**-10  # norms are taken so much longer than they are
@@ -97,3 +98,8 @@ def assert_clipped_sums_are_exact(
         )
         assert found.non_finite == 0
     return found, norms
+
+
+def research_noise(seed: int, draws: int = 0) -> NoiseStream:
+    """Noise that can be repeated, from its draw number `draws` on."""
+    return NoiseStream(hashlib.sha256(f"tacit noise {seed}".encode()).digest(), draws)

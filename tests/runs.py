@@ -1,6 +1,8 @@
 """What tests of training share: a small corpus, settings of every mechanism, and the parts of a run to look into."""
 
+import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tacit.mechanisms.base import Mechanism
 from tacit.policy.patterns import Gold
 from tacit.prepare import Prepared, PrepareSettings, prepare
 from tacit.reading import RowReader
+from tacit.run import PrivateFile, Run
 from tacit.sampling import Annotation, Pools
 from tacit.settings import Experiment
 from tacit.tokenizer import byte_tokenizer
@@ -89,3 +92,13 @@ def make_parts(folder: Path, records: Iterable[Record], words: dict[str, Any]) -
     pools = Pools(annotation)
     mechanism = build_mechanism(from_words(Vocabulary, words), measured_counts(annotation, pools, words))
     return Parts(store, annotation, pools, mechanism, RowReader(store, tokenizer.end, 100, Inventions(tokenizer, {})))
+
+
+def recorded(run: Run) -> list[dict[str, Any]]:
+    """The lines of the private log of steps; one that a crash tore is passed over."""
+    found: list[dict[str, Any]] = []
+    log = run.path(PrivateFile.STEPS)
+    for line in log.read_text("utf-8", errors="replace").splitlines() if log.exists() else ():
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    return found

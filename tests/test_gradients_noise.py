@@ -1,6 +1,7 @@
 """Noise has the deviation it is asked for (T3 of the theory), is never repeated, and does not depend on threads."""
 
 import math
+import secrets
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from oracles import research_noise
 from tacit import native
 from tacit.errors import ConfigError
 from tacit.gradients import Flat, NoiseStream, clipped_sum
@@ -59,7 +61,7 @@ def variance_is_plausible(adder: Adder, stream: NoiseStream, deviation: float) -
 @pytest.mark.parametrize("deviation", [0.3, 0.98, 1.02, 25.0])
 def test_variance_is_the_one_that_was_priced(deviation: float) -> None:
     """False-alarm rate 1e-6 a case; 302,000 numbers see deviations that are 0.7 % off."""
-    assert variance_is_plausible(as_priced, NoiseStream.release(), deviation)
+    assert variance_is_plausible(as_priced, NoiseStream(secrets.token_bytes(32), 0), deviation)
 
 
 @pytest.mark.usefixtures("implementation")
@@ -67,7 +69,7 @@ def test_variance_is_the_one_that_was_priced(deviation: float) -> None:
 @pytest.mark.parametrize("deviation", [0.3, 0.98, 1.02, 25.0])
 def test_variance_taken_for_deviation_is_caught(deviation: float) -> None:
     """The negative control; it is missed with probability below 1e-6."""
-    assert not variance_is_plausible(squared, NoiseStream.release(), deviation)
+    assert not variance_is_plausible(squared, NoiseStream(secrets.token_bytes(32), 0), deviation)
 
 
 @pytest.mark.statistical
@@ -76,7 +78,7 @@ def test_the_noise_of_a_whole_step_has_the_deviation_of_its_sensitivity() -> Non
     torch.manual_seed(0)
     model, batch = LSTM.new(LSTMSettings(500, 60, 60, dropout=0.0)), Batch.of_tokens(torch.randint(500, (4, 9)))
     exact, noisy = (clipped_sum(model, batch, Flat(0.5)) for _ in range(2))
-    NoiseStream.release().add_(noisy.sums.values(), 1.3 * noisy.sensitivity)
+    NoiseStream(secrets.token_bytes(32), 0).add_(noisy.sums.values(), 1.3 * noisy.sensitivity)
     noise = torch.cat([(noisy.sums[name] - exact.sums[name]).flatten() for name in exact.sums]).double() / 0.65
     low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], len(noise))
     assert low <= float(noise.square().sum()) <= high
@@ -87,7 +89,7 @@ def test_the_noise_of_a_whole_step_has_the_deviation_of_its_sensitivity() -> Non
 def test_numbers_are_normal_and_blocks_are_independent() -> None:
     """Kolmogorov-Smirnov of 300,000 numbers, and the correlation of two blocks; false-alarm rate 1e-6 each."""
     numbers = torch.zeros(2 * 131_072)
-    NoiseStream.release().add_([numbers], 1.0)
+    NoiseStream(secrets.token_bytes(32), 0).add_([numbers], 1.0)
     assert stats.kstest(numbers.double().numpy(), "norm").pvalue > FALSE_ALARM
     first, second = torch.split(numbers.double(), 131_072)
     correlation = float((first * second).mean()) * math.sqrt(131_072)
@@ -103,57 +105,53 @@ def draw(stream: NoiseStream, size: int = 300_000) -> Tensor:
 
 @pytest.mark.usefixtures("implementation")
 def test_research_streams_repeat_and_go_on_where_they_stopped() -> None:
-    one, other = NoiseStream.research(3), NoiseStream.research(3)
+    one, other = research_noise(3), research_noise(3)
     first, second = draw(one), draw(one)
     assert torch.equal(first, draw(other))
-    assert torch.equal(second, draw(NoiseStream.research(3, draws=1)))
-    assert one.draws == 2
-    assert not torch.equal(first, draw(NoiseStream.research(4)))
+    assert torch.equal(second, draw(research_noise(3, draws=1)))
+    assert one._draws == 2
+    assert not torch.equal(first, draw(research_noise(4)))
 
 
 @pytest.mark.usefixtures("implementation")
 def test_no_draw_repeats_another_nor_a_block_another_block() -> None:
-    stream = NoiseStream.research(0)
+    stream = research_noise(0)
     blocks = [block for _ in range(3) for block in torch.split(draw(stream, 4 * 131_072), 131_072)]
     assert len({tuple(block[:4].tolist()) for block in blocks}) == 12
-
-
-def test_release_streams_differ() -> None:
-    assert not torch.equal(draw(NoiseStream.release()), draw(NoiseStream.release()))
 
 
 @pytest.mark.usefixtures("implementation")
 def test_noise_does_not_depend_on_threads_nor_on_how_weights_are_divided_into_threads() -> None:
     torch.set_num_threads(1)
-    one = draw(NoiseStream.research(5))
+    one = draw(research_noise(5))
     torch.set_num_threads(3)
-    assert torch.equal(one, draw(NoiseStream.research(5)))
+    assert torch.equal(one, draw(research_noise(5)))
 
 
 @pytest.mark.usefixtures("implementation")
 def test_noise_is_added_to_what_is_there() -> None:
     there = torch.full((1000,), 100.0)
-    NoiseStream.research(1).add_([there], 0.5)
-    torch.testing.assert_close(there - 100.0, draw(NoiseStream.research(1), 1000) * 0.5, rtol=1e-3, atol=1e-4)
+    research_noise(1).add_([there], 0.5)
+    torch.testing.assert_close(there - 100.0, draw(research_noise(1), 1000) * 0.5, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.usefixtures("implementation")
 def test_a_deviation_of_zero_adds_nothing_and_still_counts_as_a_draw() -> None:
-    stream, there = NoiseStream.research(1), torch.ones(10)
+    stream, there = research_noise(1), torch.ones(10)
     stream.add_([there], 0.0)
     assert torch.equal(there, torch.ones(10))
-    assert stream.draws == 1
+    assert stream._draws == 1
 
 
 @pytest.mark.parametrize("deviation", [-1.0, math.nan, math.inf])
 def test_a_deviation_that_means_nothing_is_refused(deviation: float) -> None:
     with pytest.raises(ConfigError, match="noise deviation"):
-        NoiseStream.research(1).add_([torch.zeros(3)], deviation)
+        research_noise(1).add_([torch.zeros(3)], deviation)
 
 
 def test_sums_that_are_not_float32_are_refused() -> None:
     with pytest.raises(ConfigError, match="float32"):
-        NoiseStream.research(1).add_([torch.zeros(3, dtype=torch.bfloat16)], 1.0)
+        research_noise(1).add_([torch.zeros(3, dtype=torch.bfloat16)], 1.0)
 
 
 # one stream, two implementations
@@ -196,10 +194,10 @@ def test_both_implementations_give_the_same_numbers_to_the_last_digit(monkeypatc
     for available, draws in ((True, 4), (False, 4), (False, 5)):
         monkeypatch.setattr(native, "available", available)
         numbers = [torch.zeros(size) for size in sizes]
-        NoiseStream.research(7, draws).add_(numbers, 0.3)
+        research_noise(7, draws).add_(numbers, 0.3)
         results.append(torch.cat(numbers).double())
     fast, portable, other = results
-    key = NoiseStream.research(7)._key
+    key = research_noise(7)._key
     words = ciphered(key, 4, np.arange(16 << 15, dtype=np.uint64)).reshape(-1, 16)[:, :8]
     assert (words < 1 << 16).any()
     assert float(((fast - portable) / portable).abs().max()) < 1e-6
@@ -216,7 +214,7 @@ def test_release_noise_never_asks_torch_for_random_numbers(monkeypatch: pytest.M
     for owner, name in ((torch, "Generator"), (Tensor, "normal_"), (torch, "randn"), (torch, "normal")):
         monkeypatch.setattr(owner, name, refuse)
     state = torch.random.get_rng_state()
-    assert float(draw(NoiseStream.release()).std()) > 0.9
+    assert float(draw(NoiseStream(secrets.token_bytes(32), 0)).std()) > 0.9
     assert torch.equal(state, torch.random.get_rng_state())
 
 

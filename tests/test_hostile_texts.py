@@ -80,4 +80,4 @@ def test_stability_of_a_long_record_is_seen_on_some_of_its_spans() -> None:
     before = time.process_time()
     assert len(list(annotator.watching([record]))) == 1
     assert time.process_time() - before < 60
-    assert annotator.marks().stable_share is not None
+    assert annotator.marks().spans > 0

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from lives import Lives
+from runs import recorded
 from tacit.accounting import account
 from tacit.codec import from_json
 from tacit.guarantee import Guarantee
@@ -134,7 +135,7 @@ def _check_finished(folder: Path, undisturbed: Path, deaths: int) -> None:
 
 def _check_noise(folder: Path) -> None:
     """Noise that was drawn again was added to the very sum it was added to before: it hides that sum still."""
-    lines = [{word: entry[word] for word in ("noise", "drawn", "median_norm")} for entry in Run.view(folder).recorded()]
+    lines = [{word: entry[word] for word in ("noise", "drawn", "median_norm")} for entry in recorded(Run.view(folder))]
     once = {json.dumps(line) for line in lines}
     assert len(once) == len({line["noise"] for line in lines}) == PRIVATE_STEPS
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2, hypergeom
 
-from tacit.corpus.identity import corpus_hash
+from tacit.corpus.identity import CorpusHash
 from tacit.corpus.record import Record, Span
 from tacit.errors import ClaimRefused, ConfigError, CorpusError, PolicyError, TacitError
 from tacit.intervals import upper_bound
@@ -178,7 +178,10 @@ def test_g3_the_sample_shows_nothing_of_what_the_policy_finds(tmp_path: Path) ->
         assert (header["sampled"], header["seed"], header["labels"]) == (1, 2, labels)
         population = header["population"]
         assert (population["pieces"], population["records"]) == ("record", 1)
-        assert population["hash"] == corpus_hash(bytes.fromhex(population["key"]), records)
+        expected = CorpusHash(bytes.fromhex(population["key"]))
+        for record in records:
+            expected.add(record)
+        assert population["hash"] == expected.hexdigest()
 
 
 def test_g4_only_the_owner_may_read_it_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

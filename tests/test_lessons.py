@@ -16,6 +16,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from runs import recorded
 from tacit.accounting import account
 from tacit.codec import from_json, from_words
 from tacit.corpus.record import Record, Span
@@ -133,7 +134,7 @@ def run_of(
         settings = TrainSettings(UpdateSettings(private=AS_IT_IS, positions=positions))
         trainer = Trainer(run, learner, plan, reader, pools, settings)
         trainer.train(Streams.research(3), observe)
-        log = list(run.recorded())
+        log = recorded(run)
     return Ended(moves, log, seen, folder)
 
 

@@ -20,6 +20,7 @@ from oracles import (
     in_float64,
     loop_over_rows,
     moving_parameters,
+    research_noise,
 )
 from tacit.classify import LabelReader
 from tacit.corpus.record import Record, Span
@@ -28,7 +29,6 @@ from tacit.gradients import (
     Automatic,
     Clipping,
     Flat,
-    NoiseStream,
     PerParameter,
     check_gradients,
     clipped_sum,
@@ -244,7 +244,7 @@ def test_the_error_rate_falls(name: str, steps: int, rate: float, noise_multipli
     before = errors(model, held_out)
     optimiser = Optimiser(OptimiserSettings(learning_rate=rate), steps)
     parameters = {name: value for name, value in model.module.named_parameters() if value.requires_grad}
-    noise = NoiseStream.research(3)
+    noise = research_noise(3)
     model.module.train()
     for step in range(steps):
         batch = separable(size, 100 + step)

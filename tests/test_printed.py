@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from oracles import LONGER, ROUNDED, in_float64
+from oracles import LONGER, ROUNDED, in_float64, research_noise
 from tacit.errors import ConfigError, ModelError
 from tacit.gradients import NoiseStream
 from tacit.models import LSTM, LSTMSettings
@@ -111,7 +111,7 @@ def run(
 ) -> tuple[PrintedFacts, list[dict[str, Tensor]]]:
     steps = Steps(model)
     chosen = chosen or PrintedSettings(noised_states=2 * model.module.settings.layers)
-    facts = printed_update(model, rows, update, noise or NoiseStream.research(5), steps, chosen)
+    facts = printed_update(model, rows, update, noise or research_noise(5), steps, chosen)
     return facts, steps.seen
 
 
@@ -305,16 +305,16 @@ def test_an_empty_batch_does_nothing() -> None:
         noise = Watched()
         facts, applied = run(lstm(), rows, split(1.0), noise)
         assert applied == []
-        assert noise.draws == 0
+        assert noise._draws == 0
         assert facts == PrintedFacts(len(rows), 0, 0, 0, 0, 0.0, 0)
 
 
 def test_public_rows_get_no_noise_and_private_rows_no_public_update() -> None:
     noise = Watched()
     facts, _ = run(lstm(), [row("....")], split(1.0), noise)
-    assert (facts.public_updates, facts.private_updates, noise.draws) == (1, 0, 0)
+    assert (facts.public_updates, facts.private_updates, noise._draws) == (1, 0, 0)
     facts, _ = run(lstm(), [row("xxxx")], split(1.0), noise)
-    assert (facts.public_updates, facts.private_updates, noise.draws) == (0, 1, 2)
+    assert (facts.public_updates, facts.private_updates, noise._draws) == (0, 1, 2)
 
 
 def test_the_private_sum_is_divided_by_the_plans_constant() -> None:
@@ -389,7 +389,7 @@ def test_noise_has_the_variance_that_is_priced() -> None:
     sigma, clip, divisor = 400.0, 1e-3, 3.0
     numbers = []
     for seed in range(10):
-        _, applied = run(lstm(), [row("xxxx")], split(sigma, clip, divisor), NoiseStream.research(seed))
+        _, applied = run(lstm(), [row("xxxx")], split(sigma, clip, divisor), research_noise(seed))
         numbers += [value.flatten() for value in applied[0].values()]
     found = torch.cat(numbers).double()
     expected = (sigma * clip / divisor) ** 2
@@ -451,7 +451,7 @@ def test_states_are_carried_and_reset() -> None:
 
     def last_update(own: Sequence[int], chosen: PrintedSettings) -> Tensor:
         gradients: list[dict[str, Tensor]] = []
-        printed_update(lstm(), [(own, private)], frozen, NoiseStream.research(5), gradients.append, chosen)
+        printed_update(lstm(), [(own, private)], frozen, research_noise(5), gradients.append, chosen)
         return torch.cat([value.flatten() for value in gradients[-1].values()])
 
     carried = PrintedSettings()
@@ -467,7 +467,7 @@ def test_g3_more_segments_than_were_priced_are_refused_before_any_update() -> No
     rows = [row("....."), row("..x..x..x")]
     with pytest.raises(ConfigError, match=r"at most 2 private segments.*3 in row 1.*segments_per_record of 3"):
         run(model, rows, split(segments=2), noise)
-    assert noise.draws == 0
+    assert noise._draws == 0
     assert all(torch.equal(value, before[name]) for name, value in weights_of(model).items())
     run(model, rows, split(segments=3), noise)
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import tacit
+from runs import recorded
 from tacit.codec import to_json
 from tacit.errors import LedgerError, RunError
 from tacit.events import Free
@@ -255,7 +256,7 @@ def test_importing_the_folder_needs_no_torch() -> None:
 
 
 def test_the_private_log_survives_a_torn_line(run: Run) -> None:
-    assert list(run.recorded()) == []
+    assert recorded(run) == []
     run.record({"step": 0, "loss": 2.5, "kind": "public"})
     with run.path(PrivateFile.STEPS).open("a") as log:
         log.write('{"step": 1, "lo')
@@ -263,9 +264,9 @@ def test_the_private_log_survives_a_torn_line(run: Run) -> None:
     with Run.open(run.folder) as again:
         again.record({"step": 1, "loss": 2.25})
         lines = [{"step": 0, "loss": 2.5, "kind": "public"}, {"step": 1, "loss": 2.25}]
-        assert list(again.recorded()) == lines
+        assert recorded(again) == lines
     Run.open(run.folder).close()
-    assert list(Run.view(run.folder).recorded()) == lines
+    assert recorded(Run.view(run.folder)) == lines
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

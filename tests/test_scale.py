@@ -42,7 +42,7 @@ from tacit.sampling import Annotation, Pools, Samplers
 torch.set_num_threads(1)
 torch.manual_seed(0)
 learner = LSTM.new(LSTMSettings({VOCABULARY}, 16, 16))
-generator, noise = np.random.default_rng(0), NoiseStream.research(0)
+generator, noise = np.random.default_rng(0), NoiseStream(b'0', 0)
 
 class Stepping:
     def __init__(self, folder):
@@ -73,7 +73,7 @@ print(json.dumps([[statistics.median(part) for part in zip(*times[5:])] for time
 """
 
 WIDE = f"""
-import sys, tempfile
+import json, sys, tempfile
 from pathlib import Path
 import torch
 from tacit.models.gpt import GPT, GPTSettings
@@ -82,7 +82,7 @@ from tacit.plan import Neighbours, Noisy, Phase, Plan, PoissonRecords, Pool, Ste
 from tacit.prepare import Prepared
 from tacit.randomness import Streams
 from tacit.reading import RowReader
-from tacit.run import Run
+from tacit.run import PrivateFile, Run
 from tacit.sampling import Annotation, Pools
 from tacit.train import Trainer, TrainSettings
 
@@ -99,7 +99,7 @@ with Run.create(Path(sys.argv[3])) as run:
     run.ledger.declare("private", {{"a record": cost(step, Neighbours(Unit.RECORD))}})
     reader, pools = RowReader(store, 0, 63), Pools(Annotation.of(store))
     Trainer(run, learner, plan, reader, pools, TrainSettings()).train(Streams.research(0), lambda done: None)
-    print(next(run.recorded())["drawn"])
+    print(json.loads(run.path(PrivateFile.STEPS).read_text().split("\\n")[0])["drawn"])
 print(sum(value.numel() for value in before.values()))
 print(all(not torch.equal(before[name], value) for name, value in learner.module.named_parameters()))
 {PEAK}

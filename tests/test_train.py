@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from runs import PLANS, experiment, make_parts, quiet, write_corpus
+from runs import PLANS, experiment, make_parts, quiet, recorded, write_corpus
 from tacit.codec import merged
 from tacit.corpus.record import Record, Span
 from tacit.corpus.simulate import simulate
@@ -79,7 +79,7 @@ def test_a_draw_may_be_empty_and_still_adds_noise_and_is_charged(tmp_path: Path)
             Streams.research(0), quiet
         )
         assert run.ledger.charges() == {"private": 2}
-        assert [entry["drawn"] for entry in run.recorded()] == [0, 0]
+        assert [entry["drawn"] for entry in recorded(run)] == [0, 0]
     assert all(not torch.equal(before[name], value) for name, value in learner.module.named_parameters())
 
 

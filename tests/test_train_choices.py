@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from runs import recorded
 from tacit.choosing import Choice
 from tacit.codec import from_words
 from tacit.corpus.simulate import simulate
@@ -177,7 +178,7 @@ def test_the_best_model_on_public_text_is_kept_and_the_whole_plan_is_paid(corpus
     )
     result = train(settings, tmp_path / "run", quiet)
     done = Run.view(tmp_path / "run")
-    charged = sum(line["noise"] >= 0 for line in done.recorded())
+    charged = sum(line["noise"] >= 0 for line in recorded(done))
     assert 0 < charged < 40, "it did not stop early"
     assert result.guarantee.figures == result.planned.guarantee.figures, "stopping early is no discount"
     assert all(torch.isfinite(value).all() for value in load(tmp_path / "run")[0].module.state_dict().values())

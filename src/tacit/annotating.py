@@ -49,11 +49,6 @@ class Marks:
     spans: int
     stable_spans: int
 
-    @property
-    def stable_share(self) -> float | None:
-        """The share of marked spans whose redaction is stable; None when there were none, or nobody looked."""
-        return self.stable_spans / self.spans if self.spans else None
-
     def entities(self, record: int) -> list[int]:
         """The ids of the listed entities of a record."""
         return [int(one) for one in self.entity_ids[self.entity_offsets[record] : self.entity_offsets[record + 1]]]

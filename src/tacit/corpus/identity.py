@@ -1,7 +1,5 @@
 """Which corpus it is: a keyed hash of all that its records hold, in their order."""
 
-from collections.abc import Iterable
-
 from tacit.corpus.record import Record
 from tacit.digests import Keyed
 
@@ -21,11 +19,3 @@ class CorpusHash:
     def hexdigest(self) -> str:
         """Of all records so far."""
         return self._state.hexdigest()
-
-
-def corpus_hash(key: bytes, records: Iterable[Record]) -> str:
-    """The hash of these records under `key`."""
-    state = CorpusHash(key)
-    for record in records:
-        state.add(record)
-    return state.hexdigest()

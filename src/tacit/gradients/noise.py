@@ -27,7 +27,6 @@ G4 (memory). Beside the tensors given, a few megabytes for each thread.
 
 import hashlib
 import math
-import secrets
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,21 +51,6 @@ class NoiseStream:
     def __init__(self, key: bytes, draws: int) -> None:
         self._key = hashlib.shake_256(b"tacit noise cipher" + key).digest(native.KEY_BYTES)
         self._draws = draws
-
-    @classmethod
-    def research(cls, seed: int, draws: int = 0) -> "NoiseStream":
-        """A stream that can be repeated; `draws` is where a run that was interrupted goes on."""
-        return cls(hashlib.sha256(f"tacit noise {seed}".encode()).digest(), draws)
-
-    @classmethod
-    def release(cls) -> "NoiseStream":
-        """A stream nobody can repeat."""
-        return cls(secrets.token_bytes(32), 0)
-
-    @property
-    def draws(self) -> int:
-        """How many draws were taken."""
-        return self._draws
 
     def add_(self, tensors: Iterable[Tensor], deviation: float) -> None:
         """Add normal numbers of this deviation to every element of these float32 tensors."""

@@ -41,11 +41,11 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from tacit.codec import from_json, to_json
 from tacit.digests import new_key
@@ -206,17 +206,6 @@ class Run:
                 log.write(line)
         except OSError as error:
             raise failed("write the private log of steps", error) from error
-
-    def recorded(self) -> Iterator[dict[str, Any]]:
-        """The lines of the private log of steps; one that a crash tore is passed over."""
-        if not self.path(PrivateFile.STEPS).exists():
-            return
-        with self.path(PrivateFile.STEPS).open(encoding="utf-8", errors="replace") as log:
-            for line in log:
-                try:
-                    yield json.loads(line)
-                except json.JSONDecodeError:
-                    continue
 
     def discard(self) -> None:
         """Close, and leave nothing behind; refused for a run that has spent something."""
