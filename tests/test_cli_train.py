@@ -1,5 +1,7 @@
 """`tacit train`, `tacit config` and `tacit generate` as a person meets them."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,14 @@ def test_config_prints_what_train_would_use(settings: Path) -> None:
 def test_wrong_words_are_refused(arguments: list[str]) -> None:
     with pytest.raises(ConfigError):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_without_torch_the_command_that_installs_it_is_named(tmp_path: Path) -> None:
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_text('{"text": "one"}\n' * 20)
+    arguments = ["train", str(corpus), "--mechanism", "plain", "--out", str(tmp_path / "run")]
+    program = f"import sys; sys.modules['torch'] = None; from tacit.cli import main; main({arguments!r})"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert 'pip install "tacit[train]"' in ended.stderr
+    assert not (tmp_path / "run").exists()

@@ -2,11 +2,14 @@
 
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers import LABELS, PIPELINE, needs_pipeline, needs_presidio, save_tiny_classifier
+from tacit import silence
 from tacit.corpus.record import Record, Span, resolve_overlaps, spans_fault
 from tacit.errors import PolicyError, TacitError
 from tacit.policy.base import Policy
@@ -29,7 +33,6 @@ from tacit.policy.kinds import NAMES, ONTONOTES, PERSONAL, common_kind
 from tacit.policy.pii.policy import KINDS as PII_KINDS
 from tacit.policy.registry import build_policy, parse_policy
 from tacit.scan.workers import Workers
-from tacit.silence import require_library
 
 PIPE = PIPELINE or ""
 DIALOG = (
@@ -202,9 +205,24 @@ def test_an_unknown_pipeline_is_an_error_with_the_command() -> None:
         SpacyEntities("no/such folder")
 
 
-def test_a_missing_package_is_an_error_with_the_command() -> None:
-    with pytest.raises(PolicyError, match=r"pip install \"tacit\[something\]\""):
-        require_library("a-package-nobody-has", "something", PolicyError)
+def test_a_missing_package_is_an_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(silence, "version", missing)
+    with pytest.raises(PolicyError, match=r'the package spacy.*pip install "tacit\[spacy\]"'):
+        find_pipeline.__wrapped__("en_core_web_sm")
+    with pytest.raises(PolicyError, match=r'the package transformers.*pip install "tacit\[train,hf\]"'):
+        TokenClassifier("a folder")
+
+
+def test_the_command_names_the_extras_that_have_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    has = {extra: {re.split(r"[^\w-]", package)[0] for package in extras[extra]} for extra in extras}
+    for package, named in silence.EXTRAS.items():
+        assert package in set.union(*(has[extra] for extra in named.split(",")))
+    assert set(silence.EXTRAS) == set.union(*(has[extra] for extra in has if extra != "dev"))
 
 
 def test_the_variable_names_the_default_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,17 +6,32 @@ from importlib.metadata import PackageNotFoundError, version
 
 from tacit.errors import TacitError
 
+EXTRAS = {
+    **dict.fromkeys(("cryptography", "safetensors", "tokenizers", "torch"), "train"),
+    **dict.fromkeys(("peft", "transformers"), "train,hf"),
+    "presidio-analyzer": "presidio",
+    "pyarrow": "arrow",
+    "spacy": "spacy",
+    "tensorboardX": "tensorboard",
+}
+"""The extras of tacit that install a package."""
 
-def require_library(package: str, extras: str, error: type[TacitError]) -> None:
+
+def require_library(package: str, error: type[TacitError]) -> None:
     """Raise `error` with the command that installs `package`, unless it is installed."""
     try:
         version(package)
     except PackageNotFoundError as missing:
-        raise error(
-            expected=f"the package {package}, which is needed here",
-            found="a Python without it",
-            way_out=f'pip install "tacit[{extras}]"',
-        ) from missing
+        raise missing_library(package, error) from missing
+
+
+def missing_library(package: str, error: type[TacitError]) -> TacitError:
+    """The error for an optional package that is not installed."""
+    return error(
+        expected=f"the package {package}, which is needed here",
+        found="a Python without it",
+        way_out=f'pip install "tacit[{EXTRAS[package]}]"',
+    )
 
 
 @contextmanager

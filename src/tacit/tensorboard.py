@@ -16,7 +16,7 @@ def watched(run: Run, log: Literal["none", "tensorboard"], observe: Observer) ->
     if log == "none":
         yield observe
         return
-    require_library("tensorboardX", "tensorboard", ConfigError)
+    require_library("tensorboardX", ConfigError)
     from tensorboardX import SummaryWriter
 
     with SummaryWriter(str(run.path(PrivateFile.TENSORBOARD))) as writer:

@@ -26,7 +26,8 @@ from tacit.cli.simulate import simulate
 from tacit.cli.sweep import sweep
 from tacit.cli.train import config, train
 from tacit.cli.verify import verify
-from tacit.errors import OutOfMemory, TacitError, failed, out_of_memory
+from tacit.errors import ConfigError, OutOfMemory, TacitError, failed, out_of_memory
+from tacit.silence import EXTRAS, missing_library
 
 UNEXPECTED = 70
 """The exit code of a fault in tacit itself, as sysexits.h has it."""
@@ -81,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:
         if out_of_memory(error):
             _fail(OutOfMemory())
+        if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+            _fail(missing_library(error.name, ConfigError))
         if os.environ.get("TACIT_DEBUG"):
             raise
         _fail(_unexpected(error), UNEXPECTED)

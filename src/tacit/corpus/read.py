@@ -161,14 +161,14 @@ def _source(
 
 
 def _saved_dataset(path: Path, split: str | None, fields: Fields, max_record_bytes: int) -> Source:
-    require_library("pyarrow", "arrow", CorpusError)
+    require_library("pyarrow", CorpusError)
     from tacit.corpus.tables import SavedDataset, dataset_folder
 
     return SavedDataset(dataset_folder(path, split), fields, max_record_bytes)
 
 
 def _parquet(path: Path, fields: Fields, max_record_bytes: int) -> Source:
-    require_library("pyarrow", "arrow", CorpusError)
+    require_library("pyarrow", CorpusError)
     from tacit.corpus.tables import Parquet
 
     return Parquet(path, fields, max_record_bytes)

@@ -148,8 +148,8 @@ def batch_of(tokenizer: Any, rows: Sequence[str]) -> tuple[Any, Any]:  # noqa: A
 @lru_cache(maxsize=2)
 def loaded(folder: Path) -> tuple[Any, Any]:
     """Model and tokenizer of a local folder: safetensors only, no code from the folder, no network."""
-    for package in ("torch", "transformers"):
-        require_library(package, "train,hf", PolicyError)
+    for package in ("transformers", "torch"):
+        require_library(package, PolicyError)
     from tokenizers import Tokenizer
     from transformers import AutoModel
 

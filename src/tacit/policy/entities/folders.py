@@ -53,7 +53,7 @@ def default_pipeline() -> str:
 @cache
 def find_pipeline(name: str) -> Pipeline:
     """The pipeline called `name`: an installed package, or a folder. Nothing of spaCy is loaded for it."""
-    require_library("spacy", "spacy", PolicyError)
+    require_library("spacy", PolicyError)
     folder = _package_folder(name) or Path(name)
     described = _described(folder / "meta.json")
     if described is None or not (folder / "config.cfg").is_file():

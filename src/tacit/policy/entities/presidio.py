@@ -46,7 +46,7 @@ class Presidio(Policy):
     threshold: float = BALANCED
 
     def __post_init__(self) -> None:
-        require_library("presidio-analyzer", "presidio", PolicyError)
+        require_library("presidio-analyzer", PolicyError)
         found = find_pipeline(self.pipeline)
         if not 0 <= self.threshold <= 1:
             raise PolicyError("a threshold between 0 and 1", repr(self.threshold), "give a score, such as 0.3")

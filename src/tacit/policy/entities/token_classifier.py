@@ -63,8 +63,8 @@ class TokenClassifier(Policy):
     plain_below: float = 0.0
 
     def __post_init__(self) -> None:
-        require_library("torch", "train,hf", PolicyError)
-        require_library("transformers", "train,hf", PolicyError)
+        for package in ("transformers", "torch"):
+            require_library(package, PolicyError)
         for name, value in (("threshold", self.threshold), ("plain_below", self.plain_below)):
             if not 0 <= value <= 1:
                 raise PolicyError(f"`{name}` between 0 and 1", repr(value), "give a probability, such as 0.3")
