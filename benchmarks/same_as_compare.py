@@ -29,7 +29,7 @@ KEYS = {"optimiser": "optimizer", "moves": "trainable", "neighbours": "neighbors
 """Older and newer names of JSON fields."""
 IGNORED = {
     *("code_version", "version", "versions", "format", "columns", "public_header_sha256"),
-    *("policy_id", "policy_hash", "conservative_id", "hash", "chain", "after"),
+    *("policy_id", "policy_hash", "conservative_id", "tokenizer_hash", "hash", "chain", "after"),
 }
 """JSON fields of versions and identifiers, and hashes of what is compared itself."""
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
@@ -47,7 +47,7 @@ def cleaned(content: Any) -> Any:  # noqa: ANN401
     """JSON without what may differ: versions, identifiers, empty fields; fields have their newer names."""
     if isinstance(content, dict):
         kept = {KEYS.get(key, key): cleaned(value) for key, value in content.items() if key not in IGNORED}
-        return {key: value for key, value in kept.items() if value is not None}
+        return {key: value for key, value in kept.items() if value not in (None, [])}
     return [cleaned(value) for value in content] if isinstance(content, list) else content
 
 
