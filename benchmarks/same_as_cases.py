@@ -27,6 +27,7 @@ SETTINGS = {
     "patience": "training.early_stopping_patience",
     "keep_every": "training.save_steps",
     "positions": "execution.microbatch_tokens",
+    "precision": "execution.precision",
     "canaries": "audit.canaries",
 }
 """A setting's name in this script, and its newer one: used where `tacit config` or `tacit plan --help` show it."""
@@ -46,7 +47,7 @@ MODELS = {
 }
 POLICIES = {"forgetful.yaml": 0.9, "cautious.yaml": 0.8}
 """Policies and how many gold spans they miss, so that some records are cleared."""
-NOISY = "plan.noise_multiplier=1.0 plan.steps=3 plan.batch=8 "
+NOISY = "plan.noise_multiplier=1.0 plan.steps=3 plan.batch=8 plan.clip_norm=0.02 "  # shorter than all gradients
 MIXED = NOISY + "plan.public_epochs=1 "
 ENTITIES = "users=documents entity_kinds=[NAME] "
 MECHANISMS = {
@@ -93,12 +94,15 @@ def cases() -> list[Case]:
         *usual,
         Case("options", "selective", {**SMALL, **LSTM, **OPTIONS}, audited=True),
         _case("adapters", "dpsgd", "gpt", NOISY + "lora.rank=2 plan.moves=adapters"),
+        _case("halves", "plain", "gpt", "precision=bfloat16 plan.public_epochs=1"),
+        Case("layers", "dpsgd", {**SMALL, **LSTM, **settings(NOISY), **LAYERS}),
         _case("sentences", "redaction", "lstm", "pieces=sentence duplicates=exact plan.public_epochs=1"),
         _case("dealt", "user", "lstm", NOISY + "plan.batch=2 users=dealt local.learning_rate=0.5"),
         _case("capped", "user", "lstm", NOISY + "plan.user_cap=2"),
     ]
 
 
+LAYERS = {"shape.layers": "2", "plan.clip_style": "per parameter"}
 OPTIONS = {
     "canaries": "[{template: 'My ID is {6 digits}', count: 20, repetitions: 3}]",
     "inventions": "{ORDER: [AB-12345]}",
