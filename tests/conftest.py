@@ -4,11 +4,13 @@ Hypothesis tries the same examples every time; `make test-all` explores others, 
 """
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it runs in the background without
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("fixed")

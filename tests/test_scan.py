@@ -367,9 +367,9 @@ def test_excerpt_of_very_many_secrets_is_quick() -> None:
     text = "1234 abcd " * 100_000
     found = tuple(Span(at, at + 4, "ID") for at in range(0, len(text), 10))
     gold = tuple(Span(at, at + 9, "ID") for at in range(0, len(text), 10))
-    began = time.perf_counter()
+    began = time.process_time()
     shown = excerpt(Record("1", text, spans=gold), found, 1, show_secrets=False)
-    assert time.perf_counter() - began < 10  # quadratic work would take hours
+    assert time.process_time() - began < 10  # quadratic work would take hours
     assert {piece.state for piece in shown.pieces} == {State.FOUND, State.MISSED, State.PLAIN}
 
 
