@@ -4,7 +4,7 @@ READY := .venv/.ready
 
 .PHONY: demo test test-all models lint format lock clean
 
-$(READY): requirements.lock pyproject.toml src/tacit/native/kernels.cpp
+$(READY): requirements.lock pyproject.toml src/tacit/models/kernels.cpp
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .

@@ -19,11 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tacit.attacks import Spelling, TokenTree, total_log_probabilities
-from tacit.attacks.candidates import Rows
-from tacit.models import GPT, LSTM, Batch, GPTSettings, LSTMSettings, Speaker
-from tacit.prepare import Slot
-from tacit.tokenizer import Dependence, Source, Tokenizer, byte_tokenizer, train_bpe
+from tacit.audits.candidates import Spelling, TokenRows, TokenTree
+from tacit.audits.scoring import total_log_probabilities
+from tacit.config.model_schema import CausalLMConfig, LSTMConfig
+from tacit.data.batches import TextBatch
+from tacit.data.canaries import Slot
+from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_tokenizer, train_bpe
+from tacit.models.causal_lm import CausalLM
+from tacit.models.language_model import Speaker
+from tacit.models.lstm import LSTM
 
 ROWS = 512
 VOCABULARY = 8_000
@@ -40,8 +44,8 @@ class Work:
         """A model with fresh weights: what they say does not change the work."""
         torch.manual_seed(1)
         if self.model == "gpt":
-            return GPT.new(GPTSettings(vocabulary, 256, 4, 4, 64, dropout=0.0))
-        return LSTM.new(LSTMSettings(vocabulary, 200, 200, dropout=0.0))
+            return CausalLM.new(CausalLMConfig(vocabulary, 256, 4, 4, 64, dropout=0.0))
+        return LSTM.new(LSTMConfig(vocabulary, 200, 200, dropout=0.0))
 
 
 WORKS = {f"{model}-{words}": Work(model, words) for model in ("lstm", "gpt") for words in ("bytes", "bpe")}
@@ -58,10 +62,12 @@ def tokenizer(words: str) -> Tokenizer:
         made = ["".join(generator.choice(letters, size=generator.integers(2, 9))) for _ in range(8)]
         numbers = [str(generator.integers(0, 10 ** int(generator.integers(1, 7)))) for _ in range(8)]
         segments.append(" ".join(part for pair in zip(made, numbers, strict=True) for part in pair))
-    return train_bpe(segments, VOCABULARY - 2, Dependence(Source.PUBLIC_CORPUS, "made up"))
+    return train_bpe(segments, VOCABULARY - 2, Dependence(VocabularySource.PUBLIC_CORPUS, "made up"))
 
 
-def whole(speaker: Speaker, rows: Rows, opening: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def whole(
+    speaker: Speaker, rows: TokenRows, opening: tuple[int, ...]
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """The totals of candidates, each read from its beginning to its end."""
     lengths = np.count_nonzero(rows, axis=1)
     totals = np.empty(len(rows))
@@ -70,7 +76,7 @@ def whole(speaker: Speaker, rows: Rows, opening: tuple[int, ...]) -> np.ndarray[
         part = order[start : start + ROWS]
         width = int(lengths[part].max())
         tokens = np.concatenate([np.tile(opening, (len(part), 1)), rows[part, :width].astype(np.int64) - 1], axis=1)
-        scores = speaker.log_probabilities(Batch.of_tokens(torch.from_numpy(tokens.clip(0)))).double().numpy()
+        scores = speaker.log_probabilities(TextBatch.of_tokens(torch.from_numpy(tokens.clip(0)))).double().numpy()
         counted = np.arange(scores.shape[1]) < (lengths[part] + len(opening) - 1)[:, None]
         totals[part] = (scores * counted)[:, len(opening) - 1 :].sum(axis=1)
     return totals

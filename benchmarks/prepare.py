@@ -18,10 +18,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tacit.corpus.record import Record
-from tacit.policy.patterns import Digits
-from tacit.prepare import Prepared, PrepareSettings, prepare
-from tacit.tokenizer import Tokenizer, byte_tokenizer, read_gpt2
+from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.records import Record
+from tacit.data.store import PreparedCorpus
+from tacit.data.tokenizer import Tokenizer, byte_tokenizer, read_gpt2
+from tacit.policies.patterns import Digits
 
 DATA = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TEXT = DATA / "wikitext-2" / "wikitext-2.train.txt.xz"
@@ -48,11 +49,11 @@ def measure(name: str, copies: int) -> dict[str, float]:
         out = Path(folder) / "store"
         tokenizer = tokenizer_named(name)
         before = time.perf_counter()
-        store = prepare(paragraphs(copies), Digits(), tokenizer, out, PrepareSettings(duplicates="exact"))
+        store = prepare(paragraphs(copies), Digits(), tokenizer, out, PrepareConfig(duplicates="exact"))
         seconds = time.perf_counter() - before
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         before = time.perf_counter()
-        Prepared(out).redacted(len(store) - 1)
+        PreparedCorpus(out).redacted(len(store) - 1)
         opening = time.perf_counter() - before
         counts = store.header.counts
         tokens = store.header.columns["tokens"].length

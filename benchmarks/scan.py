@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import quantiles
 from typing import Any
 
-from tacit.corpus.customersim import simulate_customersim
-from tacit.corpus.record import Record
-from tacit.policy.pii.policy import Pii
+from tacit.data.records import Record
+from tacit.policies.pii.policy import Pii
+from tacit.simulation.simulate import simulate_customersim
 
 CHUNK = 50
 LEAST_RATIO = 10.0

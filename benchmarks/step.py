@@ -23,9 +23,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit import native
-from tacit.gradients import Flat, NoiseStream, clipped_sum
-from tacit.models import GPT, LSTM, Batch, GPTSettings, Learner, LSTMSettings
+from tacit.config.model_schema import CausalLMConfig, LSTMConfig
+from tacit.data.batches import TextBatch
+from tacit.models import kernels as native
+from tacit.models.causal_lm import CausalLM
+from tacit.models.language_model import Learner
+from tacit.models.lstm import LSTM
+from tacit.training.gradients.clipped import Flat, clipped_sum
+from tacit.training.randomness import NoiseStream
 
 ALLOCATOR = {
     "MALLOC_MMAP_MAX_": "0",
@@ -56,8 +61,8 @@ class Work:
         """tacit's model, no dropout."""
         if self.model == "gpt":
             heads = self.width // 64
-            return GPT.new(GPTSettings(self.vocabulary, self.width, self.layers, heads, self.time, dropout=0.0))
-        return LSTM.new(LSTMSettings(self.vocabulary, min(self.width, 400), self.width, self.layers, dropout=0.0))
+            return CausalLM.new(CausalLMConfig(self.vocabulary, self.width, self.layers, heads, self.time, dropout=0.0))
+        return LSTM.new(LSTMConfig(self.vocabulary, min(self.width, 400), self.width, self.layers, dropout=0.0))
 
 
 WORKS = {
@@ -133,7 +138,7 @@ def plain_step(work: Work) -> Step:
 
 def tacit_step(work: Work) -> Step:
     """Clipped sum, noise, update."""
-    learner, batch, noise = work.learner(), Batch.of_tokens(work.tokens()), NoiseStream(b"any", 0)
+    learner, batch, noise = work.learner(), TextBatch.of_tokens(work.tokens()), NoiseStream(b"any", 0)
     parameters = dict(learner.module.named_parameters())
 
     def step() -> None:

@@ -9,8 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tacit.progress import Progress
-from tacit.verbs import audit, report, simulate, train
+from tacit.api import audit, report, simulate, train
+from tacit.common.progress import Progress
 
 
 def show(done: Progress) -> None:

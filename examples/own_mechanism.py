@@ -8,16 +8,16 @@ One lists steps; tacit prices them and writes the sentence. Steps without a pric
 import tempfile
 from pathlib import Path
 
+from tacit.api import plan, simulate, train
 from tacit.errors import ClaimRefused
-from tacit.mechanisms import register_mechanism
-from tacit.mechanisms.base import PrivateSteps
-from tacit.mechanisms.own import Own
-from tacit.mechanisms.words import Words
-from tacit.plan import Phase, Plan, Pool, Targets, Unit, View
-from tacit.verbs import plan, simulate, train
+from tacit.mechanisms.custom import Own
+from tacit.mechanisms.mechanism import PrivateSteps
+from tacit.mechanisms.registry import register_mechanism
+from tacit.mechanisms.settings import PlanSettings
+from tacit.privacy.plan import Phase, Plan, Pool, Targets, Unit, View
 
 
-def secrets_first(words: Words) -> Own:
+def secrets_first(words: PlanSettings) -> Own:
     """All private steps, then all public ones: the contrary of `twice`."""
     records = words.need("records")
     public = words.public(records)
@@ -31,7 +31,7 @@ def secrets_first(words: Words) -> Own:
     return Own("secrets-first", with_secrets, schedule, Unit.SECRETS)
 
 
-def careless(words: Words) -> Own:
+def careless(words: PlanSettings) -> Own:
     """The same, but the public steps read the text as it was written: no epsilon is true of that."""
     records = words.need("records")
     public = words.public(records)

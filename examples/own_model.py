@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tacit.models import register_model
-from tacit.verbs import generate, simulate, train
+from tacit.api import generate, simulate, train
+from tacit.models.custom import register_model
 
 WINDOW = 8
 

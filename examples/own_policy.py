@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.corpus.record import Record, Span
-from tacit.corpus.write import write_jsonl
-from tacit.policy.base import Policy
-from tacit.policy.registry import parse_policy, register_policy
-from tacit.verbs import label_draw, label_read, scan
+from tacit.api import label_draw, label_read, scan
+from tacit.data.corpus import write_jsonl
+from tacit.data.records import Record, Span
+from tacit.policies.policy import Policy
+from tacit.policies.registry import parse_policy, register_policy
 
 TICKET = re.compile(r"\b[A-Z]{2}-\d{4}\b")
 

@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages must bear any content, also one that `verify` refuses today."""
-    monkeypatch.setattr("tacit.report.runs.check_verified", lambda *_: None)
+    monkeypatch.setattr("tacit.reports.finished_run.check_verified", lambda *_: None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

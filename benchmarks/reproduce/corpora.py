@@ -36,12 +36,12 @@ from pathlib import Path
 
 import yaml
 
-from tacit.corpus.record import Record, Span, resolve_overlaps
-from tacit.corpus.write import write_jsonl
-from tacit.detecting import DetectorSettings
-from tacit.detecting import train as train_detector
-from tacit.detecting.ways import phi_of
-from tacit.tokenizer import Tokenizer, read_gpt2
+from tacit.data.corpus import write_jsonl
+from tacit.data.records import Record, Span, resolve_overlaps
+from tacit.data.tokenizer import Tokenizer, read_gpt2
+from tacit.policies.detectors.paraphrase import phi_of
+from tacit.policies.detectors.training import DetectorSettings
+from tacit.policies.detectors.training import train as train_detector
 
 HERE = Path(__file__).resolve()
 DATA = Path(os.environ.get("TACIT_DATA", HERE.parents[3] / "shared" / "data"))

@@ -13,12 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tacit.common.files import write_bytes
 from tacit.errors import ConfigError, TacitError
-from tacit.run.files import write_bytes
-from tacit.sweeping import read_recipe
-from tacit.sweeping.page import sweep_page
+from tacit.sweeps.charts import sweep_page
+from tacit.sweeps.recipe import read_recipe
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
 from browser import CHROMIUM, Browser, browser
 

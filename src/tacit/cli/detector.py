@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from tacit.documents import LARGEST_SEED
+from tacit.common.serialize import LARGEST_SEED
 
 detector = typer.Typer(
     help="Train a detector of sensitive contexts, to be used as a policy; show and measure it.", no_args_is_help=True
 )
+
+
 Folder = Annotated[Path, typer.Argument(help="A folder that `tacit detector train` wrote.")]
 
 
@@ -54,8 +56,8 @@ def train(
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same detector.")] = 0,
 ) -> None:
     """Train a detector on prompts, their paraphrases and public text, and write it with its card."""
-    from tacit.cli.watching import watching
-    from tacit.verbs import detector_train
+    from tacit.api import detector_train
+    from tacit.cli.output import watching
 
     with watching() as observe:
         trained = detector_train(
@@ -90,7 +92,7 @@ def train(
 @detector.command("show")
 def show(folder: Folder) -> None:
     """Check that a detector is whole, and print its card as JSON."""
-    from tacit.policy.detector.folder import read_detector
+    from tacit.policies.detectors.detector import read_detector
 
     found = read_detector(folder)
     typer.echo(json.dumps({"hash": found.hash, **found.card}, indent=2))
@@ -104,6 +106,6 @@ def measure(
     ],
 ) -> None:
     """Count the sentences of a corpus that a detector flags, with an exact interval."""
-    from tacit.detecting import measure as count
+    from tacit.policies.detectors.training import measure as count
 
     typer.echo(f"flagged {count(folder, corpus)}")

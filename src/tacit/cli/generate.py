@@ -1,11 +1,23 @@
-"""`tacit generate`: talk to a trained model."""
+"""`tacit generate`: talk to a trained model.
 
+`tacit context`: which words before a secret make a language model expect it.
+"""
+
+import re
+import sys
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from tacit.documents import LARGEST_SEED
+from tacit.common.serialize import LARGEST_SEED
+
+if TYPE_CHECKING:
+    from tacit.papers.alpha_context import Contexts, Suffix
 
 
 def generate(
@@ -16,6 +28,133 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same text.")] = 0,
 ) -> None:
     """Continue a prompt with the model of a run."""
-    from tacit import verbs
+    from tacit import api as verbs
 
     typer.echo(verbs.generate(run, prompt, tokens, temperature, seed))
+
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def context(
+    text: Annotated[str, typer.Argument(help="The text, or - to read it from standard input.")],
+    target: Annotated[str, typer.Option(help="The part of the text whose context is asked for.")],
+    model: Annotated[Path, typer.Option(help="A finished run folder, or a local Hugging Face causal model.")],
+    alpha: Annotated[
+        float,
+        typer.Option(help="How far the probability after a suffix may be from that after the whole text before."),
+    ] = 0.01,
+    occurrence: Annotated[
+        int | None, typer.Option(min=1, help="Which occurrence of the target, from 1.", show_default="the last")
+    ] = None,
+    reword: Annotated[
+        bool,
+        typer.Option("--reword", help="Paraphrases of a suffix, by synonyms and frames of tacit's, count too."),
+    ] = False,
+    round_trip: Annotated[
+        list[str] | None,
+        typer.Option(help="Paraphrases by programs count too, such as 'to-french | to-english'."),
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, help="Paraphrases a suffix, at most.")] = 10,
+    table: Annotated[bool, typer.Option("--table", help="Print the probability after every suffix.")] = False,
+    show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print the target.")] = False,
+) -> None:
+    """Show which words before a secret make a model expect it: the shortest suffix that does so like the whole."""
+    from tacit.api import context as ask
+
+    text = sys.stdin.read() if text == "-" else text
+    told = ask(
+        text, target, model, alpha=alpha, occurrence=occurrence, reword=reword, round_trip=round_trip or (), most=most
+    )
+    shortest, lasting = told.shortest, told.settled
+    shown = _Shown(text, None if show_secrets else target)
+    console = Console(highlight=False)
+    console.print(_marked(shown, told.start, told.start + len(target), shortest), "", sep="\n")
+    console.print(Text(_sentence(told)), soft_wrap=True)
+    if reword or round_trip:
+        console.print(
+            Text(f"Each suffix was tried with {most:,} paraphrases at most; the farthest counts."), soft_wrap=True
+        )
+    if lasting is not None and shortest is not None and lasting.words != shortest.words:
+        said = f"Some longer suffixes are farther off; from {lasting.words:,} words and marks on, none is."
+        console.print(Text(said), soft_wrap=True)
+    if table:
+        console.print("", _table(shown, told), sep="\n")
+
+
+class _Shown:
+    """Parts of a text for the screen; every word that a target's character is in is blacked out, wherever it stands.
+
+    Which characters are hidden is decided on the whole text, so that no cut through a target shows a part of it.
+    """
+
+    def __init__(self, text: str, target: str | None) -> None:
+        self._text, self._hidden = text, bytearray(len(text))
+        if target is None:
+            return
+        across = re.compile(f"(?={re.escape(target)})", re.IGNORECASE)  # where it overlaps itself, too
+        for match in across.finditer(text):
+            self._hide(match.start(), match.start() + len(target))
+        for start, end in [match.span() for match in re.finditer(r"\w+", text)]:
+            if any(self._hidden[start:end]):
+                self._hide(start, end)
+
+    def _hide(self, start: int, end: int) -> None:
+        self._hidden[start:end] = bytes([True]) * (end - start)
+
+    def part(self, start: int, end: int) -> str:
+        from tacit.common.formatting import printable
+        from tacit.policies.excerpts import BLOCK
+
+        shown, at = "", start
+        for hidden, run in groupby(self._hidden[start:end]):
+            after = at + sum(1 for _ in run)
+            shown += BLOCK if hidden else printable(self._text[at:after])
+            at = after
+        return shown
+
+    def first_word(self, start: int) -> str:
+        found = _WORD.match(self._text, start)
+        return self.part(*found.span()) if found else ""
+
+    def __len__(self) -> int:
+        return len(self._text)
+
+
+def _marked(shown: _Shown, start: int, end: int, suffix: "Suffix | None") -> Text:
+    begins = start if suffix is None else suffix.start
+    marked = Text(shown.part(0, begins), style="dim")
+    if begins < start:
+        marked.append(f"[context {shown.part(begins, start).rstrip()}]", style="not dim yellow reverse")
+        marked.append(" ")
+    marked.append(f"[target {shown.part(start, end)}]", style="not dim bold red reverse")
+    return marked.append(shown.part(end, len(shown)), style="dim")
+
+
+def _sentence(told: "Contexts") -> str:
+    from tacit.common.formatting import number
+
+    shortest, suffixes, alpha = told.shortest, told.suffixes, told.alpha
+    read = f"the {suffixes[-1].words:,} words and marks before it that the model can read"
+    said = f"After {read} the target has probability {number(told.probability)}."
+    if shortest is None:
+        return f"{said} No suffix is within {alpha:g} of that with all its paraphrases."
+    after = number(shortest.probabilities[0])
+    if shortest.words == 0:
+        return f"{said} After none it has {after}, within {alpha:g} of that: no context is needed."
+    return f"{said} The last {shortest.words:,} are the shortest suffix within {alpha:g} of that: {after}."
+
+
+def _table(shown: _Shown, told: "Contexts") -> Table:
+    from tacit.common.formatting import number
+
+    whole, alpha = told.probability, told.alpha
+    table = Table(box=None, pad_edge=False)
+    for name in ("words", "probability", "difference", f"within {alpha:g}"):
+        table.add_column(name, justify="right")
+    table.add_column("begins with", overflow="fold")
+    for suffix in told.suffixes:
+        inside = "yes" if suffix.gap(whole) <= alpha else "no"
+        cells = (f"{suffix.words:,}", number(suffix.probabilities[0]), number(suffix.gap(whole)), inside)
+        table.add_row(*cells, Text(shown.first_word(suffix.start) if suffix.words else ""))
+    return table

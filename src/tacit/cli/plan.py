@@ -10,28 +10,36 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.codec import to_json
+from tacit.common.formatting import rounded_up
+from tacit.common.serialize import to_json
+from tacit.config.schema import Vocabulary
 from tacit.errors import ConfigError
-from tacit.plan import ShuffledPass
-from tacit.rounding import rounded_up
-from tacit.vocabulary import Vocabulary
+from tacit.privacy.plan import ShuffledPass
 
 if TYPE_CHECKING:
-    from tacit.planning import Planned
+    from tacit.mechanisms.build import Planned
 
 BAR_WIDTH = 40
+
+
 FILE = typer.Argument(None, help="YAML file with settings under `plan:`; flags go over it.")
+
+
 LIST = typer.Option(False, "--list", help="List the mechanisms and stop.")
+
+
 JSON = typer.Option(False, "--json", help="Print settings, plan and guarantee as JSON.")
+
+
 CERTIFICATE = typer.Option(False, "--certificate", help="Print the whole certificate as Markdown.")
 
 
 def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: dict[str, Any]) -> None:
     """Print the price before training: noise, rate, steps, and the sentence that will be true."""
     # Accounting takes seconds to load, which no other verb should wait for.
-    from tacit.certificate import to_markdown
-    from tacit.planning import plan as price
-    from tacit.planning import read_words
+    from tacit.mechanisms.build import plan as price
+    from tacit.mechanisms.build import read_words
+    from tacit.privacy.certificate import to_markdown
 
     if json_ and certificate:
         raise ConfigError("--json or --certificate", "both", "ask for one of them")
@@ -78,12 +86,16 @@ def _signature() -> inspect.Signature:
 
 
 plan_command.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
 plan_command.__annotations__ = {name: p.annotation for name, p in _signature().parameters.items()}
+
+
 plan_command.__doc__ = plan.__doc__
 
 
 def _mechanism_table() -> Table:
-    from tacit.mechanisms import REGISTRY
+    from tacit.mechanisms.registry import REGISTRY
 
     table = Table(box=None, pad_edge=False)
     table.add_column("mechanism", style="bold")

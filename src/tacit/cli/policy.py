@@ -1,14 +1,18 @@
-"""`tacit policy`: what policies do on a corpus, side by side."""
+"""`tacit policy`: what policies do on a corpus, side by side.
+
+`tacit label`: draw a sample of a corpus for a person to label, and read from the labels what a policy misses.
+"""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit.cli.output import make_folder, reading_progress, share_cell
 from tacit.cli.scan import (
     NAMES,
     AsJson,
@@ -20,19 +24,21 @@ from tacit.cli.scan import (
     TextField,
     TurnsField,
     UserField,
-    make_folder,
-    reading_progress,
-    share_cell,
 )
-from tacit.corpus.shape import Fields
+from tacit.common.files import write_private
+from tacit.common.serialize import LARGEST_SEED
+from tacit.data.fields import Fields
 from tacit.errors import ConfigError
-from tacit.private_files import write_private
 
 if TYPE_CHECKING:
-    from tacit.scan.compare import ComparedPolicy, Comparison
+    from tacit.policies.compare import ComparedPolicy, PolicyComparison
+    from tacit.policies.coverage import CoverageCounts
 
 _MOST_KINDS = 20
+
+
 _NOT_MEASURED = "–"
+
 
 policy = typer.Typer(help="Compare policies: what each covers, misses and costs.", no_args_is_help=True)
 
@@ -70,10 +76,10 @@ def compare(
     turns_field: TurnsField = NAMES.turns,
 ) -> None:
     """Put policies side by side on one corpus: what each marks, finds and misses, its speed, where they agree."""
-    from tacit.corpus.read import read
-    from tacit.policy.registry import parse_policy
-    from tacit.report.policies_page import policies_page
-    from tacit.scan.compare import compare_policies
+    from tacit.data.corpus import read
+    from tacit.policies.compare import compare_policies
+    from tacit.policies.registry import parse_policy
+    from tacit.reports.policy_pages import policies_page
 
     chosen = {words: parse_policy(words) for words in _words(policies, policy or [])}
     fields = Fields(text_field, id_field, user_field, label_field, spans_field, turns_field)
@@ -108,8 +114,8 @@ def _words(policies: str | None, more: list[str]) -> list[str]:
     return words
 
 
-def _print(result: "Comparison", console: Console, out: Path) -> None:
-    from tacit.scan.excerpt import printable
+def _print(result: "PolicyComparison", console: Console, out: Path) -> None:
+    from tacit.common.formatting import printable
 
     labelled = f", {result.labelled:,} of them with labels" if result.labelled else ", without labels"
     console.print(Text(f"{printable(result.corpus)}: {result.records:,} records{labelled}"), "", sep="\n")
@@ -138,7 +144,7 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _quality(result: "Comparison") -> Table:
+def _quality(result: "PolicyComparison") -> Table:
     table = _table("policy", "recall %", "precision %", "F2 %", "records\nmissed", "at most %\n(if chosen)")
     for one in result.policies:
         if one.card is None:
@@ -154,8 +160,8 @@ def _quality(result: "Comparison") -> Table:
     return table
 
 
-def _cost(result: "Comparison") -> Table:
-    from tacit.report.words import floor, number, percent
+def _cost(result: "PolicyComparison") -> Table:
+    from tacit.common.formatting import floor, number, percent
 
     table = _table("policy", "tokens", "records", "findings", "records/s\na core", "mask\nmoved", "redaction\nstable")
     for one in result.policies:
@@ -171,12 +177,12 @@ def _cost(result: "Comparison") -> Table:
     return table
 
 
-def _kinds(result: "Comparison") -> Table:
-    from tacit.report.policies_page import kind_rows
-    from tacit.scan.excerpt import short
+def _kinds(result: "PolicyComparison") -> Table:
+    from tacit.common.formatting import short
+    from tacit.reports.policy_pages import compared_kind_rows
 
     table = _table("kind", "labels", *(short(one.name) for one in result.policies))
-    rows = kind_rows(result)
+    rows = compared_kind_rows(result)
     for row in rows[:_MOST_KINDS]:
         cells = [Text(_NOT_MEASURED) if share is None else share_cell(share, "\n") for share in row.recalls]
         table.add_row(Text(short(row.kind)), f"{row.labels:,}", *cells)
@@ -185,9 +191,9 @@ def _kinds(result: "Comparison") -> Table:
     return table
 
 
-def _agreement(result: "Comparison") -> Table:
-    from tacit.report.policies_page import agreement_rows
-    from tacit.scan.excerpt import short
+def _agreement(result: "PolicyComparison") -> Table:
+    from tacit.common.formatting import short
+    from tacit.reports.policy_pages import agreement_rows
 
     names = [short(one.name) for one in result.policies]
     table = _table("", *names)
@@ -197,12 +203,115 @@ def _agreement(result: "Comparison") -> Table:
 
 
 def _ceiling(bound: float) -> str:
-    from tacit.report.words import ceiling
+    from tacit.common.formatting import ceiling
 
     return ceiling(bound).removesuffix(" %")
 
 
 def _name(one: "ComparedPolicy") -> Text:
-    from tacit.scan.excerpt import short
+    from tacit.common.formatting import short
 
     return Text(short(one.name))
+
+
+label = typer.Typer(
+    help="Measure what a policy misses: draw a sample of the corpus, label it, read the labels.", no_args_is_help=True
+)
+
+
+PolicyWords = Annotated[str, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
+
+
+Conservative = Annotated[
+    str | None,
+    typer.Option(help="The policy that clears records for training without protection (crt), as for --policy."),
+]
+
+
+@label.command("draw")
+def draw(
+    corpus: Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")],
+    policy: PolicyWords,
+    out: Annotated[Path, typer.Option(help="New file for the sample, which holds secrets: only you may read it.")],
+    conservative: Conservative = None,
+    records: Annotated[int, typer.Option(min=1, help="How many records (or other pieces) to draw.")] = 200,
+    pieces: Annotated[
+        Literal["record", "turn", "sentence"],
+        typer.Option(help="What is drawn and labelled: give what you will set as `pieces` when you train."),
+    ] = "record",
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same sample.", show_default="random")
+    ] = None,
+    gold: Annotated[bool, typer.Option("--gold", help="Take the corpus's gold spans for labels.")] = False,
+    show_found: Annotated[
+        bool, typer.Option("--show-found", help="Show the labeller what the policies found, which sways people.")
+    ] = False,
+) -> None:
+    """Draw records at random, each as likely as any other, for a person to label."""
+    from tacit import api as verbs
+    from tacit.policies.labels import HOW_TO_LABEL
+
+    header = verbs.label_draw(
+        corpus,
+        policy,
+        out,
+        conservative=conservative,
+        records=records,
+        seed=seed,
+        gold=gold,
+        show_found=show_found,
+        pieces=pieces,
+    ).header
+    typer.echo(f"{records:,} of {header.population.records:,} {pieces}s drawn with seed {header.seed} into {out}.")
+    typer.echo("The file holds secrets: it was made readable by you alone (0600). Delete it when you are done with it.")
+    if gold:
+        typer.echo("Labels: the corpus's gold spans.")
+    else:
+        typer.echo(HOW_TO_LABEL)
+    again = f" --conservative {conservative}" if conservative is not None else ""
+    typer.echo(f"Then: tacit label read {out} --policy {policy}{again}")
+
+
+@label.command("read")
+def read_command(
+    sample: Annotated[Path, typer.Argument(help="The labelled sample.")],
+    policy: PolicyWords,
+    conservative: Conservative = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Check that the sample is from this corpus.", show_default="not checked")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the counts; replaced when it is there.", show_default="none")
+    ] = None,
+) -> None:
+    """Say how often the policy misses a secret at most, from a labelled sample."""
+    from tacit import api as verbs
+
+    _print_coverage(verbs.label_read(sample, policy, conservative=conservative, corpus=corpus, out=out))
+    if out is not None:
+        typer.echo(f"Counts in {out}.")
+
+
+def _print_coverage(result: "CoverageCounts") -> None:
+    from tacit.common.formatting import rounded_up
+    from tacit.privacy.guarantee import average_rates
+
+    population = result.population
+    typer.echo(
+        f"{result.sampled:,} of the corpus's {population.records:,} {population.pieces}s, labels: {result.labels}; "
+        f"{result.with_secrets:,} of them hold a secret."
+    )
+    typer.echo(_capital(str(result.coverage)))
+    typer.echo(_capital(str(result.coverage_of_secrets)))
+    cleared, among = result.conservative_coverage, result.among_secrets
+    if cleared is not None and among is not None:
+        typer.echo(f"Records with a secret in which neither policy finds anything: {cleared}")
+        missed, lost = (rounded_up(rate, 3) for rate in average_rates(among))
+        typer.echo(
+            f"Both at once, with {cleared.confidence:.0%} confidence, among records with secrets: at most {missed} "
+            f"missed or not redacted stably, and at most {lost} in which neither policy finds anything"
+        )
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

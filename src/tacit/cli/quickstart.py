@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tacit.cli.watching import watching
+from tacit.cli.output import watching
 from tacit.errors import ConfigError
 
 

@@ -1,44 +1,56 @@
 """`tacit scan`: what is secret in a corpus, printed and written to a page."""
 
 import json
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from tacit.corpus.shape import Fields
-from tacit.errors import ConfigError
-from tacit.private_files import write_private
+from tacit.cli.output import _value, make_folder, reading_progress, share_cell
+from tacit.common.files import write_private
+from tacit.data.fields import Fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tacit.corpus.read import CorpusReader
-    from tacit.policy.card import PolicyCard, Share
-    from tacit.scan.excerpt import Excerpt
-    from tacit.scan.scanning import Scan
+    from tacit.policies.card import PolicyCard
+    from tacit.policies.excerpts import Excerpt
+    from tacit.policies.scan import Scan
 
 _STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "bright_green")
+
+
 _MOST_KINDS = 20
-_SECONDS_BETWEEN_LINES = 5.0
+
+
 NAMES = Fields()
 
+
 CorpusPath = Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")]
+
+
 Processes = Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")]
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+
+
 TextField = Annotated[str, typer.Option(help="What the corpus calls the text.")]
+
+
 IdField = Annotated[str, typer.Option(help="What it calls the id.")]
+
+
 UserField = Annotated[str, typer.Option(help="What it calls the user.")]
+
+
 LabelField = Annotated[str, typer.Option(help="What it calls the label.")]
+
+
 SpansField = Annotated[str, typer.Option(help="What it calls gold spans.")]
+
+
 TurnsField = Annotated[str, typer.Option(help="What it calls the turns of a dialog.")]
 
 
@@ -64,10 +76,10 @@ def scan(
 ) -> None:
     """Show what is secret in a corpus and, where the corpus has gold spans, how well the policy finds it."""
     # Policies and statistics take a second to load, which no other verb should wait for.
-    from tacit.corpus.read import read
-    from tacit.policy.registry import parse_policy
-    from tacit.report.scan_page import scan_page
-    from tacit.scan.scanning import scan as scan_corpus
+    from tacit.data.corpus import read
+    from tacit.policies.registry import parse_policy
+    from tacit.policies.scan import scan as scan_corpus
+    from tacit.reports.policy_pages import scan_page
 
     fields = Fields(text_field, id_field, user_field, label_field, spans_field, turns_field)
     chosen = parse_policy(policy)
@@ -94,51 +106,6 @@ def scan(
         _print(result, Console(highlight=False), out)
 
 
-def make_folder(folder: Path) -> None:
-    """The folder for a result."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            expected=f"to write to {folder}",
-            found=error.strerror or type(error).__name__,
-            way_out="name a folder you may write to with --out",
-        ) from error
-
-
-@contextmanager
-def reading_progress(reader: "CorpusReader") -> "Iterator[Callable[[int, int], None]]":
-    """A bar on a terminal, now and then a line of its own elsewhere; always on standard error."""
-    console = Console(stderr=True, highlight=False)
-    began = time.monotonic()
-    if console.is_terminal:
-        columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(reader.path.name, total=None)
-
-            def move(records: int, characters: int) -> None:
-                speed = characters / max(time.monotonic() - began, 1e-9)
-                share = reader.share_read
-                words = _done(records, characters) + f", {speed:,.0f} characters/s"
-                bar.update(task, completed=share or 0.0, total=None if share is None else 1.0, description=words)
-
-            yield move
-        return
-    last = began
-
-    def line(records: int, characters: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            print(_done(records, characters), file=sys.stderr, flush=True)
-
-    yield line
-
-
-def _done(records: int, characters: int) -> str:
-    return f"{records:,} records, {characters:,} characters"
-
-
 def _print(result: "Scan", console: Console, out: Path) -> None:
     console.print(_numbers(result), "", _kinds(result), "", sep="\n")
     if result.card is not None:
@@ -156,8 +123,7 @@ def _print(result: "Scan", console: Console, out: Path) -> None:
 
 
 def _numbers(result: "Scan") -> Table:
-    from tacit.report.words import floor, percent
-    from tacit.scan.excerpt import printable
+    from tacit.common.formatting import floor, percent, printable
 
     table = Table(show_header=False, box=None, pad_edge=False)
     speed = result.characters / max(result.seconds, 1e-9)
@@ -185,7 +151,7 @@ def _numbers(result: "Scan") -> Table:
 
 
 def _kinds(result: "Scan") -> Table:
-    from tacit.scan.excerpt import short
+    from tacit.common.formatting import short
 
     table = Table(title="secrets by kind", title_justify="left", box=None, pad_edge=False)
     for name in ("kind", "secrets", "records"):
@@ -199,7 +165,7 @@ def _kinds(result: "Scan") -> Table:
 
 
 def _card(card: "PolicyCard") -> Table:
-    from tacit.scan.excerpt import short
+    from tacit.common.formatting import short
 
     table = Table(title="policy card, with 95 % intervals", title_justify="left", box=None, pad_edge=False)
     for name in ("kind", "recall %", "precision %", "F2 %", "labelled", "found"):
@@ -213,30 +179,16 @@ def _card(card: "PolicyCard") -> Table:
     return table
 
 
-def share_cell(share: "Share", between: str = " ") -> Text:
-    """A share in per cent, and behind `between` its interval."""
-    from tacit.report.words import interval
-
-    ends = interval(share.interval).removesuffix(" %").replace(" to ", "-")
-    return Text(_value(share)) if share.value is None else Text.assemble(_value(share), (f"{between}({ends})", "dim"))
-
-
-def _value(share: "Share") -> str:
-    from tacit.report.words import percent
-
-    return percent(share.value).removesuffix(" %")
-
-
 def _text(shown: "Excerpt", styles: dict[str, str]) -> Text:
     """A record with its secrets marked by colour and by word. Never markup: the text may hold anything."""
-    from tacit.scan.excerpt import BLOCK, State
+    from tacit.policies.excerpts import BLOCK, ExcerptState
 
     text = Text("… " if shown.cut_before else "")
     for piece in shown.pieces:
-        if piece.state is State.PLAIN:
+        if piece.state is ExcerptState.PLAIN:
             text.append(piece.text or "")
             continue
-        style = "bold red" if piece.state is State.MISSED else styles[piece.kind]
+        style = "bold red" if piece.state is ExcerptState.MISSED else styles[piece.kind]
         text.append(f"[{piece.label()} {BLOCK if piece.text is None else piece.text}]", style=f"{style} reverse")
     text.rstrip()
     return text.append(" …") if shown.cut_after else text

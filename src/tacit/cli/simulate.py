@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from tacit.corpus.record import Record
-from tacit.corpus.write import write_jsonl
-from tacit.documents import LARGEST_SEED
+from tacit.common.serialize import LARGEST_SEED
+from tacit.data.corpus import write_jsonl
+from tacit.data.records import Record
 from tacit.errors import ConfigError
 
 
@@ -34,8 +34,8 @@ def simulate(
 ) -> None:
     """Write a simulated corpus with gold spans."""
     # The word lists behind the people take a fifth of a second to load, which no other verb should wait for.
-    from tacit.corpus.simulate import simulate as simulate_records
-    from tacit.corpus.simulate import simulate_held_out
+    from tacit.simulation.simulate import simulate as simulate_records
+    from tacit.simulation.simulate import simulate_held_out
 
     records = simulate_records(simulator, dialogs, seed, split)
     out = out or Path(f"{simulator}-{split}.jsonl")

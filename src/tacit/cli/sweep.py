@@ -1,9 +1,13 @@
-"""`tacit sweep`: many runs from one recipe, as one growing table."""
+"""`tacit sweep`: many runs from one recipe, as one growing table.
+
+A sweep as a table of words: a line a run, with how far it is, what it is worth and what is claimed.
+"""
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +17,100 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tacit.common.formatting import rounded_up
+from tacit.common.progress import Progress
+from tacit.sweeps.result_columns import COLUMNS, ResultLine, written
+from tacit.sweeps.scheduler import RunOutcome
+
 if TYPE_CHECKING:
-    from tacit.progress import Progress
-    from tacit.sweeping.processes import Outcome, Told
-    from tacit.sweeping.table import Board
+    from tacit.sweeps.scheduler import Told
+
+HEADS = ("run", "how far", "perplexity", "on secrets", "epsilon", "canaries", "seconds")
+
+
+_WAITS = "waits"
+
+
+@dataclass(slots=True)
+class Board:
+    """What is known of every run, in the order of the recipe."""
+
+    names: tuple[str, ...]
+    _news: dict[str, Progress | RunOutcome] = field(default_factory=dict)
+    _began: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "Board":
+        """Of these runs, all of which wait."""
+        return cls(tuple(names))
+
+    def told(self, name: str, news: Progress | RunOutcome) -> None:
+        """Remember the latest of a run."""
+        self._news[name] = news
+        self._began.setdefault(name, time.monotonic())
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """One a run, under HEADS."""
+        return [self._row(name) for name in self.names]
+
+    def _row(self, name: str) -> tuple[str, ...]:
+        news = self._news.get(name)
+        if isinstance(news, RunOutcome):
+            return row_of(news)
+        if news is None:
+            return (name, _WAITS, "", "", "", "", "")
+        spent = "" if news.epsilon is None else rounded_up(news.epsilon, 3)
+        return (name, how_far(news), "", "", spent, "", f"{time.monotonic() - self._began[name]:.0f}")
+
+
+def how_far(news: Progress) -> str:
+    """A stage and its share."""
+    if news.total is None:
+        return f"{news.stage} {news.done:,}" if news.done else news.stage
+    return f"{news.stage} {news.done / max(1, news.total):.0%}"
+
+
+def row_of(outcome: RunOutcome) -> tuple[str, ...]:
+    """A run that ended, under HEADS."""
+    figures, seconds = outcome.line["figures"], outcome.line["seconds"]
+    passed = f"{sum(seconds.values()):.0f}" if seconds else ""
+    if outcome.refused is not None:
+        return (outcome.name, "failed", "", "", "", "", passed)
+    if figures is None:
+        return (outcome.name, "stopped", "", "", "", "", passed)
+    state = "done before" if outcome.known else "done"
+    if outcome.is_contradicted:
+        state += ", CONTRADICTED"
+    epsilon = COLUMNS["epsilon"](outcome.line)
+    spent = "none" if epsilon is None else written("epsilon", epsilon)
+    return (outcome.name, state, *_worth(outcome.line), spent, _canaries(outcome.line), passed)
+
+
+def _worth(line: ResultLine) -> tuple[str, str]:
+    if "labels" in line["figures"]["utility"]:
+        return _wrong(line, "test error rate"), _wrong(line, "test error rate, with secrets")
+    return _number(line, "perplexity"), _number(line, "private perplexity")
+
+
+def _wrong(line: ResultLine, column: str) -> str:
+    rate = COLUMNS[column](line)
+    return "–" if rate is None else f"{rate:.1%} wrong"
+
+
+def _canaries(line: ResultLine) -> str:
+    """Exposure of canaries that the policy knows, and of those it does not; in brackets, of values not planted."""
+    said = [
+        f"{before}{_number(line, column)} ({_number(line, f'{column}, not planted')})"
+        for before, column in (("", "exposure"), ("unknown ", "exposure, unknown"))
+        if COLUMNS[column](line) is not None
+    ]
+    return f"{', '.join(said)} bits" if said else ""
+
+
+def _number(line: ResultLine, column: str) -> str:
+    value = COLUMNS[column](line)
+    return "–" if value is None else written(column, value)
+
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -39,11 +133,9 @@ def sweep(
     Exit code 1 when a run failed, 3 when an audit contradicts a claim.
     """
     # Pages and statistics take a moment to load, which no other verb should wait for.
-    from tacit.sweeping import read_recipe
-    from tacit.sweeping import sweep as go
-    from tacit.sweeping.driver import MIXED, TUNING
-    from tacit.sweeping.recipe import variations
-    from tacit.sweeping.table import Board
+    from tacit.sweeps.recipe import read_recipe, variations
+    from tacit.sweeps.sweep import MIXED, TUNING
+    from tacit.sweeps.sweep import sweep as go
 
     console = Console(highlight=False)
     read = read_recipe(recipe, scale)
@@ -72,7 +164,6 @@ def sweep(
 
 
 def _table(board: "Board") -> Table:
-    from tacit.sweeping.table import HEADS
 
     table = Table(box=None, pad_edge=False)
     for place, head in enumerate(HEADS):
@@ -101,9 +192,8 @@ class _Lines:
         self._board, self._console, self._lock = board, console, threading.Lock()
         self._said: dict[str, tuple[str, float]] = {}
 
-    def told(self, name: str, news: "Progress | Outcome") -> None:
-        from tacit.progress import Progress
-        from tacit.sweeping.table import how_far, row_of
+    def told(self, name: str, news: "Progress | RunOutcome") -> None:
+        from tacit.common.progress import Progress
 
         with self._lock:
             self._board.told(name, news)

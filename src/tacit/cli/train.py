@@ -10,29 +10,49 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.watching import watching
-from tacit.documents import LARGEST_SEED, NotStrict, parse_yaml
+from tacit.cli.output import watching
+from tacit.common.serialize import LARGEST_SEED, NotStrict, parse_yaml
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tacit.experiment import Trained
-    from tacit.progress import Observer
-    from tacit.progress import Progress as Done
-    from tacit.settings import Experiment
-    from tacit.utility import LabelQuality, Utility
+    from tacit.common.progress import Observer
+    from tacit.common.progress import Progress as Done
+    from tacit.config.schema import Experiment
+    from tacit.runs.utility import LabelQuality, Utility
+    from tacit.training.stages import Trained
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
+
+
 Policy = Annotated[str | None, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
+
+
 Mechanism = Annotated[str | None, typer.Option(help="How to train; `tacit plan --list` lists the ways.")]
+
+
 Epsilon = Annotated[float | None, typer.Option(help="Target; noise, rate and steps are derived from it.")]
+
+
 Epochs = Annotated[float | None, typer.Option(help="Expected passes over the private units.")]
+
+
 Batch = Annotated[float | None, typer.Option(help="Expected units in a private draw.")]
+
+
 Task = Annotated[str | None, typer.Option(help="language, or classification of records by their label.")]
+
+
 Model = Annotated[str | None, typer.Option(help="lstm, gpt, or a local Hugging Face folder.")]
+
+
 Tokens = Annotated[str | None, typer.Option("--tokenizer", help="bytes, bpe, model, or a tokenizer.json.")]
+
+
 Seed = Annotated[
     int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of a research run (--set mode=research).")
 ]
+
+
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting by its name: shape.hidden_size=300, plan.moves=head, private.rule=sgd."),
@@ -85,13 +105,13 @@ def train(
         return
     if source or out or settings or any(value is not None for value in words.values()):
         raise ConfigError("--resume alone", "other settings beside it", "a run goes on as it began: leave them out")
-    from tacit.experiment import resume as go_on
+    from tacit.training.stages import resume as go_on
 
     _print(_watched(resume, lambda observe: go_on(resume, observe)))
 
 
 def _begin(experiment: "Experiment", folder: Path, observe: "Observer") -> "Trained":
-    from tacit.experiment import train as begin
+    from tacit.training.stages import train as begin
 
     Console(stderr=True).print(_as_yaml(experiment), markup=False, highlight=False, style="dim")
     return begin(experiment, folder, observe)
@@ -102,8 +122,8 @@ def _as_yaml(experiment: "Experiment") -> str:
 
 
 def _experiment(source: Path | None, words: dict[str, Any], settings: list[str]) -> "Experiment":
-    from tacit.codec import merged
-    from tacit.settings import asked_for
+    from tacit.common.serialize import merged
+    from tacit.config.load import asked_for
 
     if source is None:
         raise ConfigError(

@@ -18,13 +18,16 @@ given secret in every epoch or in none; N_S / |B| is not how often a record take
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
-from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, PublicSteps, Spent, interleaved
-from tacit.plan import Neighbours, Plan, Pool, Unit, View
+from tacit.mechanisms.conditions import NOISY_CONDITIONS
+from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps, Spent, interleaved
+from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
+from tacit.privacy.plan import Neighbors, Plan, Pool, Unit, View
 
 ROUTED = Condition(
     "the detector was trained on public or disjoint data and frozen; each record's routing is public", Status.ASSUMED
 )
+
+
 NOT_PROTECTED = ("sensitive records the detector cleared", "which records were flagged")
 
 
@@ -41,9 +44,9 @@ class CADP:
         public, private = self.public.step(View.FULL, Pool.CLEARED), self.private.step(View.FULL, Pool.FLAGGED)
         return Plan(interleaved(public, self.public.steps, private, self.private.steps))
 
-    def notions(self) -> tuple[Neighbours, ...]:
+    def notions(self) -> tuple[Neighbors, ...]:
         """A flagged record, zero-out."""
-        return (Neighbours(Unit.FLAGGED_RECORD),)
+        return (Neighbors(Unit.FLAGGED_RECORD),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """Record-level differential privacy for the flagged records, with the detector's coverage beside it."""

@@ -20,19 +20,26 @@ the attackers for whom it is true (confidentiality.py; theory, section 10).
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.events import Relation
-from tacit.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
-from tacit.mechanisms.base import LABELLED, NOISY_CONDITIONS, PrivateSteps, PublicSteps, Spent, average_lines
-from tacit.plan import Neighbours, Phase, Plan, Pool, Unit, View
+from tacit.mechanisms.conditions import LABELLED, NOISY_CONDITIONS
+from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps, Spent, average_lines
+from tacit.privacy.events import Relation
+from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
+from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 
-REPLACED = Neighbours(Unit.FLAGGED_RECORD, Relation.REPLACE)
+REPLACED = Neighbors(Unit.FLAGGED_RECORD, Relation.REPLACE)
+
+
 NOTIONS = (
-    Neighbours(Unit.FLAGGED_RECORD),
+    Neighbors(Unit.FLAGGED_RECORD),
     REPLACED,
-    *(Neighbours(Unit.FLAGGED_RECORD, copies=copies) for copies in (2, 5, 10)),
-    Neighbours(Unit.SECRETS),
+    *(Neighbors(Unit.FLAGGED_RECORD, copies=copies) for copies in (2, 5, 10)),
+    Neighbors(Unit.SECRETS),
 )
+
+
 EXACT_DUPLICATES = Condition("duplicates are found by an exact hash of the redacted text", Status.ASSUMED)
+
+
 ROUTED = Condition("both policies are frozen, local and public; each record's routing is public", Status.ASSUMED)
 
 
@@ -52,7 +59,7 @@ class CRT:
         rounds = Phase(tuple((step, each) for step, each, _ in (public, private)), self.epochs)
         return Plan((rounds, Phase(tuple((step, rest) for step, _, rest in (public, private)))))
 
-    def notions(self) -> tuple[Neighbours, ...]:
+    def notions(self) -> tuple[Neighbors, ...]:
         """A protected record: zero-out, replaced, in a group; and the redacted spans themselves."""
         return NOTIONS
 

@@ -13,9 +13,10 @@ Where we differ: Poisson draws in the code as in the proof; the divisor is the e
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.guarantee import Evidence, Guarantee
-from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, Spent
-from tacit.plan import Neighbours, Phase, Plan, Pool, Unit, View
+from tacit.mechanisms.conditions import NOISY_CONDITIONS
+from tacit.mechanisms.mechanism import PrivateSteps, Spent
+from tacit.privacy.guarantee import Evidence, Guarantee
+from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,9 @@ class DPSGD:
         """Noisy steps on everything."""
         return Plan((Phase(((self.private.step(View.FULL, Pool.EVERY), self.private.steps),)),))
 
-    def notions(self) -> tuple[Neighbours, ...]:
+    def notions(self) -> tuple[Neighbors, ...]:
         """A record, zero-out."""
-        return (Neighbours(Unit.RECORD),)
+        return (Neighbors(Unit.RECORD),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """Record-level differential privacy."""

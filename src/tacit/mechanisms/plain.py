@@ -8,9 +8,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.guarantee import Evidence, Guarantee
-from tacit.mechanisms.base import PublicSteps, Spent
-from tacit.plan import Neighbours, Phase, Plan, Pool, View
+from tacit.mechanisms.mechanism import PublicSteps, Spent
+from tacit.privacy.guarantee import Evidence, Guarantee
+from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PlainTraining:
         """Plain steps on everything."""
         return Plan((Phase(((self.public.step(View.FULL, Pool.EVERY), self.public.steps),)),))
 
-    def notions(self) -> tuple[Neighbours, ...]:
+    def notions(self) -> tuple[Neighbors, ...]:
         """Nothing is claimed, so nothing is priced."""
         return ()
 

@@ -10,11 +10,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.guarantee import Evidence, Guarantee, coverage_lines, unused
-from tacit.mechanisms.base import FROZEN_MARKS, PUBLIC_TOKENIZER, PublicSteps, Spent
-from tacit.plan import Neighbours, Phase, Plan, Pool, Unit, View
+from tacit.mechanisms.conditions import FROZEN_MARKS, PUBLIC_TOKENIZER
+from tacit.mechanisms.mechanism import PublicSteps, Spent
+from tacit.privacy.guarantee import Evidence, Guarantee, coverage_lines, unused
+from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 
-SECRETS = Neighbours(Unit.SECRETS)
+SECRETS = Neighbors(Unit.SECRETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Redaction:
         step = public.without_secrets() if public.invents else public.step(View.REDACTED, Pool.EVERY)
         return Plan((Phase(((step, public.steps),)),))
 
-    def notions(self) -> tuple[Neighbours, ...]:
+    def notions(self) -> tuple[Neighbors, ...]:
         """A record's marked secrets."""
         return (SECRETS,)
 

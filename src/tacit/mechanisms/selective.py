@@ -15,25 +15,20 @@ Where we differ: public and private steps share no batch, so the draw is hidden;
 
 from dataclasses import dataclass
 
-from tacit.events import Relation
-from tacit.guarantee import Evidence, Guarantee, coverage_lines
-from tacit.mechanisms.base import (
-    FROZEN_MARKS,
-    NOISY_CONDITIONS,
-    PrivateSteps,
-    PublicSteps,
-    Spent,
-    interleaved,
-    one_after_the_other,
-)
-from tacit.plan import Neighbours, Plan, Pool, Targets, Unit, View
-from tacit.rounding import rounded_up
+from tacit.common.formatting import rounded_up
+from tacit.mechanisms.conditions import FROZEN_MARKS, NOISY_CONDITIONS
+from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps, Spent, interleaved, one_after_the_other
+from tacit.privacy.events import Relation
+from tacit.privacy.guarantee import Evidence, Guarantee, coverage_lines
+from tacit.privacy.plan import Neighbors, Plan, Pool, Targets, Unit, View
 
 COPIES = (2, 5, 10)
+
+
 NOTIONS = (
-    Neighbours(Unit.SECRETS),
-    Neighbours(Unit.SECRETS, Relation.REPLACE),
-    *(Neighbours(Unit.SECRETS, copies=copies) for copies in COPIES),
+    Neighbors(Unit.SECRETS),
+    Neighbors(Unit.SECRETS, Relation.REPLACE),
+    *(Neighbors(Unit.SECRETS, copies=copies) for copies in COPIES),
 )
 
 
@@ -58,7 +53,7 @@ class Selective:
         private = self.private.step(View.FULL, Pool.WITH_SECRETS, self.targets)
         return Plan(order(public, self.public.steps, private, self.private.steps))
 
-    def notions(self) -> tuple[Neighbours, ...]:
+    def notions(self) -> tuple[Neighbors, ...]:
         """A record's secrets: blanked, replaced, and standing in several records."""
         return NOTIONS
 

@@ -18,10 +18,11 @@ prices them.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.guarantee import Condition, Evidence, Guarantee, Status
-from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, PublicSteps, Spent, interleaved
+from tacit.mechanisms.conditions import NOISY_CONDITIONS
+from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps, Spent, interleaved
 from tacit.mechanisms.user import USERS_KNOWN
-from tacit.plan import Neighbours, Phase, Plan, Pool, Unit, View
+from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status
+from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 
 LISTED = Condition("it is public, and right, which listed entity stands in which sentence", Status.ASSUMED)
 
@@ -45,13 +46,13 @@ class UeDP:
             interleaved(self.rest.step(View.FULL, Pool.NO_ENTITY), self.rest.steps, private, self.private.steps)
         )
 
-    def notions(self) -> tuple[Neighbours, ...]:
+    def notions(self) -> tuple[Neighbors, ...]:
         """A user and an entity, a user, an entity; an entity alone where the rest is trained plainly."""
-        entity = Neighbours(Unit.ENTITY, copies=self.entity_cap)
+        entity = Neighbors(Unit.ENTITY, copies=self.entity_cap)
         if self.rest is not None:
             return (entity,)
-        both = Neighbours(Unit.USER_AND_ENTITY, copies=self.user_cap + self.entity_cap)
-        return (both, Neighbours(Unit.USER, copies=self.user_cap), entity)
+        both = Neighbors(Unit.USER_AND_ENTITY, copies=self.user_cap + self.entity_cap)
+        return (both, Neighbors(Unit.USER, copies=self.user_cap), entity)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """One epsilon for each of the three units."""

@@ -17,9 +17,10 @@ records, each clipped alone, and prices a user's K records by the mixture of Gau
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.guarantee import Condition, Evidence, Guarantee, Status
-from tacit.mechanisms.base import NOISY_CONDITIONS, PrivateSteps, Spent
-from tacit.plan import Neighbours, Phase, Plan, PoissonUsers, Pool, Step, Unit, View
+from tacit.mechanisms.conditions import NOISY_CONDITIONS
+from tacit.mechanisms.mechanism import PrivateSteps, Spent
+from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status
+from tacit.privacy.plan import Neighbors, Phase, Plan, PoissonUsers, Pool, Step, Unit, View
 
 USERS_KNOWN = Condition("it is public, and right, which record belongs to which user", Status.ASSUMED)
 
@@ -45,9 +46,9 @@ class UserLevel:
             step = self.private.step(View.FULL, Pool.CAPPED)
         return Plan((Phase(((step, self.private.steps),)),))
 
-    def notions(self) -> tuple[Neighbours, ...]:
+    def notions(self) -> tuple[Neighbors, ...]:
         """A user, zero-out."""
-        return (Neighbours(Unit.USER, copies=self.records_per_user or 1),)
+        return (Neighbors(Unit.USER, copies=self.records_per_user or 1),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """User-level differential privacy."""

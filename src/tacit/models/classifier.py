@@ -8,7 +8,6 @@ G1 (own length). What is computed for a row depends neither on its padding nor o
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,44 +17,19 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.documents import read_json
+from tacit.common.huggingface import fill, foreign
+from tacit.common.serialize import read_json
+from tacit.config.model_schema import ClassifierConfig, LoRAConfig, LSTMConfig
+from tacit.data.batches import PADDING, LabeledBatch, TokenLosses, wide
 from tacit.errors import ModelError
-from tacit.models.batch import PADDING, LabelledBatch, TokenLosses, wide
-from tacit.models.huggingface import LoRASettings, pretrained, with_adapters
-from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE, LSTMModule, LSTMSettings
-from tacit.pretrained import fill, foreign
-
-
-@dataclass(frozen=True, slots=True)
-class ClassifierSettings:
-    """What stands on top of a network.
-
-    classes: their names, in the order of their numbers; a public list, never one collected from the corpus.
-    dropout: on the mean over the row's states, which the head reads.
-    """
-
-    classes: tuple[str, ...]
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        class_numbers(self.classes)
-        if not 0 <= self.dropout < 1:
-            raise ModelError("dropout from 0 to below 1", str(self.dropout), "correct the number")
-
-
-def class_numbers(classes: Sequence[str]) -> dict[str, int]:
-    """The number of each class."""
-    numbers = {name: number for number, name in enumerate(classes)}
-    if len(numbers) != len(classes) or len(classes) < 2:
-        found = f"{len(classes)} names, {len(numbers)} of them different"
-        raise ModelError("two or more classes with different names", found, "correct the list of classes")
-    return numbers
+from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE, LSTMModule
+from tacit.models.pretrained import pretrained, with_adapters
 
 
 class ClassifierModule(nn.Module):
     """Inputs (rows, time) of a labelled batch to logits (rows, 1, classes); `network` takes tokens and a mask."""
 
-    def __init__(self, network: nn.Module, width: int, settings: ClassifierSettings) -> None:
+    def __init__(self, network: nn.Module, width: int, settings: ClassifierConfig) -> None:
         super().__init__()
         self.settings = settings
         self.network = network
@@ -80,7 +54,7 @@ def _pooled(states: Tensor, real: Tensor) -> Tensor:
 class LSTMStates(nn.Module):
     """The states of the last layer of an LSTM; padding comes after them and cannot reach back."""
 
-    def __init__(self, settings: LSTMSettings) -> None:
+    def __init__(self, settings: LSTMConfig) -> None:
         super().__init__()
         self.lstm = LSTMModule(settings)
         self.lstm.add_module("head", nn.Identity())  # states where a language model has scores
@@ -107,17 +81,17 @@ class LSTMClassifier:
     """An LSTM with a head over classes. `module.eval()` switches its dropouts off."""
 
     module: ClassifierModule
-    shape: LSTMSettings
+    shape: LSTMConfig
 
     @classmethod
-    def new(cls, shape: LSTMSettings, settings: ClassifierSettings) -> "LSTMClassifier":
+    def new(cls, shape: LSTMConfig, settings: ClassifierConfig) -> "LSTMClassifier":
         """A classifier with fresh weights from torch's global generator."""
         if shape.tied:
             raise ModelError("an LSTM that is not tied: no head over words", "tied", "leave `tied` out")
         return cls(ClassifierModule(LSTMStates(shape), shape.sizes()[-1][1], settings), shape)
 
     @property
-    def settings(self) -> ClassifierSettings:
+    def settings(self) -> ClassifierConfig:
         """Classes and dropout."""
         return self.module.settings
 
@@ -141,7 +115,7 @@ class LSTMClassifier:
         logits: Tensor = self.module(tokens)
         return logits
 
-    def token_losses(self, batch: LabelledBatch) -> TokenLosses:
+    def token_losses(self, batch: LabeledBatch) -> TokenLosses:
         """The loss of every row's class."""
         return _losses(self.logits(batch.inputs), batch)
 
@@ -159,12 +133,10 @@ class EncoderClassifier:
     """An encoder of transformers with a head over classes; with LoRA, adapters and head alone move."""
 
     module: ClassifierModule
-    lora: LoRASettings | None = None
+    lora: LoRAConfig | None = None
 
     @classmethod
-    def of(
-        cls, encoder: nn.Module, settings: ClassifierSettings, lora: LoRASettings | None = None
-    ) -> "EncoderClassifier":
+    def of(cls, encoder: nn.Module, settings: ClassifierConfig, lora: LoRAConfig | None = None) -> "EncoderClassifier":
         """A model object that AutoModel gave; a pooler of its own is taken out, as nobody reads it."""
         if "pooler" in dict(encoder.named_children()):
             encoder.add_module("pooler", nn.Identity())
@@ -174,7 +146,7 @@ class EncoderClassifier:
 
     @classmethod
     def from_folder(
-        cls, folder: Path, settings: ClassifierSettings, lora: LoRASettings | None = None, vocabulary_size: int = 0
+        cls, folder: Path, settings: ClassifierConfig, lora: LoRAConfig | None = None, vocabulary_size: int = 0
     ) -> "EncoderClassifier":
         """The encoder of a local Hugging Face folder: safetensors only, no code from the folder, no network.
 
@@ -186,7 +158,7 @@ class EncoderClassifier:
 
     @classmethod
     def described(
-        cls, config: dict[str, Any], settings: ClassifierSettings, lora: LoRASettings | None = None
+        cls, config: dict[str, Any], settings: ClassifierConfig, lora: LoRAConfig | None = None
     ) -> "EncoderClassifier":
         """An encoder of this configuration (as its `to_dict()` says) with fresh weights."""
         from transformers import AutoConfig, AutoModel
@@ -196,7 +168,7 @@ class EncoderClassifier:
         return cls.of(AutoModel.from_config(known), settings, lora)  # type: ignore[no-untyped-call]
 
     @property
-    def settings(self) -> ClassifierSettings:
+    def settings(self) -> ClassifierConfig:
         """Classes and dropout."""
         return self.module.settings
 
@@ -230,7 +202,7 @@ class EncoderClassifier:
         logits: Tensor = self.module(tokens)
         return logits
 
-    def token_losses(self, batch: LabelledBatch) -> TokenLosses:
+    def token_losses(self, batch: LabeledBatch) -> TokenLosses:
         """The loss of every row's class."""
         return _losses(self.logits(batch.inputs), batch)
 
@@ -255,10 +227,10 @@ def build_classifier(description: dict[str, Any]) -> Classifier:
         raise ModelError("an lstm classifier or an encoder classifier", repr(kind), "use a file that tacit wrote")
     with foreign(lambda found: ModelError("the description of a classifier", found, "use a file that tacit wrote")):
         words = description["settings"]
-        settings = ClassifierSettings(tuple(words["classes"]), words["dropout"])
+        settings = ClassifierConfig(tuple(words["classes"]), words["dropout"])
         if kind == "lstm classifier":
-            return LSTMClassifier.new(LSTMSettings(**description["shape"]), settings)
-        lora = None if description["lora"] is None else LoRASettings(**description["lora"])
+            return LSTMClassifier.new(LSTMConfig(**description["shape"]), settings)
+        lora = None if description["lora"] is None else LoRAConfig(**description["lora"])
         return EncoderClassifier.described(description["config"], settings, lora)
 
 
@@ -276,6 +248,6 @@ def _save(classifier: Classifier, folder: Path) -> None:
     (folder / SETTINGS_FILE).write_text(json.dumps(classifier.description(), indent=2) + "\n", encoding="utf-8")
 
 
-def _losses(logits: Tensor, batch: LabelledBatch) -> TokenLosses:
+def _losses(logits: Tensor, batch: LabeledBatch) -> TokenLosses:
     losses = functional.cross_entropy(wide(logits[:, 0]), batch.targets[:, 0], reduction="none")
     return TokenLosses(losses[:, None], batch.weights)

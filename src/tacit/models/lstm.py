@@ -1,4 +1,14 @@
-"""LSTM language models: one layer of 200 by default; deep ones with AWD-LSTM's dropouts (Merity 2018, 1708.02182)."""
+"""LSTM language models: one layer of 200 by default; deep ones with AWD-LSTM's dropouts (Merity 2018, 1708.02182).
+
+The recurrent part of an LSTM, written so that all that surrounds it is ordinary linear layers.
+
+    z_t = projections_t + W h_{t-1}          gates (o, i, f, g), in this order: one sigmoid, one tanh a step
+    c_t = f c_{t-1} + i g,   h_t = o tanh(c_t)
+
+The input projection of all steps is one matrix product outside; here is one small product a step. Backward yields the
+gradients of all z_t at once, as the gradient of `projections`: with them W is a linear layer whose input is the hidden
+states one step earlier, and its gradient is one product over (rows x time).
+"""
 
 import json
 import sys
@@ -9,57 +19,170 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from tacit.errors import ModelError
-from tacit.models.batch import Batch, TokenLosses, wide
-from tacit.models.recurrence import Recurrence
-from tacit.models.speech import losses_of, speaking
+from tacit.config.model_schema import LSTMConfig
+from tacit.data.batches import TextBatch, TokenLosses, wide
+from tacit.models import kernels as native
+from tacit.models.language_model import losses_of, speaking
+
+
+class Recurrence(nn.Module):
+    """Hidden states (rows, time, hidden) from gate projections (rows, time, 4 hidden), starting at zero."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.weight = nn.Parameter(torch.empty(4 * hidden_size, hidden_size))
+        nn.init.uniform_(self.weight, -(hidden_size**-0.5), hidden_size**-0.5)
+
+    def forward(self, projections: Tensor, weight_mask: Tensor | None = None) -> Tensor:
+        """`weight_mask` multiplies the recurrent weight (weight drop), the same for all rows and steps."""
+        weight = self.weight if weight_mask is None else self.weight * weight_mask
+        hidden: Tensor = _Recur.apply(projections.to(weight.dtype), weight)  # type: ignore[no-untyped-call]
+        return hidden
+
+    def step(self, projection: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden state and cell after one step; no gradient."""
+        with torch.no_grad():
+            gates = torch.addmm(projection, hidden, self.weight.t())
+            output, entry, keep = torch.sigmoid(gates[:, : 3 * self.hidden_size]).chunk(3, dim=1)
+            cell = keep * cell + entry * torch.tanh(gates[:, 3 * self.hidden_size :])
+            return output * torch.tanh(cell), cell
+
+
+class _Recur(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, projections: Tensor, weight: Tensor) -> Tensor:  # noqa: ANN401
+        rows, time, width = projections.shape
+        gates = projections.new_empty(rows, time, width)
+        hidden, cells, squashed = (projections.new_empty(rows, time, width // 4) for _ in range(3))
+        step = _forward_native if native.usable(gates, weight) else _forward_torch
+        step(projections, weight.t(), gates, cells, squashed, hidden)
+        ctx.save_for_backward(weight, gates, cells, squashed, hidden)
+        return hidden
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, hidden_gradient: Tensor) -> tuple[Tensor, Tensor | None]:  # noqa: ANN401
+        weight, gates, cells, squashed, hidden = ctx.saved_tensors
+        step = _backward_native if native.usable(gates, weight) else _backward_torch
+        slopes = step(weight, gates, cells, squashed, hidden_gradient)
+        return slopes, _weight_gradient(slopes, hidden) if ctx.needs_input_grad[1] else None
+
+
+def _forward_native(
+    projections: Tensor, transposed: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden: Tensor
+) -> None:
+    """Fills gates, cells, their tanh and hidden states of all steps, the elements of a step in one call."""
+    by_step, gate, out = projections.unbind(1), gates.unbind(1), hidden.unbind(1)
+    for t, projection in enumerate(by_step):
+        if t:
+            torch.addmm(projection, out[t - 1], transposed, out=gate[t])
+        else:
+            gate[t].copy_(projection)
+        native.lstm_forward_(gates, cells, squashed, hidden, t)
+
+
+def _forward_torch(
+    projections: Tensor, transposed: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden: Tensor
+) -> None:
+    """The same in torch's functions."""
+    size = hidden.shape[2]
+    earlier, cell = torch.zeros_like(hidden[:, 0]), torch.zeros_like(hidden[:, 0])
+    output, entry, keep, candidate = (part.unbind(1) for part in torch.split(gates, size, dim=2))
+    steps = zip(
+        projections.unbind(1),
+        gates.unbind(1),
+        gates[:, :, : 3 * size].unbind(1),
+        output,
+        entry,
+        keep,
+        candidate,
+        cells.unbind(1),
+        squashed.unbind(1),
+        hidden.unbind(1),
+        strict=True,
+    )
+    for projection, gate, sigmoids, o, i, f, g, new_cell, squash, out in steps:
+        torch.addmm(projection, earlier, transposed, out=gate)
+        sigmoids.sigmoid_()
+        g.tanh_()
+        torch.mul(f, cell, out=new_cell)
+        new_cell.addcmul_(i, g)
+        torch.tanh(new_cell, out=squash)
+        torch.mul(o, squash, out=out)
+        earlier, cell = out, new_cell
+
+
+def _backward_native(weight: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden_gradient: Tensor) -> Tensor:
+    """The gradients of all z_t, the elements of a step in one call."""
+    slopes = torch.empty_like(gates)
+    by_step, outer = slopes.unbind(1), hidden_gradient.unbind(1)
+    cell_gradient = torch.zeros_like(cells[:, 0])
+    total = torch.empty_like(cell_gradient)
+    last = len(outer) - 1
+    for t in range(last, -1, -1):
+        if t == last:
+            total.copy_(outer[t])
+        else:
+            torch.addmm(outer[t], by_step[t + 1], weight, out=total)
+        native.lstm_backward_(gates, cells, squashed, total, cell_gradient, slopes, t)
+    return slopes
+
+
+def _backward_torch(weight: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden_gradient: Tensor) -> Tensor:
+    """The same in torch's functions."""
+    slopes, through = _slopes(gates, cells, squashed)
+    size, last = cells.shape[2], cells.shape[1] - 1
+    keep = gates[:, :, 2 * size : 3 * size].unbind(1)
+    by_step = slopes.unbind(1)
+    output = slopes[:, :, :size].unbind(1)
+    others = slopes.view(*slopes.shape[:2], 4, size)[:, :, 1:].unbind(1)
+    outer, pass_through = hidden_gradient.unbind(1), through.unbind(1)
+    cell_gradient = torch.zeros_like(cells[:, 0])
+    total = torch.empty_like(cell_gradient)
+    for t in range(last, -1, -1):
+        if t == last:
+            total.copy_(outer[t])
+        else:
+            torch.addmm(outer[t], by_step[t + 1], weight, out=total)
+        cell_gradient.addcmul_(total, pass_through[t])
+        output[t].mul_(total)
+        others[t].mul_(cell_gradient.unsqueeze(1))
+        cell_gradient.mul_(keep[t])
+    return slopes
+
+
+def _slopes(gates: Tensor, cells: Tensor, squashed: Tensor) -> tuple[Tensor, Tensor]:
+    """For all steps: what turns gradients of h (o) and of c (i, f, g) into those of z; and of h into those of c."""
+    output, entry, _, candidate = gates.chunk(4, dim=2)
+    slopes = torch.empty_like(gates)
+    of_output, of_entry, of_keep, of_candidate = slopes.chunk(4, dim=2)
+    sigmoids = 3 * cells.shape[2]
+    torch.addcmul(
+        gates[:, :, :sigmoids], gates[:, :, :sigmoids], gates[:, :, :sigmoids], value=-1, out=slopes[:, :, :sigmoids]
+    )
+    of_output.mul_(squashed)
+    of_entry.mul_(candidate)
+    of_keep[:, 1:].mul_(cells[:, :-1])
+    of_keep[:, :1].zero_()
+    torch.mul(candidate, candidate, out=of_candidate)
+    torch.addcmul(entry, entry, of_candidate, value=-1, out=of_candidate)
+    through = torch.mul(squashed, squashed)
+    torch.addcmul(output, output, through, value=-1, out=through)
+    return slopes, through
+
+
+def _weight_gradient(pre_activations: Tensor, hidden: Tensor) -> Tensor:
+    return pre_activations[:, 1:].flatten(0, 1).t() @ hidden[:, :-1].flatten(0, 1)
+
 
 SETTINGS_FILE = "model.json"
+
+
 WEIGHTS_FILE = "model.safetensors"
-
-
-@dataclass(frozen=True, slots=True)
-class LSTMSettings:
-    """The shape of an LSTM language model. Dropouts act in public steps alone: masks that rows share couple them.
-
-    dropout: on the embedded input and on the output of every layer; locked: one mask a row, the same at every step.
-    embedding_dropout: drops whole words, one mask a batch. weight_drop: drops recurrent weights, one mask a batch.
-    tied: output weights are the embedding; the last layer then has the embedding's size.
-    """
-
-    vocabulary_size: int
-    embedding_size: int = 200
-    hidden_size: int = 200
-    layers: int = 1
-    dropout: float = 0.2
-    locked: bool = False
-    embedding_dropout: float = 0.0
-    weight_drop: float = 0.0
-    tied: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("vocabulary_size", "embedding_size", "hidden_size", "layers"):
-            if getattr(self, name) < 1:
-                raise ModelError(f"{name} of at least 1", str(getattr(self, name)), "correct the number")
-        for name in ("dropout", "embedding_dropout", "weight_drop"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ModelError(f"{name} from 0 to below 1", str(getattr(self, name)), "correct the number")
-
-    @classmethod
-    def awd(cls, vocabulary_size: int) -> "LSTMSettings":
-        """Three layers of 1150 with all of AWD-LSTM's dropouts."""
-        return cls(
-            vocabulary_size, 100, 1150, 3, dropout=0.3, locked=True, embedding_dropout=0.1, weight_drop=0.5, tied=True
-        )
-
-    def sizes(self) -> list[tuple[int, int]]:
-        """Input and hidden size of each layer."""
-        hidden = [self.hidden_size] * self.layers
-        if self.tied:
-            hidden[-1] = self.embedding_size
-        return list(zip([self.embedding_size, *hidden[:-1]], hidden, strict=True))
 
 
 class LSTMLayer(nn.Module):
@@ -80,7 +203,7 @@ class LSTMLayer(nn.Module):
 class LSTMModule(nn.Module):
     """The network: tokens (rows, time) to logits (rows, time, vocabulary)."""
 
-    def __init__(self, settings: LSTMSettings) -> None:
+    def __init__(self, settings: LSTMConfig) -> None:
         super().__init__()
         self.settings = settings
         sizes = settings.sizes()
@@ -126,7 +249,7 @@ class LSTMModule(nn.Module):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LSTMReading:
+class LSTMState:
     """Hidden states and cells of every layer, and what is expected next."""
 
     model: "LSTM"
@@ -134,17 +257,17 @@ class LSTMReading:
     cells: tuple[Tensor, ...]
     next_log_probabilities: Tensor
 
-    def select(self, rows: Tensor) -> "LSTMReading":
+    def select(self, rows: Tensor) -> "LSTMState":
         """The reading of these rows."""
         hidden = tuple(state[rows] for state in self.hidden)
         cells = tuple(state[rows] for state in self.cells)
-        return LSTMReading(self.model, hidden, cells, self.next_log_probabilities[rows])
+        return LSTMState(self.model, hidden, cells, self.next_log_probabilities[rows])
 
-    def read(self, tokens: Tensor) -> "LSTMReading":
+    def read(self, tokens: Tensor) -> "LSTMState":
         """The reading after one more token a row."""
         return self.model.advance(tokens, self.hidden, self.cells)
 
-    def branch(self, rows: Tensor, tokens: Tensor) -> "LSTMReading":
+    def branch(self, rows: Tensor, tokens: Tensor) -> "LSTMState":
         """The reading of these rows after one more token each."""
         hidden = tuple(state[rows] for state in self.hidden)
         return self.model.advance(tokens, hidden, tuple(state[rows] for state in self.cells))
@@ -163,7 +286,7 @@ class LSTM:
     module: LSTMModule
 
     @classmethod
-    def new(cls, settings: LSTMSettings) -> "LSTM":
+    def new(cls, settings: LSTMConfig) -> "LSTM":
         """A model with fresh weights from torch's global generator."""
         return cls(LSTMModule(settings))
 
@@ -171,7 +294,7 @@ class LSTM:
     def load(cls, folder: Path, settings: dict[str, object]) -> "LSTM":
         """The model whose settings were read from `folder`."""
         with torch.device("meta"):
-            module = LSTMModule(LSTMSettings(**settings))  # type: ignore[arg-type]
+            module = LSTMModule(LSTMConfig(**settings))  # type: ignore[arg-type]
         weights = load_file(folder / WEIGHTS_FILE)
         if module.settings.tied:
             weights["head.weight"] = weights["embedding.weight"]
@@ -200,16 +323,16 @@ class LSTM:
         logits: Tensor = self.module(tokens)
         return logits
 
-    def token_losses(self, batch: Batch) -> TokenLosses:
+    def token_losses(self, batch: TextBatch) -> TokenLosses:
         """The loss of every target."""
         return losses_of(self.logits(batch.inputs), batch)
 
-    def log_probabilities(self, batch: Batch) -> Tensor:
+    def log_probabilities(self, batch: TextBatch) -> Tensor:
         """(rows, time): of every target."""
         with speaking(self.module):
             return -self.token_losses(batch).losses
 
-    def begin(self, tokens: Tensor) -> LSTMReading:
+    def begin(self, tokens: Tensor) -> LSTMState:
         """The reading after the rows of `tokens`."""
         weight = self.module.head.weight
         empty = tuple(weight.new_zeros(len(tokens), hidden) for _, hidden in self.module.settings.sizes())
@@ -218,7 +341,7 @@ class LSTM:
             reading = reading.read(column)
         return reading
 
-    def advance(self, tokens: Tensor, hidden: tuple[Tensor, ...], cells: tuple[Tensor, ...]) -> LSTMReading:
+    def advance(self, tokens: Tensor, hidden: tuple[Tensor, ...], cells: tuple[Tensor, ...]) -> LSTMState:
         """One step of every layer, without dropout."""
         with torch.no_grad():
             state = self.module.embedding(tokens)
@@ -228,7 +351,7 @@ class LSTM:
                 new_hidden.append(state)
                 new_cells.append(cell)
             scores = torch.log_softmax(wide(self.module.head(state)), dim=-1)
-        return LSTMReading(self, tuple(new_hidden), tuple(new_cells), scores)
+        return LSTMState(self, tuple(new_hidden), tuple(new_cells), scores)
 
     def save(self, folder: Path) -> None:
         """Weights as safetensors, settings as JSON."""

@@ -1,0 +1,287 @@
+"""A finished run, as its audit sees it: the model, the claim, and the truth about members and canaries.
+
+G1 (as trained). Canaries that bound an epsilon are in the prepared rows, each as often as planned and whole: one that
+   training never read would make any claim look consistent. Those left out as duplicates are counted.
+G2 (as marked). A canary counts as known, and is spelled so, if the policy marked it in the prepared rows, whatever its
+   plan says: a policy finds digits that nobody told it of, and other tokens than those trained look like no leak.
+
+Rows of a prepared store as candidates for attacks, spelled as training spelled them.
+
+G1 (apart). No two candidates of a side are of one user: a coin decided about users, so that what one user's records
+   have in common would count several times, and would tell the blind baseline one record from another.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from tacit.audits.attacks.exposure import measure_exposure
+from tacit.audits.attacks.extraction import Hidden
+from tacit.audits.attacks.membership import Passage
+from tacit.audits.candidates import Spelling
+from tacit.audits.findings import ExposureResult
+from tacit.audits.scoring import AttackProgress as Told
+from tacit.common.serialize import from_words
+from tacit.config.audit_schema import FEWEST, AuditConfig
+from tacit.config.schema import Experiment
+from tacit.data.canaries import CanaryRecord
+from tacit.data.inventions import surrogate
+from tacit.data.store import PreparedCorpus
+from tacit.data.tokenizer import Tokenizer
+from tacit.data.views import encode_all
+from tacit.errors import AttackError, RunError
+from tacit.models.language_model import Learner
+from tacit.models.loading import load_unchecked
+from tacit.privacy.guarantee import Guarantee
+from tacit.runs.canaries import Planted, planted_canaries
+from tacit.runs.files import PrivateFile, ReleaseFile
+from tacit.runs.folder import RunFolder
+from tacit.runs.stores import check_stores
+from tacit.runs.verify import AFTER_TRAINING, check_verified
+
+PLANTED = "canary-"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateRows:
+    """The rows of one side of a corpus; each is read up to `longest` tokens, between end tokens, as in training."""
+
+    store: PreparedCorpus
+    tokenizer: Tokenizer
+    longest: int
+
+    def chosen(self, count: int, rng: random.Random, *, with_secrets: bool = False) -> list[int]:
+        """At most `count` random rows that were not planted, one of each user (or of each record)."""
+        rows = np.flatnonzero(self.store.pieces == 0).tolist()
+        spans, users = self.store.span_counts(), self.store.users
+        rng.shuffle(rows)
+        found: list[int] = []
+        seen: set[int] = set()
+        for row in rows:
+            user = int(users[row])
+            if len(found) == count:
+                break
+            if user in seen or self.store.record_id(row).startswith(PLANTED):
+                continue
+            if spans[row] or not with_secrets:
+                found.append(row)
+                seen |= {user} - {0}
+        return found
+
+    def is_marked(self, row: int, value: str) -> bool:
+        """Whether a secret of the row is this value, no more and no less."""
+        tokens, _, starts, ends = self.store.full(row)
+        spelled = self.tokenizer.encode(value)
+        return any(tokens[a:b].tolist() == spelled for a, b in zip(starts.tolist(), ends.tolist(), strict=True))
+
+    def passage(self, name: str, row: int) -> Passage:
+        """The row as a candidate for membership."""
+        return Passage(name, self._framed(self.store.full(row).tokens.tolist()))
+
+    def surrogates(self, name: str, row: int, count: int, rng: random.Random) -> list[Passage]:
+        """The row `count` times with stand-ins for its secrets; without secrets there are none."""
+        secrets = self._secrets(row)
+        if not secrets:
+            return []
+        kinds = self.store.kinds(row)
+        made = []
+        for number in range(count):
+            texts = [surrogate(kind, text, rng) for kind, text in zip(kinds, secrets, strict=True)]
+            made.append(Passage(f"{name}/{number}", self._framed(self._filled(row, texts))))
+        return made
+
+    def hidden(self, name: str, row: int, longest_prompt: int) -> list[Hidden]:
+        """The secrets of the row that stand inside `longest`, each after what stood before it."""
+        tokens, _, starts, ends = self.store.full(row)
+        found = []
+        for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            secret = tokens[start:end].tolist()
+            text = self.tokenizer.decode(secret)
+            if end <= self.longest and text.strip():
+                prompt = [self.tokenizer.end, *tokens[:start].tolist()][-longest_prompt:]
+                found.append(Hidden(f"{name}/{number}", prompt, secret, text))
+        return found
+
+    def _secrets(self, row: int) -> list[str]:
+        tokens, _, starts, ends = self.store.full(row)
+        return [self.tokenizer.decode(tokens[a:b].tolist()) for a, b in zip(starts, ends, strict=True)]
+
+    def _filled(self, row: int, secrets: Sequence[str]) -> list[int]:
+        """The tokens of the row with these secrets."""
+        redacted, filled, end = self.store.redacted(row).tolist(), [], 0
+        for position, tokens in zip(self.store.positions(row), encode_all(secrets, self.tokenizer), strict=True):
+            filled += [*redacted[end : int(position)], *tokens]
+            end = int(position) + 1
+        return [*filled, *redacted[end:]]
+
+    def _framed(self, tokens: list[int]) -> list[int]:
+        return [self.tokenizer.end, *tokens[: self.longest], self.tokenizer.end]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A finished run. longest: where training ended the full view of a row.
+
+    trained: what training read. members: every record of the corpus, those that de-duplication left out among them, as
+    nobody leaves them out of the held-out side: the sides of a membership attack differ by a coin alone.
+    """
+
+    learner: Learner
+    tokenizer: Tokenizer
+    guarantee: Guarantee
+    planted: tuple[Planted, ...]
+    trained: CandidateRows
+    members: CandidateRows
+    held_out: CandidateRows
+    longest: int
+    keeps_duplicates: bool
+
+    @classmethod
+    def of(cls, run: RunFolder) -> "Target":
+        """Of a run that `check_attackable` let pass."""
+        learner, tokenizer = load_unchecked(run)
+        learner.module.eval()
+        check_finite(learner)
+        experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
+        longest = experiment.longest_full
+        trained, held_out = (
+            CandidateRows(PreparedCorpus(run.path(place)), tokenizer, longest)
+            for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT)
+        )
+        whole = run.path(PrivateFile.MEMBERS)
+        members = CandidateRows(PreparedCorpus(whole), tokenizer, longest) if whole.exists() else trained
+        guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
+        keeps = experiment.which_duplicates == "keep"
+        planted = tuple(_as_marked(one, trained) for one in planted_canaries(run).planted)
+        target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest, keeps)
+        target.check_planted()
+        return target
+
+    def left_out(self, planted: Planted) -> int:
+        """Planted records that training did not read: de-duplication left them out."""
+        rows = self._planted_rows()
+        return sum(rows[one] == 0 for one in _planned(planted))
+
+    def _planted_rows(self) -> Counter[str]:
+        store = self.trained.store
+        ids = (store.record_id(row) for row in range(len(store)))
+        return Counter(one for one in ids if one.startswith(PLANTED))
+
+    def check_planted(self) -> None:
+        """Refuse canaries that training cut."""
+        rows = self._planted_rows()
+        for planted in self.planted:
+            cut = sum(rows[one] > 1 for one in _planned(planted))
+            longest = max(len(self.tokenizer.encode(canary.text)) for canary in planted.canaries)
+            if cut or longest > self.longest:
+                raise AttackError(
+                    expected=f"canaries that training read whole, of at most {self.longest} tokens and in one piece",
+                    found=f"{planted.plan.template!r}, of up to {longest} tokens" + (", cut in pieces" if cut else ""),
+                    way_out="use a shorter template, or a larger longest_full and max_tokens",
+                )
+
+    def spelling(self, planted: Planted) -> Spelling:
+        """How training spelled these canaries."""
+        return Spelling.as_trained(self.tokenizer, planted.plan.known)
+
+    def exposure(self, planted: Planted, settings: AuditConfig, told: Told | None = None) -> ExposureResult:
+        """Of these canaries in the model as it stands."""
+        return measure_exposure(
+            self.learner,
+            planted.plan.slot,
+            planted.canaries,
+            self.spelling(planted),
+            settings.exposure,
+            np.random.default_rng(settings.seed),
+            told,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Rows of both sides, as many of each, under names that do not tell the side to any score."""
+
+    passages: tuple[Passage, ...]
+    neighbours: dict[str, list[Passage]]
+    texts: dict[str, str]
+    inside: dict[str, bool]
+
+    @classmethod
+    def of(cls, target: Target, settings: AuditConfig) -> "Candidates | None":
+        """None where a side has too few rows for a figure to mean anything."""
+        rng = random.Random(settings.seed)
+        sides = (target.members, target.held_out)
+        chosen = [side.chosen(settings.candidates, rng) for side in sides]
+        size = min(map(len, chosen))
+        if size < FEWEST:
+            return None
+        places = [(sides[0], row, True) for row in chosen[0][:size]] + [
+            (sides[1], row, False) for row in chosen[1][:size]
+        ]
+        rng.shuffle(places)
+        passages, neighbours, inside = [], {}, {}
+        for number, (side, row, trained) in enumerate(places):
+            name = f"candidate-{number}"
+            passages.append(side.passage(name, row))
+            neighbours[name] = side.surrogates(name, row, settings.surrogates, rng)
+            inside[name] = trained
+        texts = {one.id: target.tokenizer.decode(one.tokens[1:-1]) for one in passages}
+        return cls(tuple(passages), neighbours, texts, inside)
+
+
+def check_finite(learner: Learner) -> None:
+    """Refuse a model whose training diverged before an attack stumbles over it."""
+    if not all(bool(torch.isfinite(value).all()) for value in learner.module.parameters()):
+        raise AttackError(
+            expected="a model whose weights are finite numbers",
+            found="a model with NaN or infinite weights",
+            way_out="its training diverged: train it again with a smaller learning rate",
+        )
+
+
+def check_attackable(run: RunFolder) -> None:
+    """Refuse a run that is not finished, that does not verify, or without the private part that knows the members."""
+    missing = [name for name in (ReleaseFile.MODEL, ReleaseFile.GUARANTEE) if not run.path(name).exists()]
+    if missing:
+        raise RunError(
+            expected="a run whose training is finished",
+            found=f"one without {' and '.join(missing)}",
+            way_out=f"tacit train --resume {run.folder.name}",
+        )
+    for name in (PrivateFile.SETTINGS, PrivateFile.PREPARED, PrivateFile.HELD_OUT):
+        if not run.path(name).exists():
+            raise RunError(
+                expected=f"the private part of the run, with private/{name}",
+                found="a run without it, as one that was released",
+                way_out="audit where it was trained: only its private part knows members and canaries",
+            )
+    check_verified(run, AFTER_TRAINING)
+    check_stores(run)
+
+
+def _as_marked(planted: Planted, trained: CandidateRows) -> Planted:
+    """With `known` as training had it."""
+    values = {one: canary.value for canary in planted.canaries for one in _copies(canary)}
+    store = trained.store
+    rows = ((row, values.get(store.record_id(row))) for row in range(len(store)))
+    marked = {trained.is_marked(row, value) for row, value in rows if value is not None}
+    if len(marked) == 2:
+        raise AttackError(
+            expected=f"a policy that marks all canaries of {planted.plan.template!r}, or none",
+            found="one that marks some",
+            way_out="plant canaries that it never finds, or known: true",
+        )
+    return replace(planted, plan=replace(planted.plan, known=marked.pop())) if marked else planted
+
+
+def _planned(planted: Planted) -> list[str]:
+    """The ids of the records that were planted."""
+    return [one for canary in planted.canaries for one in _copies(canary)]
+
+
+def _copies(canary: CanaryRecord) -> list[str]:
+    return [f"{canary.id}/{n}" for n in range(canary.repetitions)] if canary.inside else []

@@ -1,0 +1,139 @@
+"""The command line: parse, call, print. One file a verb."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from tacit.cli.audit import audit
+from tacit.cli.detector import detector
+from tacit.cli.generate import context, generate
+from tacit.cli.plan import plan_command
+from tacit.cli.policy import label, policy
+from tacit.cli.quickstart import quickstart
+from tacit.cli.report import report, verify
+from tacit.cli.scan import scan
+from tacit.cli.simulate import simulate
+from tacit.cli.sweep import sweep
+from tacit.cli.train import config, train
+from tacit.common.libraries import EXTRAS, missing_library
+from tacit.errors import ConfigError, OutOfMemory, TacitError, failed, out_of_memory
+
+UNEXPECTED = 70
+
+
+"""The exit code of a fault in tacit itself, as sysexits.h has it."""
+
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+app = typer.Typer(
+    name="tacit",
+    help="Train language models on a corpus without saying its secrets; state what is guaranteed, and attack it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    if version:
+        print(package_version("tacit"))
+        raise typer.Exit
+
+
+app.command()(quickstart)
+
+
+app.command()(simulate)
+
+
+app.command()(scan)
+
+
+app.command("plan")(plan_command)
+
+
+app.command()(config)
+
+
+app.command()(train)
+
+
+app.command()(audit)
+
+
+app.command()(report)
+
+
+app.command()(generate)
+
+
+app.command()(verify)
+
+
+app.command()(sweep)
+
+
+app.command()(context)
+
+
+app.add_typer(policy, name="policy")
+
+
+app.add_typer(label, name="label")
+
+
+app.add_typer(detector, name="detector")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line; an error a person can mend is printed in its three parts, without a traceback.
+
+    Any other error is a fault of tacit: its place is printed, and TACIT_DEBUG=1 shows its traceback.
+    """
+    try:
+        app(arguments)
+    except TacitError as error:
+        _fail(error)
+    except OSError as error:
+        _fail(failed("read or write files", error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if out_of_memory(error):
+            _fail(OutOfMemory())
+        if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+            _fail(missing_library(error.name, ConfigError))
+        if os.environ.get("TACIT_DEBUG"):
+            raise
+        _fail(_unexpected(error), UNEXPECTED)
+    sys.exit(0)
+
+
+def _unexpected(error: Exception) -> TacitError:
+    """Where tacit was when it failed; not what the error says, which may quote the corpus."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE in Path(frame.filename).parents]
+    place = f" in {Path(frames[-1].filename).relative_to(_PACKAGE)}, line {frames[-1].lineno}" if frames else ""
+    return TacitError(
+        expected="no fault in tacit",
+        found=f"{type(error).__name__}{place}",
+        way_out="report this with the command; TACIT_DEBUG=1 shows the traceback, which may quote the corpus",
+    )
+
+
+def _fail(error: TacitError, code: int = 2) -> NoReturn:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"[bold red]expected[/]  {escape(error.expected)}")
+    console.print(f"   [bold]found[/]  {escape(error.found)}")
+    console.print(f" [bold green]way out[/]  {escape(error.way_out)}")
+    sys.exit(code)

@@ -1,0 +1,135 @@
+"""One function over many items on all cores, in order, with flat memory.
+
+G1 (order). Results come in the order of the items, whatever the number of processes.
+G2 (flat). At most `IN_FLIGHT` items a process are read ahead of the results handed out.
+G3 (clean end). Ctrl-C reaches the caller alone; workers end with the `with` block.
+
+The tool a function works with, such as a policy, is sent to each process once. Processes are spawned, not forked, so
+that threads of the caller cannot leave a lock behind; with one process everything runs in the caller's own.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from tacit.errors import ConfigError, WorkerLost
+
+Tool = TypeVar("Tool")
+
+
+Item = TypeVar("Item")
+
+
+Result = TypeVar("Result")
+
+
+IN_FLIGHT = 3
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def processes_for(items: Iterable[Item], wanted: int | None, few: int) -> tuple[int, Iterator[Item]]:
+    """How many processes are worth starting, all cores unless told otherwise, and the items; one for fewer than `few`.
+
+    So few are done sooner than processes have started.
+    """
+    number = cores() if wanted is None else wanted
+    rest = iter(items)
+    head = list(islice(rest, few))
+    return number if len(head) == few else min(number, 1), chain(head, rest)
+
+
+class Workers(Generic[Tool]):
+    """Processes that share a tool; a context manager."""
+
+    def __init__(self, tool: Tool, processes: int) -> None:
+        if processes < 1:
+            raise ConfigError(
+                expected="at least one process", found=str(processes), way_out="leave it out to use all cores"
+            )
+        self._tool = tool
+        self._processes = processes
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        if self._processes > 1:
+            self._pool = ProcessPoolExecutor(
+                self._processes, multiprocessing.get_context("spawn"), _receive, (_sendable(self._tool),)
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def map(self, function: Callable[[Tool, Item], Result], items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+        """Each item with `function(tool, item)`; the function must stand at the top of a module."""
+        if self._pool is None:
+            for item in items:
+                yield item, function(self._tool, item)
+            return
+        waiting: deque[tuple[Item, Future[Result]]] = deque()
+        try:
+            for item in items:
+                with _interrupts_held():
+                    waiting.append((item, self._pool.submit(_work, function, item)))
+                if len(waiting) >= IN_FLIGHT * self._processes:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        except BrokenProcessPool:
+            raise WorkerLost from None
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Processes started inside never see Ctrl-C (they inherit the mask); the caller sees it right after."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _sendable(tool: Tool) -> Tool:
+    try:
+        pickle.dumps(tool)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            expected="a policy that can be sent to other processes",
+            found=f"one that cannot ({type(error).__name__})",
+            way_out="define its class at the top of a module, or use one process",
+        ) from error
+    return tool
+
+
+_received: Any = None
+
+
+def _receive(tool: object) -> None:
+    global _received
+    _received = tool
+
+
+def _work(function: Callable[[Any, Item], Result], item: Item) -> Result:
+    return function(_received, item)

@@ -1,0 +1,144 @@
+"""Settings of models, optimizers and adapters."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tacit.errors import ConfigError, ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class LSTMConfig:
+    """The shape of an LSTM language model. Dropouts act in public steps alone: masks that rows share couple them.
+
+    dropout: on the embedded input and on the output of every layer; locked: one mask a row, the same at every step.
+    embedding_dropout: drops whole words, one mask a batch. weight_drop: drops recurrent weights, one mask a batch.
+    tied: output weights are the embedding; the last layer then has the embedding's size.
+    """
+
+    vocabulary_size: int
+    embedding_size: int = 200
+    hidden_size: int = 200
+    layers: int = 1
+    dropout: float = 0.2
+    locked: bool = False
+    embedding_dropout: float = 0.0
+    weight_drop: float = 0.0
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary_size", "embedding_size", "hidden_size", "layers"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"{name} of at least 1", str(getattr(self, name)), "correct the number")
+        for name in ("dropout", "embedding_dropout", "weight_drop"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ModelError(f"{name} from 0 to below 1", str(getattr(self, name)), "correct the number")
+
+    @classmethod
+    def awd(cls, vocabulary_size: int) -> "LSTMConfig":
+        """Three layers of 1150 with all of AWD-LSTM's dropouts."""
+        return cls(
+            vocabulary_size, 100, 1150, 3, dropout=0.3, locked=True, embedding_dropout=0.1, weight_drop=0.5, tied=True
+        )
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """Input and hidden size of each layer."""
+        hidden = [self.hidden_size] * self.layers
+        if self.tied:
+            hidden[-1] = self.embedding_size
+        return list(zip([self.embedding_size, *hidden[:-1]], hidden, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class LoRAConfig:
+    """Low-rank adapters beside every linear layer but the head (Hu et al. 2021, 2106.09685); the rest is frozen.
+
+    dropout: on what adapters read, in public steps alone.
+    """
+
+    rank: int = 8
+    alpha: int = 16
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CausalLMConfig:
+    """The shape of a GPT-2 with fresh weights. Dropout acts in public steps alone."""
+
+    vocabulary_size: int
+    width: int = 384
+    layers: int = 6
+    heads: int = 6
+    context: int = 512
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary_size", "width", "layers", "heads", "context"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"{name} of at least 1", str(getattr(self, name)), "correct the number")
+        if self.width % self.heads:
+            raise ModelError("a width that heads divide", f"{self.width} and {self.heads} heads", "change one of them")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifierConfig:
+    """What stands on top of a network.
+
+    classes: their names, in the order of their numbers; a public list, never one collected from the corpus.
+    dropout: on the mean over the row's states, which the head reads.
+    """
+
+    classes: tuple[str, ...]
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        class_numbers(self.classes)
+        if not 0 <= self.dropout < 1:
+            raise ModelError("dropout from 0 to below 1", str(self.dropout), "correct the number")
+
+
+def class_numbers(classes: Sequence[str]) -> dict[str, int]:
+    """The number of each class."""
+    numbers = {name: number for number, name in enumerate(classes)}
+    if len(numbers) != len(classes) or len(classes) < 2:
+        found = f"{len(classes)} names, {len(numbers)} of them different"
+        raise ModelError("two or more classes with different names", found, "correct the list of classes")
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerConfig:
+    """Which rule, how fast, and how the learning rate moves with the step: never with a private loss."""
+
+    rule: Literal["sgd", "adam"] = "adam"
+    learning_rate: float = 2e-3
+    warm_up: int = 0
+    decay: Literal["none", "linear"] = "linear"
+    longest_gradient: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0:
+            raise ConfigError("a learning rate above 0", str(self.learning_rate), "correct the number")
+
+    def rate(self, done: int, total: int) -> float:
+        """The learning rate after `done` of `total` steps; never below 0, also if there are more steps than planned."""
+        warm = min(1.0, (done + 1) / self.warm_up) if self.warm_up > 0 else 1.0
+        left = max(0.0, 1.0 - done / total) if self.decay == "linear" else 1.0
+        return self.learning_rate * warm * left
+
+
+@dataclass(frozen=True, slots=True)
+class LocalConfig:
+    """Plain SGD on the mean loss of `batch_size` rows at a time, `epochs` shuffled passes over the unit's rows."""
+
+    epochs: int = 1
+    batch_size: int = 16
+    learning_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        for noun, count in (("local epoch", self.epochs), ("row a local batch", self.batch_size)):
+            if count < 1:
+                raise ConfigError(f"at least one {noun}", str(count), "correct the number")
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ConfigError("a local learning rate above 0", str(self.learning_rate), "correct the number")

@@ -1,1 +1,0 @@
-"""Corpora: records and spans, reading them from files, splitting them, simulating them."""

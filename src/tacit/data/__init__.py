@@ -1,0 +1,1 @@
+"""Records in, marked records, prepared store, batches out."""

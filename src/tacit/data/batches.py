@@ -1,0 +1,385 @@
+"""What a model learns from in one go: token rows of any lengths, and how much each target counts.
+
+In text every token but the first is a target (`Batch`); in classification a row has one target (`LabelledBatch`).
+
+From rows of the prepared store to what a model learns from: one view, one choice of targets.
+
+G1 (one accessor). Secrets are read by `tokens_of` and nowhere else in training, and only for a step whose view is FULL.
+G2 (fixed frame). Every row begins and ends with the end token, so that its first token is a target too.
+
+Invented secrets in tokens: which one is at which span of a store.
+
+G1 (public). What is invented for a span depends on its kind, the id of its record, its place there, the tokenizer and
+   public examples.
+G2 (alone). It does not depend on other records: not on their number, and not on a row's number, which they decide.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.data.inventions import KindExamples, invent
+from tacit.data.store import PreparedCorpus
+from tacit.data.tokenizer import Tokenizer
+from tacit.data.views import Mask, Tokens, encode_all, fill_in
+from tacit.errors import ModelError, PrepareError
+from tacit.privacy.plan import Targets, View
+
+_PAD = 0  # any valid token: a causal model never looks at what follows, and padding weighs nothing
+
+
+PADDING = -1  # in the inputs of a labelled batch, whose models must know where a row ends
+
+
+def wide_type(dtype: torch.dtype) -> torch.dtype:
+    """The precision of losses, norms and sums: float32, or float64 for what is computed in it."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def wide(values: Tensor) -> Tensor:
+    """In that precision; whoever reads a tensor for a norm or for a sum reads the same numbers."""
+    return values.to(wide_type(values.dtype))
+
+
+class Examples(Protocol):
+    """What gradients ask of a batch: one row a unit, and some places a row, each with a target that counts or not."""
+
+    @property
+    def inputs(self) -> Tensor:
+        """(rows, time): what the model reads."""
+
+    @property
+    def targets(self) -> Tensor:
+        """(rows, places): which of the head's outputs is right; time places for text, one for a class."""
+
+    @property
+    def weights(self) -> Tensor:
+        """(rows, places): how much each target's loss counts."""
+
+    def __len__(self) -> int:
+        """The number of rows."""
+
+    def rows(self, index: Tensor) -> Self:
+        """The rows of `index`, without padding that none of them needs."""
+
+    def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, Self]]:
+        """Parts of at most `positions` padded positions, and which rows they hold."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on `device`."""
+
+
+BatchKind = TypeVar("BatchKind", bound=Examples)
+
+
+_BatchKind = TypeVar("_BatchKind", bound=Examples, contravariant=True)
+
+
+class Trainable(Protocol[_BatchKind]):
+    """What gradients ask of a model; a Learner is one for `Batch`, a classifier one for `LabelledBatch`."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Its parameters, and the layers that use them."""
+
+    @property
+    def head(self) -> nn.Module:
+        """The linear layer whose output is `logits`, unchanged; called once a pass."""
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """(rows, places, outputs) from a batch's inputs; rows do not mix."""
+
+    def token_losses(self, batch: _BatchKind) -> "TokenLosses":
+        """The loss of every target, with its gradient graph."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextBatch:
+    """Rows of tokens, padded on the right, one row a unit; `weights[b, t]` multiplies the loss of `tokens[b, t + 1]`.
+
+    tokens: (rows, time + 1), int64. weights: (rows, time), float32, zero on padding.
+    """
+
+    tokens: Tensor
+    weights: Tensor
+
+    def __post_init__(self) -> None:
+        rows, time = self.weights.shape if self.weights.dim() == 2 else (-1, -1)
+        if tuple(self.tokens.shape) != (rows, time + 1) or self.tokens.dtype != torch.int64:
+            raise ModelError(
+                expected="int64 tokens (rows, time + 1) with weights (rows, time)",
+                found=f"{self.tokens.dtype} tokens {tuple(self.tokens.shape)}, weights {tuple(self.weights.shape)}",
+                way_out="make the batch with Batch.of_rows or Batch.of_tokens",
+            )
+
+    @classmethod
+    def of_tokens(cls, tokens: Tensor) -> Self:
+        """Rows of one length in which every target counts once."""
+        return cls(tokens, torch.ones(tokens.shape[0], max(tokens.shape[1] - 1, 0), device=tokens.device))
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Sequence[int]], weights: Sequence[Sequence[float]] | None = None) -> Self:
+        """Rows of any lengths; `weights[b]` has one number for each token of `rows[b]` but the first."""
+        width = max((len(row) for row in rows), default=1)
+        tokens = torch.full((len(rows), max(width, 1)), _PAD, dtype=torch.int64)
+        counts = torch.zeros(len(rows), tokens.shape[1] - 1)
+        for index, row in enumerate(rows):
+            targets = max(len(row) - 1, 0)
+            tokens[index, : len(row)] = torch.tensor(row, dtype=torch.int64)
+            counts[index, :targets] = 1.0 if weights is None else torch.tensor(weights[index], dtype=torch.float32)
+        return cls(tokens, counts)
+
+    @property
+    def inputs(self) -> Tensor:
+        """(rows, time): all tokens but the last."""
+        return self.tokens[:, :-1]
+
+    @property
+    def targets(self) -> Tensor:
+        """(rows, time): all tokens but the first."""
+        return self.tokens[:, 1:]
+
+    @property
+    def reach(self) -> Tensor:
+        """(rows,): how many positions each row needs; the last target that counts stands there."""
+        time = torch.arange(1, self.weights.shape[1] + 1, device=self.weights.device)
+        return ((self.weights != 0) * time).amax(dim=1) if self.weights.shape[1] else time.new_zeros(len(self))
+
+    def __len__(self) -> int:
+        return int(self.tokens.shape[0])
+
+    def rows(self, index: Tensor) -> "TextBatch":
+        """The rows of `index`, cut to the longest reach among them."""
+        weights = self.weights[index]
+        chosen = TextBatch(self.tokens[index], weights)
+        time = int(chosen.reach.amax()) if len(index) else 0
+        return TextBatch(chosen.tokens[:, : time + 1], weights[:, :time])
+
+    def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, "TextBatch"]]:
+        """Parts of at most `positions` padded positions (at least one row each) and which rows they hold, long first.
+
+        Rows without a target that counts are left out: their gradient is zero.
+        """
+        for index in _parts(self.reach, positions):
+            yield index, self.rows(index)
+
+    def to(self, device: torch.device) -> "TextBatch":
+        """The same batch on `device`."""
+        return TextBatch(self.tokens.to(device), self.weights.to(device))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabeledBatch:
+    """Rows of tokens, one row a unit, and the class of each; `weights[b, 0]` multiplies the loss of row b.
+
+    inputs: (rows, time), int64, PADDING after the last token of a row. targets: (rows, 1), int64. weights: (rows, 1).
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    weights: Tensor
+
+    def __post_init__(self) -> None:
+        shapes = tuple(tuple(tensor.shape) for tensor in (self.inputs, self.targets, self.weights))
+        rows = len(self.inputs)
+        whole = self.inputs.dtype == self.targets.dtype == torch.int64
+        if self.inputs.dim() != 2 or shapes[1:] != ((rows, 1), (rows, 1)) or not whole:
+            raise ModelError(
+                expected="int64 inputs (rows, time) and classes (rows, 1) with weights (rows, 1)",
+                found=f"{self.inputs.dtype} {shapes[0]}, {self.targets.dtype} {shapes[1]}, weights {shapes[2]}",
+                way_out="make the batch with LabelledBatch.of_rows",
+            )
+        real = self.inputs != PADDING
+        if rows and (not real[:, :1].all() or real.shape[1] == 0 or (real[:, 1:] & ~real[:, :-1]).any()):
+            raise ModelError(
+                expected="rows of at least one token, padded after the last",
+                found="an empty row, or padding before a token",
+                way_out="begin every row with the end token",
+            )
+
+    @classmethod
+    def of_rows(
+        cls, rows: Sequence[Sequence[int]], labels: Sequence[int], weights: Sequence[float] | None = None
+    ) -> Self:
+        """Rows of any lengths above 0, the number of each row's class, and how much each row counts."""
+        inputs = torch.full((len(rows), max((len(row) for row in rows), default=1)), PADDING, dtype=torch.int64)
+        for index, row in enumerate(rows):
+            inputs[index, : len(row)] = torch.tensor(row, dtype=torch.int64)
+        counts = torch.ones(len(rows)) if weights is None else torch.tensor(weights, dtype=torch.float32)
+        return cls(inputs, torch.tensor(labels, dtype=torch.int64)[:, None], counts[:, None])
+
+    @property
+    def lengths(self) -> Tensor:
+        """(rows,): tokens of each row."""
+        return (self.inputs != PADDING).sum(dim=1)
+
+    def __len__(self) -> int:
+        return int(self.inputs.shape[0])
+
+    def rows(self, index: Tensor) -> "LabeledBatch":
+        """The rows of `index`, cut to the longest among them."""
+        time = int(self.lengths[index].amax()) if len(index) else 1
+        return LabeledBatch(self.inputs[index, :time], self.targets[index], self.weights[index])
+
+    def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, "LabeledBatch"]]:
+        """Parts as those of `Batch`; rows that do not count are left out."""
+        for index in _parts(self.lengths * (self.weights[:, 0] != 0), positions):
+            yield index, self.rows(index)
+
+    def to(self, device: torch.device) -> "LabeledBatch":
+        """The same batch on `device`."""
+        return LabeledBatch(self.inputs.to(device), self.targets.to(device), self.weights.to(device))
+
+
+def _parts(lengths: Tensor, positions: int | None) -> Iterator[Tensor]:
+    """Rows of a length above 0, long first, in parts of at most `positions` padded positions."""
+    order = torch.argsort(lengths, descending=True, stable=True)
+    sizes = lengths[order].tolist()
+    end = sum(size > 0 for size in sizes)
+    start = 0
+    while start < end:
+        room = end - start if positions is None else max(1, positions // sizes[start])
+        yield order[start : min(start + room, end)]
+        start += room
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenLosses:
+    """Negative log-probabilities of every target in nats, and how much each counts: (rows, time)."""
+
+    losses: Tensor
+    weights: Tensor
+
+    @property
+    def per_row(self) -> Tensor:
+        """(rows,): the weighted sum over each row."""
+        return _weighted(self.losses, self.weights).sum(dim=1)
+
+    @property
+    def total(self) -> Tensor:
+        """The weighted sum over everything."""
+        return self.per_row.sum()
+
+    @property
+    def mean(self) -> Tensor:
+        """The weighted mean; zero when nothing counts."""
+        weight = self.weights.sum()
+        return self.total / weight if float(weight) else self.total
+
+
+def _weighted(losses: Tensor, weights: Tensor) -> Tensor:
+    """The product, zero where the weight is zero even if the loss is not finite there."""
+    return torch.where(weights != 0, losses, 0.0) * weights
+
+
+VALUES = 1024
+
+
+"""Invented secrets of a kind, from which spans take theirs."""
+
+
+class Inventions:
+    """Makes the invented view of rows."""
+
+    def __init__(self, tokenizer: Tokenizer, examples: KindExamples) -> None:
+        self._tokenizer = tokenizer
+        self._examples = examples
+        self._tables: dict[str, list[list[int]]] = {}
+
+    def row(self, store: PreparedCorpus, row: int) -> tuple[Tokens, Mask]:
+        """The row with an invented secret at each span, and which of its tokens still are placeholders."""
+        redacted, positions = store.redacted(row), store.positions(row)
+        record = f"{store.record_id(row)} {store.pieces[row]}"
+        invented = [self._tokens(kind, f"{record} {number}") for number, kind in enumerate(store.kinds(row))]
+        placeholders = redacted[positions].tolist()
+        made = [tokens or [placeholder] for tokens, placeholder in zip(invented, placeholders, strict=True)]
+        lengths = np.array([len(tokens) for tokens in made], dtype=np.int64)
+        contents = np.array([token for tokens in made for token in tokens], dtype=redacted.dtype)
+        filled = fill_in(redacted, positions, contents, lengths)
+        left = np.zeros(len(filled.tokens), dtype=np.bool_)
+        left[[start for start, tokens in zip(filled.starts, invented, strict=True) if not tokens]] = True
+        return filled.tokens, left
+
+    def _tokens(self, kind: str, place: str) -> list[int]:
+        table = self._table(kind)
+        digest = hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return table[int.from_bytes(digest, "little") % len(table)] if table else []
+
+    def _table(self, kind: str) -> list[list[int]]:
+        """Made when a kind is first seen; empty where nobody knows its form."""
+        if kind not in self._tables:
+            rng = random.Random(f"tacit invents {kind}")  # public: the same for everybody
+            texts = [invent(kind, rng, self._examples) or "" for _ in range(VALUES)]
+            self._tables[kind] = [tokens for tokens in encode_all(texts, self._tokenizer) if tokens]
+        return self._tables[kind]
+
+
+class BatchReader(Protocol):
+    """Rows of a store as what a model learns from: text, or text and labels."""
+
+    @property
+    def longest(self) -> int:
+        """How many positions a row has at most: a public constant."""
+
+    def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> Examples:
+        """The rows as a batch."""
+
+
+def tokens_of(
+    store: PreparedCorpus, row: int, view: View, inventions: Inventions | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """A row in one view, and which of its tokens are secret; of what is invented, the placeholders that were left."""
+    match view:
+        case View.FULL:
+            return store.full(row)[:2]
+        case View.REDACTED:
+            redacted = store.redacted(row)
+            marks = np.zeros(len(redacted), dtype=np.bool_)
+            marks[store.positions(row)] = True
+            return redacted, marks
+        case View.INVENTED:
+            if inventions is None:
+                raise PrepareError("inventions for the invented view", "none", "give the reader its inventions")
+            return inventions.row(store, row)
+
+
+class RowReader:
+    """Reads rows of one store; `longest` is the public constant at which the full view of a row ends."""
+
+    def __init__(self, store: PreparedCorpus, end: int, longest: int, inventions: Inventions | None = None) -> None:
+        self._store = store
+        self._end = end
+        self._longest = longest
+        self._inventions = inventions
+
+    @property
+    def longest(self) -> int:
+        """How many positions a row has at most."""
+        return self._longest + 1
+
+    def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> TextBatch:
+        """The rows as a batch; placeholders count as the secrets that they stand for, what is invented as public."""
+        read = [tokens_of(self._store, int(row), view, self._inventions) for row in rows]
+        framed = [self._framed(tokens) for tokens, _ in read]
+        if targets == Targets.ALL:
+            return TextBatch.of_rows(framed)
+        return TextBatch.of_rows(framed, [self._weights(secret, targets == Targets.PRIVATE) for _, secret in read])
+
+    def marked(self, row: int) -> tuple[list[int], list[bool]]:
+        """The full view of a row, and which of its tokens are secret."""
+        tokens, secret = self._store.full(row)[:2]
+        return self._framed(tokens), [False, *secret[: self._longest].tolist(), False]
+
+    def _weights(self, secret: np.ndarray, private: bool) -> list[float]:
+        """1 for each target that is secret, or for each that is not; the closing end token is public."""
+        counts = secret[: self._longest] == private
+        return [*counts.astype(float).tolist(), 0.0 if private else 1.0]
+
+    def _framed(self, tokens: np.ndarray) -> list[int]:
+        return [self._end, *tokens[: self._longest].tolist(), self._end]

@@ -1,0 +1,327 @@
+"""From a stream of records to a prepared store: spans, views, pieces, duplicates, columns.
+
+Formal guarantees (those of `views`, `cut`, `duplicates` and `store`, together):
+
+G1 (invariant). Corpora that differ only inside their spans, in content or in length, give byte-identical public files,
+   also after cutting and de-duplication: which rows there are is a function of the public part.
+G2 (local). Masking the secrets of one record changes the full view of that record's rows and nothing else.
+G3 (bounded). Memory does not grow with the number of records.
+
+Exact duplicates of redacted records, told as they stream by, in memory that does not grow.
+
+G1 (exact). A record is a duplicate exactly when one with the same key went before: the same public segments,
+   label and routing, whatever the secrets are (up to a collision of 128 bits of SHA-256).
+G2 (public). Which records survive is a function of the public part of the corpus and its order.
+G3 (one for one). Equal records are the same to training, which then reads nothing but what is in the key: when one is
+   taken away, at most an equal one takes its place.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+from tacit.config.choices import Duplicates
+from tacit.data.records import Record
+from tacit.data.store import PRIVATE, Facts, PreparedCorpus, StoreCounts, StoredRow, StoreWriter
+from tacit.data.tokenizer import Tokenizer
+from tacit.data.views import Chunk, PublicText, cut, divide, encode_all, join, surely_too_long
+from tacit.errors import PolicyError, PrepareError, TacitError, failed
+from tacit.policies.policy import Policy
+
+_DIGEST_BYTES = 16
+
+
+_CACHE_KIBIBYTES = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Where a record goes: to the protected set (flagged), and there only because it may hold a missed secret."""
+
+    flagged: bool = True
+    doubtful: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateKey:
+    """What training reads of a redacted record. The user is not part of it: claims about users keep duplicates."""
+
+    text: PublicText
+    label: str | None = None  # None where no label is learned
+    flagged: bool = True
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all of it."""
+        label = None if self.label is None else self.label.encode("utf-8", "surrogatepass")
+        rest = repr((label, self.flagged)).encode()
+        return hashlib.sha256(self.text.digest + rest).digest()
+
+
+class Seen:
+    """The records that went by, on disk: a table of digests whose cache is bounded."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        connection.execute("CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID")
+
+    def add(self, key: DuplicateKey) -> bool:
+        """Whether the record is new; it is not the next time."""
+        digest = key.digest[:_DIGEST_BYTES]
+        return self._connection.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest,)).rowcount == 1
+
+
+@contextmanager
+def seen_texts(folder: Path) -> Iterator[Seen]:
+    """No records yet; the table lives in `folder` as long as the context."""
+    path = folder / "seen.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for setting in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{_CACHE_KIBIBYTES}"):
+            connection.execute(f"PRAGMA {setting}")
+        connection.execute("BEGIN")
+        yield Seen(connection)
+        connection.execute("COMMIT")
+    path.unlink()
+
+
+_BATCH_RECORDS = 512
+
+
+_BATCH_CHARACTERS = 1 << 19
+
+
+_FEWEST_TOKENS = 8  # more than the four bytes of the longest character
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareConfig:
+    """`max_tokens`: the longest redacted piece. `duplicates`: which records are left out because an equal one,
+    redacted, came before: none (keep), all that are equal (exact), or those of them that are doubtful (see `Routing`).
+
+    `labelled`: labels are learned, and records without one are set aside.
+
+    A record that is left out takes its secrets with it: of many records that differ in their secrets only, `exact`
+    leaves one.
+    """
+
+    max_tokens: int = 512
+    duplicates: Duplicates = "keep"
+    labelled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < _FEWEST_TOKENS:
+            raise PrepareError(f"max_tokens of at least {_FEWEST_TOKENS}", f"{self.max_tokens}", "set it higher")
+
+
+@dataclass(frozen=True, slots=True)
+class _Divided:
+    """A record that is to be encoded, and its place in the stream."""
+
+    number: int
+    record: Record
+    public: PublicText
+    secrets: tuple[str, ...]
+
+
+def prepare(
+    records: Iterable[Record],
+    policy: Policy,
+    tokenizer: Tokenizer,
+    out: Path,
+    settings: PrepareConfig = PrepareConfig(),  # noqa: B008  (frozen)
+    routing: Callable[[int], Routing] = lambda _: Routing(),
+) -> PreparedCorpus:
+    """Prepare `records` into the new folder `out` and open it. Records without sensible spans go to quarantine.
+
+    routing: of a record, by its place in the stream; asked after the record was read. The answer may depend on that
+    record alone: then which records survive changes by one when one is taken away.
+    """
+    with ExitStack() as stack:
+        folder = stack.enter_context(_appearing(out))
+        writer = StoreWriter(folder, tokenizer.vocabulary_size)
+        stack.callback(writer.abandon)
+        quarantine = stack.enter_context((folder / PRIVATE / "quarantine.jsonl").open("w", encoding="utf-8"))
+        seen = None if settings.duplicates == "keep" else stack.enter_context(seen_texts(folder))
+        job = _Job(policy, tokenizer, settings, writer, _Quarantine(quarantine), seen, routing)
+        for batch in _batches(records):
+            job.add(batch)
+        writer.finish(_facts(policy, tokenizer, settings), job.counts())
+    return PreparedCorpus(out)
+
+
+def public_segments(records: Iterable[Record], policy: Policy) -> Iterator[str]:
+    """The public text of a corpus, segment by segment, without placeholders and without what `prepare` quarantines."""
+    for record in records:
+        try:
+            public, _ = divide(record.text, policy.find(record))
+        except (PolicyError, PrepareError):
+            continue
+        yield from filter(None, public.segments)
+
+
+class _Quarantine:
+    """Records that cannot be prepared, with the reason: set aside and counted, never lost silently."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.count = 0
+
+    def add(self, record: Record, error: TacitError) -> None:
+        self.count += 1
+        self._file.write(json.dumps({"id": record.id, "reason": error.found}) + "\n")
+
+
+class _Job:
+    """One preparation while it runs."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        tokenizer: Tokenizer,
+        settings: PrepareConfig,
+        writer: StoreWriter,
+        quarantine: _Quarantine,
+        seen: Seen | None,
+        routing: Callable[[int], Routing],
+    ) -> None:
+        self._policy = policy
+        self._tokenizer = tokenizer
+        self._settings = settings
+        self._writer = writer
+        self._quarantine = quarantine
+        self._seen = seen
+        self._routing = routing
+        self._records = self._empty = self._duplicates = 0
+
+    def add(self, batch: Sequence[Record]) -> None:
+        divided = list(self._divided(batch))
+        texts = [text for item in divided for text in (*self._whole(item.public), *item.secrets)]
+        encoded = iter(encode_all(texts, self._tokenizer))
+        for item in divided:
+            segments = list(islice(encoded, len(self._whole(item.public))))
+            secrets = list(islice(encoded, len(item.secrets)))
+            try:
+                pieces = self._pieces(item.public, segments)
+            except PrepareError as error:
+                self._quarantine.add(item.record, error)
+            else:
+                self._store(item, pieces, secrets)
+
+    def counts(self) -> StoreCounts:
+        return StoreCounts(
+            records=self._records,
+            empty=self._empty,
+            quarantined=self._quarantine.count,
+            duplicates=self._duplicates,
+            rows=self._writer.rows,
+            spans=self._writer.spans,
+        )
+
+    def _divided(self, batch: Sequence[Record]) -> Iterator[_Divided]:
+        for record in batch:
+            number = self._records
+            self._records += 1
+            if not record.text:
+                self._empty += 1
+                continue
+            try:
+                self._check_label(record)
+                public, secrets = divide(record.text, self._policy.find(record))
+            except (PolicyError, PrepareError) as error:
+                self._quarantine.add(record, error)
+            else:
+                yield _Divided(number, record, public, secrets)
+
+    def _check_label(self, record: Record) -> None:
+        if self._settings.labelled and record.label is None:
+            raise PrepareError("a label in every record", "no label", "put the class into the field `label`")
+
+    def _whole(self, public: PublicText) -> tuple[str, ...]:
+        """The segments to encode uncut: none where a cut is certain."""
+        return () if surely_too_long(public, self._settings.max_tokens) else public.segments
+
+    def _pieces(self, public: PublicText, segments: Sequence[list[int]]) -> list[Chunk]:
+        if segments:
+            tokens = join(public, segments, self._tokenizer)
+            if len(tokens.tokens) <= self._settings.max_tokens:
+                return [Chunk(public, tokens)]
+        return cut(public, self._tokenizer, self._settings.max_tokens)
+
+    def _is_duplicate(self, item: _Divided) -> bool:
+        if self._seen is None:
+            return False
+        routing = self._routing(item.number)
+        if self._settings.duplicates == "doubtful" and not routing.doubtful:
+            return False
+        label = item.record.label if self._settings.labelled else None
+        return not self._seen.add(DuplicateKey(item.public, label, routing.flagged))
+
+    def _store(self, item: _Divided, pieces: Sequence[Chunk], secrets: Sequence[list[int]]) -> None:
+        # Whole records: a piece that two records share would go to whichever came first, so that a protected record
+        # decided what is trained of another one, be it a cleared one.
+        if self._is_duplicate(item):
+            self._duplicates += 1
+            return
+        record, done = item.record, 0
+        for number, piece in enumerate(pieces):
+            inside = tuple(secrets[done : done + len(piece.text.kinds)])
+            done += len(inside)
+            self._writer.add(StoredRow(item.number, number, record.id, record.user, record.label, piece.tokens, inside))
+
+
+def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    batch: list[Record] = []
+    characters = 0
+    for record in records:
+        batch.append(record)
+        characters += len(record.text)
+        if len(batch) >= _BATCH_RECORDS or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _facts(policy: Policy, tokenizer: Tokenizer, settings: PrepareConfig) -> Facts:
+    return Facts(
+        tokenizer_hash=tokenizer.hash,
+        tokenizer_depends_on=asdict(tokenizer.depends_on),
+        vocabulary_size=tokenizer.vocabulary_size,
+        lossless=tokenizer.lossless,
+        policy_id=policy.id,
+        policy_hash=policy.hash,
+        max_tokens=settings.max_tokens,
+        duplicates=settings.duplicates,
+        versions={name: version(name) for name in ("tacit", "tokenizers")},
+    )
+
+
+@contextmanager
+def _appearing(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that becomes `out` when all went well, and vanishes otherwise."""
+    if out.exists():
+        raise PrepareError("a folder that is not there yet", f"{out.name} exists", "choose another, or remove it")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".draft-{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise failed(f"make a folder for {out.name}", error) from error
+    try:
+        yield folder
+        os.rename(folder, out)
+    except OSError as error:
+        raise failed(f"write {out.name}", error) from error
+    except sqlite3.OperationalError as error:
+        raise failed(f"write {out.name}", OSError(errno.ENOSPC, str(error))) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

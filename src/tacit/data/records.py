@@ -1,0 +1,236 @@
+"""The two nouns everything before training is made of: a record and a span of its text.
+
+Where sentences and turns end. Both cover the whole text: every character is in exactly one piece.
+
+Records cut into turns or sentences, each a record of its own: what one claim, one draw and one step are about.
+
+One vocabulary for the kinds of secrets, whatever the tagger or corpus calls them.
+
+Eighteen kinds are those of OntoNotes 5 (Weischedel et al. 2013), the others those of `pii`. A label that is neither,
+nor one of the other names listed here, keeps its own name in capitals: a tagger of a house's own may know kinds that
+nobody listed, and dropping one would lose secrets silently.
+
+G1. `common_kind` is idempotent, and does not care for case or prefixes such as B- or I-; nor, in names that are listed,
+    for blanks and hyphens. A listed name is itself before a prefix is looked for: E-MAIL is no MAIL.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from tacit.config.choices import Pieces
+
+
+class Span(NamedTuple):
+    """Characters [start, end) of a record's text, and the kind of secret that stands there."""
+
+    start: int
+    end: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One text. `spans` are annotations that came with it: None when nobody annotated it."""
+
+    id: str
+    text: str
+    user: str | None = None
+    label: str | None = None
+    spans: tuple[Span, ...] | None = None
+
+
+def spans_fault(spans: Iterable[Span], text_length: int) -> str | None:
+    """Why `spans` are not sorted, disjoint, non-empty and inside the text; None when they are."""
+    last_end = 0
+    for span in spans:
+        if span.start < 0 or span.end > text_length:
+            return f"span [{span.start}, {span.end}) outside the text of {text_length} characters"
+        if span.start >= span.end:
+            return f"empty span [{span.start}, {span.end})"
+        if span.start < last_end:
+            return f"span [{span.start}, {span.end}) overlaps or precedes the one before it, which ends at {last_end}"
+        last_end = span.end
+    return None
+
+
+def resolve_overlaps(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Sorted, disjoint spans that cover every character of `spans`.
+
+    Overlapping spans melt into one that carries the kind of the longest (the earlier one when equal), so that
+    no character a policy found is ever lost. Spans that only touch stay apart.
+    """
+    melted: list[Span] = []
+    longest = 0
+    for span in sorted(spans):
+        if melted and span.start < melted[-1].end:
+            last = melted[-1]
+            kind = span.kind if span.end - span.start > longest else last.kind
+            longest = max(longest, span.end - span.start)
+            melted[-1] = Span(last.start, max(last.end, span.end), kind)
+        else:
+            melted.append(span)
+            longest = span.end - span.start
+    return tuple(melted)
+
+
+_SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]{0,4}(?=\s)(?!\s{1,8}[a-z])|\n""")
+
+
+_ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Co|No|vs|etc|e\.g|i\.e)|\b[A-Z])\.$")
+
+
+_LOOK_BACK = 8
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """The sentences of `text` as half-open character ranges; the white space after one belongs to it."""
+    pieces: list[tuple[int, int]] = []
+    start = 0
+    for match in _SENTENCE_END.finditer(text):
+        if match.group()[0] == "." and _ABBREVIATION.search(text, max(start, match.end() - _LOOK_BACK), match.end()):
+            continue
+        if match.end() <= start:  # a line break that the sentence before has taken
+            continue
+        end = match.end()
+        while end < len(text) and text[end].isspace():
+            end += 1
+        pieces.append((start, end))
+        start = end
+    if start < len(text):
+        pieces.append((start, len(text)))
+    return pieces
+
+
+def turns(text: str) -> list[tuple[int, int]]:
+    """The turns of a dialog (its lines) as half-open character ranges; the line break belongs to the turn it ends."""
+    pieces = []
+    start = 0
+    for line in text.splitlines(keepends=True):
+        pieces.append((start, start + len(line)))
+        start += len(line)
+    return pieces
+
+
+_BOUNDARIES: dict[str, Callable[[str], list[tuple[int, int]]]] = {"turn": turns, "sentence": sentences}
+
+
+def in_pieces(records: Iterable[Record], pieces: Pieces) -> Iterator[Record]:
+    """The records, or their turns or sentences; pieces of white space alone are left out.
+
+    A piece belongs to the user of its record; without one, the record is the user, so that a split by users keeps its
+    pieces together. Its id is that of the record and its number. A span that crosses a boundary is cut there too.
+    """
+    if pieces == "record":
+        yield from records
+        return
+    for record in records:
+        for number, (start, end) in enumerate(_BOUNDARIES[pieces](record.text)):
+            if not record.text[start:end].isspace():
+                yield _piece(record, number, start, end)
+
+
+def _piece(record: Record, number: int, start: int, end: int) -> Record:
+    spans = None
+    if record.spans is not None:
+        inside = (span for span in record.spans if span.start < end and span.end > start)
+        spans = tuple(Span(max(s.start, start) - start, min(s.end, end) - start, s.kind) for s in inside)
+    return Record(f"{record.id}/{number}", record.text[start:end], record.user or record.id, record.label, spans)
+
+
+ONTONOTES = (
+    "PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE", "DATE", "TIME",
+    "PERCENT", "MONEY", "QUANTITY", "ORDINAL", "CARDINAL",
+)  # fmt: skip
+
+
+"""The kinds of named entities."""
+
+
+PERSONAL = (
+    "ADDRESS", "AGE", "CARD", "EMAIL", "IBAN", "ID", "IP", "ORDER", "PHONE", "SSN", "TRACKING", "URL"
+)  # fmt: skip
+
+
+"""The kinds of personal data that are not named entities."""
+
+
+NAMES = ("FAC", "GPE", "LOC", "ORG", "PERSON")
+
+
+"""Names of persons, places and organisations: what the policy `names` looks for."""
+
+
+_OTHER_NAMES = {
+    "PERSON": "NAME PER PERS PATIENT DOCTOR STAFF HCW FIRSTNAME LASTNAME GIVENNAME SURNAME FULL_NAME",
+    "ORG": "ORGANIZATION ORGANISATION COMPANY HOSP HOSPITAL PATORG",
+    "LOC": "LOCATION",
+    "GPE": "CITY STATE COUNTRY COUNTY",
+    "FAC": "FACILITY",
+    "NORP": "NRP",
+    "DATE": "DATE_TIME DOB DATE_OF_BIRTH",
+    "ADDRESS": "STREET_ADDRESS STREET ZIP ZIPCODE ZIP_CODE POSTCODE",
+    "CARD": "CREDIT_CARD CREDITCARDNUMBER",
+    "EMAIL": "EMAIL_ADDRESS E_MAIL",
+    "IBAN": "IBAN_CODE",
+    "IP": "IP_ADDRESS",
+    "PHONE": "PHONE_NUMBER TELEPHONE TELEPHONENUM FAX",
+    "SSN": "US_SSN SOCIAL_SECURITY_NUMBER SOCIALNUM",
+    "URL": "DOMAIN_NAME",
+    "ID": "CRYPTO MAC_ADDRESS MEDICAL_LICENSE UUID IDNUM MEDICALRECORD ABA_ROUTING_NUMBER",
+}
+
+
+_OF_COUNTRIES = {
+    "AU": "ABN ACN MEDICARE TFN",
+    "CA": "POSTAL_CODE SIN",
+    "DE": "BSNR FUEHRERSCHEIN HANDELSREGISTER HEALTH_INSURANCE ID_CARD KFZ LANR PASSPORT PLZ SOCIAL_SECURITY TAX_ID "
+    "TAX_NUMBER VAT_ID",
+    "ES": "NIE NIF PASSPORT",
+    "FI": "PERSONAL_IDENTITY_CODE",
+    "IN": "AADHAAR GSTIN PAN PASSPORT VEHICLE_REGISTRATION VOTER",
+    "IT": "DRIVER_LICENSE FISCAL_CODE IDENTITY_CARD PASSPORT VAT_CODE",
+    "KR": "BRN DRIVER_LICENSE FRN PASSPORT RRN",
+    "NG": "NIN VEHICLE_REGISTRATION",
+    "PH": "PASSPORT TIN UMID",
+    "PL": "PESEL",
+    "SE": "ORGANISATIONSNUMMER PERSONNUMMER",
+    "SG": "NRIC_FIN UEN",
+    "TH": "TNIN",
+    "TR": "LICENSE_PLATE NATIONAL_ID",
+    "UK": "DRIVING_LICENCE NHS NINO PASSPORT POSTCODE VEHICLE_REGISTRATION",
+    "US": "BANK_NUMBER CLAIM_NUMBER DRIVER_LICENSE HEALTH_INSURANCE_MEMBER_ID ITIN MBI NPI PASSPORT "
+    "PRESCRIPTION_NUMBER PRIOR_AUTHORIZATION_NUMBER PROVIDER_TAX_ID REFERRAL_NUMBER",
+    "ZA": "COMPANY_REGISTRATION DRIVER_LICENSE ID_NUMBER INCOME_TAX_NUMBER LICENSE_PLATE MOBILE_NUMBER PASSPORT "
+    "TELEPHONE_NUMBER TRAFFIC_REGISTER_NUMBER VAT_NUMBER",
+}
+
+
+"""Numbers that a country gives, as Presidio names them (US_PASSPORT): each is an ID."""
+
+
+_COMMON = {
+    **{kind: kind for kind in (*ONTONOTES, *PERSONAL)},
+    **{other: kind for kind, others in _OTHER_NAMES.items() for other in others.split()},
+    **{f"{country}_{number}": "ID" for country, numbers in _OF_COUNTRIES.items() for number in numbers.split()},
+}
+
+
+_PREFIX = re.compile(r"[BILUSEM]-\s*(?=\S)")
+
+
+@cache
+def common_kind(label: str) -> str:
+    """The kind that `label` means, in the one vocabulary; its own name in capitals when nobody listed it."""
+    own = label.strip().upper()
+    while (kind := _COMMON.get(re.sub(r"[\s-]+", "_", own))) is None:
+        prefix = _PREFIX.match(own)
+        if prefix is None:
+            return own  # with its blanks: it may be no name of a kind at all
+        own = own[prefix.end() :]
+    return kind
+
+
+Range = tuple[int, int]

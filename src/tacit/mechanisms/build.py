@@ -1,0 +1,63 @@
+"""The verb `plan`: the price before training."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tacit.common.serialize import from_words, read_yaml
+from tacit.config.schema import Vocabulary
+from tacit.errors import ConfigError
+from tacit.mechanisms.mechanism import Mechanism, calibrated, concluded, planned, with_private
+from tacit.mechanisms.registry import build_mechanism
+from tacit.mechanisms.settings import CorpusCounts
+from tacit.privacy.account import quick_account
+from tacit.privacy.guarantee import Evidence, Guarantee
+from tacit.privacy.plan import Plan
+
+CURVE_POINTS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A mechanism with all its numbers, its plan, and the guarantee that will be true after it."""
+
+    mechanism: Mechanism
+    plan: Plan
+    guarantee: Guarantee
+
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """Private steps done, and the headline's epsilon then."""
+        return _curve(self.mechanism)
+
+
+def plan(words: Mapping[str, Any], evidence: Evidence | None = None, measured: CorpusCounts | None = None) -> Planned:
+    """Price what `words` ask for: `plan({"mechanism": "selective", "epsilon": 2, "records": 9800})`.
+
+    `measured` counts what the words leave out, when there is a corpus to count in.
+    """
+    vocabulary = from_words(Vocabulary, words)
+    mechanism = build_mechanism(vocabulary, measured)
+    if vocabulary.epsilon is not None:
+        mechanism = calibrated(mechanism, vocabulary.epsilon)
+    guarantee = concluded(mechanism, planned(mechanism), evidence or Evidence())
+    return Planned(mechanism, mechanism.plan(), guarantee)
+
+
+def read_words(path: Path) -> dict[str, Any]:
+    """The settings under `plan:` of a YAML file."""
+    content = read_yaml(path)
+    words = content.get("plan") if isinstance(content, dict) else None
+    if not isinstance(words, dict):
+        raise ConfigError(f"settings under a top key `plan:` in {path}", "none", "plan: {mechanism: selective, ...}")
+    return words
+
+
+def _curve(mechanism: Mechanism) -> tuple[tuple[int, float], ...]:
+    private = mechanism.private
+    if private is None:
+        return ()
+    headline = mechanism.notions()[0]
+    marks = sorted({round(private.steps * part / CURVE_POINTS) for part in range(1, CURVE_POINTS + 1)} - {0})
+    partial = ((done, with_private(mechanism, replace(private, steps=done))) for done in marks)
+    return tuple((done, quick_account(part.plan().spend(headline)).epsilon(private.delta)) for done, part in partial)

@@ -1,0 +1,267 @@
+"""What mechanisms share: the two kinds of training they schedule, and their contract."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tacit.common.formatting import rounded_up
+from tacit.errors import ConfigError
+from tacit.mechanisms.conditions import (
+    FOREIGN_BASE,
+    FROZEN_DETECTOR,
+    INVENTED,
+    INVENTED_BY_KIND,
+    KNOWN_SEED,
+    LEARNED_ELSEWHERE,
+    UNCOMPARED_DEVICE,
+)
+from tacit.privacy.account import account, calibrate_noise, default_delta
+from tacit.privacy.confidentiality import average_case
+from tacit.privacy.events import Composition
+from tacit.privacy.guarantee import (
+    BY_POLICY,
+    COVERAGE_INSIDE,
+    COVERAGE_NOT_MEASURED,
+    Condition,
+    Coverage,
+    Evidence,
+    Figure,
+    Guarantee,
+    Published,
+    average_rates,
+    figure,
+)
+from tacit.privacy.plan import (
+    ClipStyle,
+    Moves,
+    Neighbors,
+    Noisy,
+    Phase,
+    Plain,
+    Plan,
+    PoissonRecords,
+    Pool,
+    ShuffledBatch,
+    Step,
+    Targets,
+    View,
+)
+
+_LARGEST_POWER = 700.0
+
+
+Spent = Mapping[Neighbors, Composition]
+
+
+"""What was done, priced for each kind of neighbours a mechanism speaks of: from its plan, or from a ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSteps:
+    """Plain updates on shuffled batches. invents: where secrets are left out, an invented one is read and learned."""
+
+    batch_size: int
+    steps: int
+    invents: bool = False
+
+    def __post_init__(self) -> None:
+        _require(self.batch_size >= 1, "a batch size of at least 1", self.batch_size)
+        _require(self.steps >= 0, "0 steps or more", self.steps)
+
+    def step(self, view: View, pool: Pool, targets: Targets = Targets.ALL) -> Step:
+        """The plain step that reads `view` of `pool`."""
+        return Step("public", view, pool, ShuffledBatch(self.batch_size), Plain(), "public", targets)
+
+    def without_secrets(self) -> Step:
+        """The plain step on all but secrets; placeholders are no targets, for private steps learn what stands there."""
+        view = View.INVENTED if self.invents else View.REDACTED
+        return self.step(view, Pool.EVERY, Targets.PUBLIC)
+
+    def conditions(self, evidence: Evidence) -> tuple[Condition, ...]:
+        """What the claim needs because of `invents`."""
+        if not self.invents:
+            return ()
+        return (INVENTED_BY_KIND if evidence.examples_given is False else INVENTED,)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateSteps:
+    """Noisy updates on Poisson draws from `population` public units (records, or users), `expected_batch` a draw.
+
+    The divisor is `expected_batch` and the rate is their ratio: public constants, whatever is drawn.
+    """
+
+    population: int
+    expected_batch: float
+    steps: int
+    noise_multiplier: float
+    clip_norm: float = 1.0
+    chosen_delta: float | None = None
+    clip_style: ClipStyle = "flat"
+    moves: Moves = "all"
+
+    def __post_init__(self) -> None:
+        _require(self.population >= 1, "a population of at least 1 unit", self.population)
+        fits = 0 < self.expected_batch <= self.population
+        _require(fits, f"an expected batch between 0 and the population of {self.population}", self.expected_batch)
+        _require(self.steps >= 0, "0 steps or more", self.steps)
+        _require(self.noise_multiplier > 0, "a noise multiplier above 0", self.noise_multiplier)
+        _require(self.clip_norm > 0, "a clip norm above 0", self.clip_norm)
+
+    @property
+    def sampling_rate(self) -> float:
+        """The probability with which each unit is drawn."""
+        return self.expected_batch / self.population
+
+    @property
+    def delta(self) -> float:
+        """The delta of the claim: the chosen one, or a tenth of one over the number of units."""
+        return default_delta(self.population) if self.chosen_delta is None else self.chosen_delta
+
+    def noisy(self) -> Noisy:
+        """The update that each private step applies."""
+        return Noisy(self.noise_multiplier, self.clip_norm, self.expected_batch, self.clip_style)
+
+    def step(self, view: View, pool: Pool, targets: Targets = Targets.ALL) -> Step:
+        """The noisy step that draws records of `pool`."""
+        draw = PoissonRecords(self.sampling_rate)
+        return Step("private", view, pool, draw, self.noisy(), "private", targets, self.moves)
+
+    def figures(self, spent: Spent) -> tuple[Figure, ...]:
+        """What each kind of neighbours has, at the delta of the claim."""
+        return tuple(figure(done, neighbours, self.delta, self.population) for neighbours, done in spent.items())
+
+
+class Mechanism(Protocol):
+    """A way of training: which steps, and what may be said afterwards. The first of `notions` is the headline."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the registry."""
+
+    @property
+    def private(self) -> PrivateSteps | None:
+        """Its private steps; None when it has no noise to set."""
+
+    def plan(self) -> Plan:
+        """The steps, in order."""
+
+    def notions(self) -> tuple[Neighbors, ...]:
+        """The kinds of neighbours its guarantee speaks of."""
+
+    def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
+        """The guarantee that is true after `spent`."""
+
+
+def concluded(mechanism: Mechanism, spent: Spent, evidence: Evidence) -> Guarantee:
+    """What `mechanism` concludes, under conditions on what was trained elsewhere, and on its randomness."""
+    guarantee = mechanism.conclude(spent, evidence)
+    said = any(LEARNED_ELSEWHERE in condition.text for condition in guarantee.holds_if)
+    by_policy = any(one.neighbours.unit in BY_POLICY for one in guarantee.figures)
+    more = {
+        KNOWN_SEED: evidence.repeatable,
+        FROZEN_DETECTOR: evidence.detector_data is not None and by_policy and not said,
+        FOREIGN_BASE: evidence.pretrained and bool(guarantee.figures),
+        UNCOMPARED_DEVICE: evidence.accelerated and bool(guarantee.figures),
+    }
+    coverage = guarantee.coverage
+    if evidence.coverage_inside:
+        coverage = tuple(COVERAGE_INSIDE if line == COVERAGE_NOT_MEASURED else line for line in coverage)
+    holds_if = (*guarantee.holds_if, *(one for one, needed in more.items() if needed))
+    return replace(guarantee, holds_if=holds_if, coverage=coverage)
+
+
+def planned(mechanism: Mechanism) -> Spent:
+    """What the whole plan of `mechanism` will have spent."""
+    plan = mechanism.plan()
+    return {neighbours: plan.spend(neighbours) for neighbours in mechanism.notions()}
+
+
+def with_private(mechanism: Mechanism, private: PrivateSteps) -> Mechanism:
+    """`mechanism` with other private steps."""
+    changed: Mechanism = replace(mechanism, private=private)  # type: ignore[type-var]
+    return changed
+
+
+def calibrated(mechanism: Mechanism, epsilon: float) -> Mechanism:
+    """`mechanism` with the least noise that keeps its headline within `epsilon`."""
+    private = mechanism.private
+    if private is None:
+        raise ConfigError(
+            expected=f"no epsilon for {mechanism.name}, which has no noise to set",
+            found=f"epsilon {epsilon}",
+            way_out="leave the epsilon out, or choose a mechanism with private steps (tacit plan --list)",
+        )
+
+    def noisier(noise: float) -> Mechanism:
+        return with_private(mechanism, replace(private, noise_multiplier=noise))
+
+    def composition(noise: float) -> Composition:
+        return noisier(noise).plan().spend(mechanism.notions()[0])
+
+    return noisier(calibrate_noise(composition, epsilon, private.delta))
+
+
+def interleaved(public: Step, public_steps: int, private: Step, private_steps: int) -> tuple[Phase, ...]:
+    """Both kinds of step in turn, spread evenly; left-over public steps come first, left-over private ones last."""
+    rounds = min(public_steps, private_steps)
+    if rounds == 0:
+        return one_after_the_other(public, public_steps, private, private_steps)
+    turns = ((public, public_steps // rounds), (private, private_steps // rounds))
+    first = Phase(((public, public_steps % rounds),))
+    last = Phase(((private, private_steps % rounds),))
+    return (first, Phase(turns, rounds), last)
+
+
+def one_after_the_other(public: Step, public_steps: int, private: Step, private_steps: int) -> tuple[Phase, ...]:
+    """All public steps, then all private ones."""
+    return (Phase(((public, public_steps),)), Phase(((private, private_steps),)))
+
+
+def published_guarantee(
+    name: str,
+    published: Published,
+    figures: tuple[Figure, ...],
+    holds_if: tuple[Condition, ...],
+    not_protected: tuple[str, ...],
+    evidence: Evidence,
+) -> Guarantee:
+    """The guarantee of an algorithm as printed: the formula's number, the number that holds, and why they differ."""
+    claim = (
+        f"Published formula: epsilon = {published.epsilon:.4g} at delta = {published.delta:.3g} (not a proof). "
+        f"What holds for the algorithm as printed, under its conditions: {figures[0]} for {figures[0].neighbours}. "
+        f"Reasons: {'; '.join(published.reasons)}."
+    )
+    return Guarantee(name, claim, figures, holds_if, not_protected, evidence, published=published)
+
+
+def average_lines(
+    spent: Composition, replaced: Figure, among_secrets: tuple[Coverage, Coverage] | None
+) -> tuple[str, ...]:
+    """S1, S2 and S3 of theory, section 10, each with the attacker it is about; the two rates share the doubt."""
+    if among_secrets is None:
+        return ()
+    confidence = min(rate.confidence for rate in among_secrets)
+    missed, cleared = average_rates(among_secrets)
+    case = average_case(account(spent), replaced.delta, missed, cleared)
+    delta = rounded_up(case.delta, 3)
+    factor = rounded_up(math.exp(case.amplified) if case.amplified < _LARGEST_POWER else math.inf, 4)
+    return (
+        f"On average over this corpus's records with secrets, with {confidence:.0%} confidence, the model is "
+        f"({rounded_up(case.epsilon, 4)}, {delta})-close to one trained with that record's secrets masked, even for an "
+        "attacker who knows the secret and all other text: a mean advantage of at most "
+        f"{rounded_up(case.advantage, 3)}.",
+        f"A single missed record has {replaced} if it is protected (one record replaced), otherwise no guarantee.",
+        "An attacker who tests for known secrets, with a false-alarm probability of at most phi for each of them, "
+        f"detects on average at most a share {factor} phi + {delta} of them (same confidence).",
+        f"For an attacker who knows everything but one secret, and for whom the policy misses it with probability at "
+        f"most {rounded_up(missed, 3)} and both policies with probability at most {rounded_up(cleared, 3)} (assumed: a "
+        f"measured share does not imply it), the model is ({rounded_up(case.amplified, 4)}, {delta})-close to one "
+        "trained with it masked.",
+    )
+
+
+def _require(holds: bool, expected: str, found: float) -> None:
+    if not holds:
+        raise ConfigError(expected=expected, found=str(found), way_out="correct the number")

@@ -1,0 +1,230 @@
+"""Hugging Face causal language models as Learners: GPT-2 from settings, or any local folder; LoRA as an option.
+
+A proof by example, on tokens that are nobody's, that a language model does not look ahead.
+"""
+
+import copy
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from tacit.common.huggingface import fill
+from tacit.common.libraries import quietly
+from tacit.config.model_schema import CausalLMConfig, LoRAConfig
+from tacit.data.batches import TextBatch, TokenLosses, wide
+from tacit.errors import ModelError
+from tacit.models.language_model import DecoderState, Learner, Rereading, losses_of, speaking
+from tacit.models.lstm import SETTINGS_FILE
+from tacit.models.pretrained import pretrained, with_adapters
+
+_ADAPTER_FILE = "adapter.safetensors"
+
+
+_ADAPTER_MARK = ".lora_"
+
+
+_BASE_MARK = ".base_layer."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CausalLMState:
+    """Keys and values of what was read, and what is expected next."""
+
+    model: "CausalLM"
+    cache: Any
+    next_log_probabilities: Tensor
+
+    def select(self, rows: Tensor) -> "CausalLMState":
+        """The reading of these rows."""
+        cache = _own(self.cache)
+        cache.reorder_cache(rows)
+        return CausalLMState(self.model, cache, self.next_log_probabilities[rows])
+
+    def read(self, tokens: Tensor) -> "CausalLMState":
+        """The reading after one more token a row."""
+        return self.model.advance(tokens[:, None], _own(self.cache))
+
+    def branch(self, rows: Tensor, tokens: Tensor) -> "CausalLMState":
+        """The reading of these rows after one more token each."""
+        cache = _own(self.cache)
+        cache.reorder_cache(rows)
+        return self.model.advance(tokens[:, None], cache)
+
+    @property
+    def bytes_a_row(self) -> int:
+        """The memory that one row takes."""
+        held = [value for layer in self.cache.layers for value in vars(layer).values() if isinstance(value, Tensor)]
+        return sum(value.nbytes for value in (*held, self.next_log_probabilities)) // len(self.next_log_probabilities)
+
+
+def _own(cache: Any) -> Any:  # noqa: ANN401  (a cache of transformers)
+    """A cache that may be used up while the old one stays: its tensors are shared where none is written in place."""
+    from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+    if any(type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers):
+        return copy.deepcopy(cache)
+    own = copy.copy(cache)
+    own.layers = [copy.copy(layer) for layer in cache.layers]
+    return own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CausalLM:
+    """A causal language model of transformers, untouched, as a Learner."""
+
+    module: nn.Module
+    lora: LoRAConfig | None = None
+
+    @classmethod
+    def new(cls, settings: CausalLMConfig, lora: LoRAConfig | None = None) -> "CausalLM":
+        """A GPT-2 with fresh weights from torch's global generator."""
+        from transformers import AutoModelForCausalLM, GPT2Config
+
+        config = GPT2Config(
+            vocab_size=settings.vocabulary_size,
+            n_embd=settings.width,
+            n_layer=settings.layers,
+            n_head=settings.heads,
+            n_positions=settings.context,
+            activation_function="gelu_pytorch_tanh",  # GPT-2's own function, as one operation instead of eight
+            resid_pdrop=settings.dropout,
+            embd_pdrop=settings.dropout,
+            attn_pdrop=settings.dropout,
+            bos_token_id=None,
+            eos_token_id=None,
+        )
+        return cls.of(AutoModelForCausalLM.from_config(config), lora)  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def of(cls, module: nn.Module, lora: LoRAConfig | None = None) -> "CausalLM":
+        """A model object of transformers; with `lora`, adapters are put into it and all else is frozen."""
+        return cls(module if lora is None else with_adapters(module, lora), lora)
+
+    @classmethod
+    def from_folder(cls, folder: Path, lora: LoRAConfig | None = None, vocabulary_size: int = 0) -> "CausalLM":
+        """The model of a local Hugging Face folder: safetensors only, no code from the folder, no network.
+
+        It gets room for `vocabulary_size` tokens if it has less.
+        """
+        from transformers import AutoModelForCausalLM
+
+        return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size), lora)
+
+    @classmethod
+    def load(cls, folder: Path, lora: dict[str, Any] | None) -> "CausalLM":
+        """What `save` wrote."""
+        model = cls.from_folder(folder, None if lora is None else LoRAConfig(**lora))
+        if lora is not None:
+            fill(model.module, load_file(folder / _ADAPTER_FILE), only=_ADAPTER_MARK)
+        return model
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens it knows."""
+        return int(self._config.vocab_size)
+
+    @property
+    def _module(self) -> Any:  # noqa: ANN401
+        return self.module
+
+    @property
+    def _config(self) -> Any:  # noqa: ANN401
+        return self._module.config
+
+    @property
+    def head(self) -> nn.Module:
+        """The layer over the vocabulary."""
+        layer: nn.Module = self._module.get_output_embeddings()
+        return layer
+
+    @property
+    def context(self) -> int:
+        """How many tokens it can read at a time."""
+        return int(getattr(self._config, "max_position_embeddings", sys.maxsize))
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """(rows, time, vocabulary). Right padding needs no mask: attention is causal."""
+        if tokens.shape[1] > self.context:
+            raise ModelError(f"rows of at most {self.context} tokens", str(tokens.shape[1]), "cut the records shorter")
+        logits: Tensor = self.module(input_ids=tokens, use_cache=False).logits
+        return logits
+
+    def token_losses(self, batch: TextBatch) -> TokenLosses:
+        """The loss of every target."""
+        return losses_of(self.logits(batch.inputs), batch)
+
+    def log_probabilities(self, batch: TextBatch) -> Tensor:
+        """(rows, time): of every target."""
+        with speaking(self.module):
+            return -self.token_losses(batch).losses
+
+    def begin(self, tokens: Tensor) -> DecoderState:
+        """The reading after the rows of `tokens`."""
+        with speaking(self.module):
+            answer = self.module(input_ids=tokens, use_cache=True)
+        cache = answer.get("past_key_values")
+        if cache is None:  # its state has another form, such as Mamba's
+            return Rereading.of(self, tokens)
+        return CausalLMState(self, cache, torch.log_softmax(wide(answer.logits[:, -1]), dim=-1))
+
+    def advance(self, tokens: Tensor, cache: Any) -> CausalLMState:  # noqa: ANN401
+        """The reading after (rows, length) more tokens; `cache` is used up."""
+        with speaking(self.module):
+            answer = self.module(input_ids=tokens, past_key_values=cache, use_cache=True)
+        return CausalLMState(self, answer.past_key_values, torch.log_softmax(wide(answer.logits[:, -1]), dim=-1))
+
+    def save(self, folder: Path) -> None:
+        """A Hugging Face folder of the model; adapters go into a file of their own beside it."""
+        weights = {name: value.detach() for name, value in self.module.state_dict().items()}
+        adapters = {name: value.contiguous() for name, value in weights.items() if _ADAPTER_MARK in name}
+        base = {name.replace(_BASE_MARK, "."): value for name, value in weights.items() if name not in adapters}
+        save_pretrained = self.module.save_pretrained
+        assert callable(save_pretrained)
+        with quietly():
+            save_pretrained(folder, state_dict=base)
+        if self.lora is not None:
+            save_file(adapters, folder / _ADAPTER_FILE)
+        (folder / SETTINGS_FILE).write_text(json.dumps(self.description(), indent=2) + "\n", encoding="utf-8")
+
+    def description(self) -> dict[str, Any]:
+        """Kind, adapters, and the configuration that transformers knows."""
+        lora = None if self.lora is None else asdict(self.lora)
+        return {"kind": "gpt", "lora": lora, "config": self._config.to_dict()}
+
+    @classmethod
+    def described(cls, config: dict[str, Any], lora: dict[str, Any] | None) -> "CausalLM":
+        """A model of this configuration, with weights that are still to be loaded."""
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        content = {key: value for key, value in config.items() if key != "model_type"}
+        known = AutoConfig.for_model(config["model_type"], **content)
+        module = AutoModelForCausalLM.from_config(known)  # type: ignore[no-untyped-call]
+        return cls.of(module, None if lora is None else LoRAConfig(**lora))
+
+
+_TOLERANCE = 1e-5  # of the largest logit; nothing but rounding may differ, and mostly not even that
+
+
+def require_causal(model: Learner, tokens: Tensor) -> None:
+    """Refuse a model whose output at a place changes with later tokens: padding would then tell of others."""
+    places = sorted({*range(1, tokens.shape[1], max(1, tokens.shape[1] // 8)), tokens.shape[1] - 1} - {0})
+    others = (tokens + 1) % model.vocabulary_size
+    with speaking(model.module):
+        said = model.logits(tokens)
+        changed = [model.logits(torch.cat((tokens[:, :place], others[:, place:]), dim=1)) for place in places]
+    expected = (*tokens.shape, model.vocabulary_size)
+    if said.shape != expected:
+        raise ModelError(f"logits {expected}", str(tuple(said.shape)), "correct the model's `forward`")
+    moved = [(said[:, :place] - after[:, :place]).abs().amax() for place, after in zip(places, changed, strict=True)]
+    if moved and not float(torch.stack(moved).amax()) <= _TOLERANCE * float(said.abs().amax()):
+        raise ModelError(
+            expected="a causal language model, whose output at a place depends on this token and earlier ones only",
+            found=f"{type(model.module).__name__}, which looks ahead",
+            way_out="use a decoder such as GPT-2 or Llama; an encoder such as BERT can learn with task: classification",
+        )

@@ -1,0 +1,167 @@
+"""What attacks and trainers may ask of a model. Protocols hold no code.
+
+What every model shares in speaking: losses of targets, sampled text, log-probabilities of continuations.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.data.batches import TextBatch, TokenLosses, wide
+from tacit.errors import ModelError
+
+
+class DecoderState(Protocol):
+    """Where a model stands after it has read some rows of equal length: what it expects next, and how to go on."""
+
+    @property
+    def next_log_probabilities(self) -> Tensor:
+        """(rows, vocabulary): log-probabilities of the next token of each row."""
+
+    def select(self, rows: Tensor) -> Self:
+        """The reading of these rows, in this order, repeated where an index is: branches of a prefix tree."""
+
+    def read(self, tokens: Tensor) -> Self:
+        """The reading after one more token a row, (rows,)."""
+
+    def branch(self, rows: Tensor, tokens: Tensor) -> Self:
+        """`select(rows).read(tokens)`, at less cost."""
+
+    @property
+    def bytes_a_row(self) -> int:
+        """The memory that one row takes."""
+
+
+class Speaker(Protocol):
+    """A model as an attacker meets it: it says how probable text is, and it continues text."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens it knows."""
+
+    @property
+    def context(self) -> int:
+        """How many tokens it can read at a time."""
+
+    def log_probabilities(self, batch: TextBatch) -> Tensor:
+        """(rows, time): log-probability of every target given what stands before it. No gradient."""
+
+    def begin(self, tokens: Tensor) -> DecoderState:
+        """The reading after the rows of `tokens`, (rows, length >= 1)."""
+
+
+class Learner(Speaker, Protocol):
+    """A Speaker that can be trained."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Its parameters, and the layers that use them."""
+
+    @property
+    def head(self) -> nn.Module:
+        """The linear layer whose output is `logits`, unchanged; called once a pass."""
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """(rows, time, vocabulary): unnormalised log-probabilities of what follows each position; rows do not mix."""
+
+    def token_losses(self, batch: TextBatch) -> TokenLosses:
+        """The loss of every target, with its gradient graph."""
+
+    def description(self) -> dict[str, Any]:
+        """What `build_model` needs to make the same model, but for its weights; fit for JSON."""
+
+    def save(self, folder: Path) -> None:
+        """Write everything that `load_model` needs into `folder`, as safetensors and JSON."""
+
+
+def losses_of(logits: Tensor, batch: TextBatch) -> TokenLosses:
+    """The loss of every target under `logits`, in float32 or better."""
+    losses = functional.cross_entropy(wide(logits).flatten(0, 1), batch.targets.flatten(), reduction="none")
+    return TokenLosses(losses.view_as(batch.weights), batch.weights)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Dropout off for a while; afterwards every part of `module` is in the mode it was in."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+@contextmanager
+def speaking(module: nn.Module) -> Iterator[None]:
+    """Dropout off and no gradients for a while."""
+    with evaluating(module), torch.no_grad():
+        yield
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rereading:
+    """The reading of a model whose state cannot be kept: it reads the whole text anew at every token."""
+
+    model: Learner
+    tokens: Tensor
+    next_log_probabilities: Tensor
+
+    @classmethod
+    def of(cls, model: Learner, tokens: Tensor) -> "Rereading":
+        """The reading after the rows of `tokens`."""
+        with speaking(model.module):
+            logits = model.logits(tokens)[:, -1]
+        return cls(model, tokens, torch.log_softmax(wide(logits), dim=-1))
+
+    def select(self, rows: Tensor) -> "Rereading":
+        """The reading of these rows."""
+        return Rereading(self.model, self.tokens[rows], self.next_log_probabilities[rows])
+
+    def read(self, tokens: Tensor) -> "Rereading":
+        """The reading after one more token a row."""
+        return Rereading.of(self.model, torch.cat([self.tokens, tokens[:, None]], dim=1))
+
+    def branch(self, rows: Tensor, tokens: Tensor) -> "Rereading":
+        """The reading of these rows after one more token each."""
+        return Rereading.of(self.model, torch.cat([self.tokens[rows], tokens[:, None]], dim=1))
+
+    @property
+    def bytes_a_row(self) -> int:
+        """The memory that one row takes: its logits at every position."""
+        return self.tokens.shape[1] * self.next_log_probabilities.nbytes // len(self.tokens)
+
+
+_COLDEST = 1e-6
+
+
+"""Below it, float32 would divide to infinity; the most probable token is all that is left there."""
+
+
+def generate(
+    speaker: Speaker, prompt: Tensor, length: int, generator: torch.Generator, temperature: float = 1.0
+) -> Tensor:
+    """`length` tokens after each row of `prompt` (rows, >= 1), sampled; temperature 0 takes the most probable."""
+    if not 0 <= temperature < math.inf:
+        raise ModelError("a finite temperature of 0 or more", str(temperature), "0 is greedy, 1 samples from the model")
+    said = []
+    reading = speaker.begin(prompt)
+    for index in range(length):
+        scores = reading.next_log_probabilities
+        if scores.isnan().any():
+            raise ModelError("a model that gives probabilities", "not-a-number", "its weights are damaged: train again")
+        if temperature >= _COLDEST:
+            token = torch.multinomial(torch.softmax(scores / temperature, dim=-1), 1, generator=generator)[:, 0]
+        else:
+            token = scores.argmax(dim=-1)
+        said.append(token)
+        if index + 1 < length:
+            reading = reading.read(token)
+    return torch.stack(said, dim=1) if said else prompt[:, :0]

@@ -1,0 +1,1 @@
+"""What exists only to reproduce the papers as printed."""

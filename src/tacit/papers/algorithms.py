@@ -1,0 +1,287 @@
+"""One drawn batch of Selective-DPSGD, Algorithm 1 as printed (Shi et al., NAACL 2022), for the LSTM.
+
+`mechanisms/selective_published.py` says what it costs. It exists to reproduce a table; `selective` is what to use.
+
+| paper | here |
+|---|---|
+| x_i, F(x) | a row's tokens, and which are private; marks and lengths are public (Definition 3 read as: same mask) |
+| L_i, private if x_i or x_{i+1} is | position i, which reads token i and predicts token i + 1 |
+| {(B_np,i, B_p,i)} | `alternating_segments`, of positions: public first, empty if the first position is private |
+| i = 1, 2, ... | the i-th segments of all rows together; a row that has none sits out and keeps its state |
+| h = 0, "hidden, cell states" in the text | hidden state and cell of every layer |
+| L(theta) on B_np,i: sum or mean not said | mean over all its positions; not clipped (the authors' code does clip) |
+| L(theta, x_j): sum or mean not said | x_j is a row's segment; mean over its positions (always clipped: no matter) |
+| 1 over the size of B_p,i | 1 over `divisor`, the constant that the plan states |
+| one learning rate | `apply` gets both kinds of gradient and is not told which it got |
+| h clipped to the gradients' C | to that C; hidden state and cell of each layer alone |
+| h that goes on: of which theta, with gradient? | it comes with the loss, before the update; without gradient |
+| B_p,i empty, B empty: not said | nothing happens, no noise either: the public part shows who was drawn anyway |
+| dropout (authors' code) | masks are drawn anew for every public segment; private ones have none |
+
+Formal guarantees:
+
+G1 (sensitivity). With its secrets blanked a row moves each private sum by at most C, and each of its own states that
+   leave a private segment by at most C, rounding included; what is not finite counts as zero.
+G2 (nothing else). All the rest is a function of public tokens, of marks, and of those sums and states with their noise.
+   So public updates do depend on secrets, through both; that is what the queries pay for.
+G3 (as priced). A row with more private segments than `queries` pays for is refused before any update.
+G4 (exact). Gradients and states are those of a loop over single rows (dropout in public segments excepted).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import torch
+from torch import Tensor, nn
+
+from tacit.data.batches import TextBatch, wide
+from tacit.errors import ConfigError, ModelError
+from tacit.models.lstm import LSTM, LSTMLayer, LSTMModule
+from tacit.privacy.plan import SplitBatch
+from tacit.training.gradients.clipped import MARGIN, Flat, clipped_sum, plain_sum
+from tacit.training.randomness import NoiseStream
+
+MarkedTokens = tuple[Sequence[int], Sequence[bool]]  # tokens, and which of them are private
+
+
+Apply = Callable[[dict[str, Tensor]], None]  # one step along gradients, by parameter name
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedSettings:
+    """What happens to the states that leave a private segment.
+
+    noised_states: as the mechanism counts them, two for every layer; with 0 states are reset to zero instead.
+    """
+
+    noised_states: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedFacts:
+    """What one batch did. All but `non_finite` is a function of draw and marks, and of updates paid for."""
+
+    rows: int
+    public_updates: int
+    private_updates: int  # the mean over all batches is the mechanism's `events_per_batch`
+    most_private_segments: int  # of one row; never more than were paid for
+    public_positions: int
+    public_loss: float  # summed over them, in nats
+    non_finite: int  # private gradients that counted as zero; stays private
+
+
+def alternating_segments(private: Sequence[bool]) -> list[range]:
+    """Positions of a row, public and private segments in turn: even ones are public; the first of them may be empty."""
+    hidden = [bool(read or predicted) for read, predicted in pairwise(private)]
+    segments, start = [range(0)] if hidden[:1] == [True] else [], 0
+    for _, members in groupby(hidden):
+        end = start + len(list(members))
+        segments.append(range(start, end))
+        start = end
+    return segments
+
+
+def private_segments(private: Sequence[bool]) -> int:
+    """How many private segments a row has: `segments_per_record` must be the largest of all rows."""
+    return len(alternating_segments(private)) // 2
+
+
+def printed_update(
+    learner: LSTM,
+    rows: Sequence[MarkedTokens],
+    update: SplitBatch,
+    noise: NoiseStream,
+    apply: Apply,
+    settings: PrintedSettings,
+) -> PrintedFacts:
+    """All updates of one drawn batch. `noise` is of this batch alone; `apply` moves the learner's parameters."""
+    _require(learner, rows, update, settings)
+    segments = [alternating_segments(private) for _, private in rows]
+    batch = _PrintedBatch(learner.module, len(rows), update, noise, apply, settings)
+    for turn in range(max(map(len, segments), default=0)):
+        found = {row: own[turn] for row, own in enumerate(segments) if turn < len(own) and own[turn]}
+        if found:
+            chosen = sorted(found, key=lambda row: -len(found[row]))  # in the order of `Batch.micro_batches`
+            tokens = [rows[row][0][found[row].start : found[row].stop + 1] for row in chosen]
+            update_with = batch.private if turn % 2 else batch.public
+            update_with(chosen, tokens)
+    most = max((len(own) // 2 for own in segments), default=0)
+    return PrintedFacts(
+        rows=len(rows),
+        public_updates=batch.public_updates,
+        private_updates=batch.private_updates,
+        most_private_segments=most,
+        public_positions=batch.public_positions,
+        public_loss=batch.public_loss,
+        non_finite=batch.non_finite,
+    )
+
+
+class _PrintedBatch:
+    """The states of all rows of a batch, and what was done so far."""
+
+    def __init__(
+        self,
+        module: LSTMModule,
+        rows: int,
+        update: SplitBatch,
+        noise: NoiseStream,
+        apply: Apply,
+        settings: PrintedSettings,
+    ) -> None:
+        self._module = _FromStates(module)
+        self._update, self._noise, self._apply, self._settings = update, noise, apply, settings
+        self._device = module.head.weight.device
+        sizes = [size for _, size in module.settings.sizes() for _ in ("hidden state", "cell")]
+        self._states = [wide(module.head.weight).new_zeros(rows, size) for size in sizes]
+        self.public_updates = self.private_updates = self.public_positions = self.non_finite = 0
+        self.public_loss = 0.0
+
+    def public(self, rows: list[int], tokens: list[Sequence[int]]) -> None:
+        """The regular update: lines 7 to 9."""
+        batch = TextBatch.of_rows(tokens).to(self._device)
+        learner = self._reading(rows, batch)
+        result = plain_sum(learner, batch)
+        self._apply({name: total.div_(result.weight) for name, total in result.sums.items()})
+        self._keep(rows, self._module.ended)
+        self.public_updates += 1
+        self.public_positions += int(result.weight)
+        self.public_loss += result.loss
+
+    def private(self, rows: list[int], tokens: list[Sequence[int]]) -> None:
+        """The private update, and what leaves it: lines 10 to 23."""
+        means = [[1 / (len(row) - 1)] * (len(row) - 1) for row in tokens]
+        batch = TextBatch.of_rows(tokens, means).to(self._device)
+        learner = self._reading(rows, batch)
+        result = clipped_sum(learner, batch, Flat(self._update.clip_norm))
+        self._noise.add_(result.sums.values(), self._update.noise_multiplier * result.sensitivity)
+        self._apply({name: total.div_(self._update.divisor) for name, total in result.sums.items()})
+        self._keep(rows, self._released(self._module.ended))
+        self.private_updates += 1
+        self.non_finite += result.non_finite
+
+    def _reading(self, rows: list[int], batch: TextBatch) -> LSTM:
+        """A learner that reads `batch` from where these rows stand."""
+        self._module.begin_at([state[rows] for state in self._states], batch.reach)
+        return LSTM(self._module)
+
+    def _keep(self, rows: list[int], states: list[Tensor]) -> None:
+        for kept, new in zip(self._states, states, strict=True):
+            kept[rows] = new
+
+    def _released(self, states: list[Tensor]) -> list[Tensor]:
+        """What may leave a private segment."""
+        if self._settings.noised_states == 0:
+            return [torch.zeros_like(state) for state in states]
+        norm = self._update.clip_norm
+        clipped = [_clipped(state, norm) for state in states]
+        self._noise.add_(clipped, self._update.noise_multiplier * norm)
+        return clipped
+
+
+class _FromStates(LSTMModule):
+    """The layers and parameters of an LSTM; it begins at given states, and keeps those that each row ends with.
+
+    The recurrent weight is used through a linear layer, called once a pass on the hidden states one step earlier, so
+    that its gradient for each row is known to `clipped_sum`. Those states are computed first, without a graph; the
+    gradient through time then flows through a term whose value is zero.
+    """
+
+    def __init__(self, module: LSTMModule) -> None:
+        with torch.device("meta"):  # nothing is made, nothing drawn: all parts are the other's
+            super().__init__(module.settings)
+        self.embedding, self.layers, self.head = module.embedding, module.layers, module.head
+        self._recurrent = nn.ModuleList(_linear(layer.recurrence.weight) for layer in module.stack())
+        self.training = module.training
+        self._start: list[Tensor] = []
+        self._lengths = torch.empty(0)
+        self.ended: list[Tensor] = []
+
+    def begin_at(self, states: list[Tensor], lengths: Tensor) -> None:
+        """Where the next pass begins, and after how many steps each row ends."""
+        self._start, self._lengths = states, lengths
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        values = self._dropped(self._embedded(tokens))
+        row, last = torch.arange(len(tokens), device=tokens.device), self._lengths - 1
+        self.ended = []
+        starts = zip(self._start[::2], self._start[1::2], strict=True)
+        for layer, recurrent, start in zip(self.stack(), self._recurrent, starts, strict=True):
+            hidden, cells = _recur(layer, recurrent, values, *start)
+            self.ended += [wide(state.detach()[row, last]) for state in (hidden, cells)]
+            values = self._dropped(hidden)
+        logits: Tensor = self.head(values)
+        return logits
+
+
+def _recur(
+    layer: LSTMLayer, recurrent: nn.Module, values: Tensor, hidden: Tensor, cell: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(rows, time, hidden) twice: hidden states and cells. The equations are those of models/recurrence.py."""
+    projections: Tensor = layer.projection(values)
+    earlier = _earlier(layer, projections.detach(), hidden, cell)
+    gates = projections + recurrent(earlier)
+    transposed = layer.recurrence.weight.detach().t()
+    size = layer.recurrence.hidden_size
+    states, cells = [], []
+    for gate in gates.unbind(1):
+        gate = gate + (hidden - hidden.detach()) @ transposed  # zero, but for its gradient
+        output, entry, keep = torch.sigmoid(gate[:, : 3 * size]).chunk(3, dim=1)
+        cell = keep * cell + entry * torch.tanh(gate[:, 3 * size :])
+        hidden = output * torch.tanh(cell)
+        states.append(hidden)
+        cells.append(cell)
+    return torch.stack(states, dim=1), torch.stack(cells, dim=1)
+
+
+def _earlier(layer: LSTMLayer, projections: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
+    """(rows, time, hidden): the hidden state before each step, without a graph."""
+    states = []
+    for projection in projections.unbind(1):
+        states.append(hidden)
+        hidden, cell = layer.recurrence.step(projection, hidden, cell)
+    return torch.stack(states, dim=1)
+
+
+def _linear(weight: nn.Parameter) -> nn.Linear:
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
+    linear.weight = weight
+    return linear
+
+
+def _clipped(states: Tensor, norm: float) -> Tensor:
+    """Every row no longer than `norm`, and zero if it is not finite."""
+    lengths = states.norm(dim=1, keepdim=True) * (1 + MARGIN)
+    return torch.where(lengths.isfinite(), states * (norm / lengths).clamp(max=1.0), 0.0)
+
+
+def _require(learner: LSTM, rows: Sequence[MarkedTokens], update: SplitBatch, settings: PrintedSettings) -> None:
+    """Refuse what is not priced, or cannot be done as printed, before anything moves."""
+    shape = learner.module.settings
+    if update.by != "segments":
+        raise ConfigError("a batch split by segments", f"one split by {update.by}", "use the plan of Selective-DPSGD")
+    if shape.weight_drop:
+        raise ConfigError("an LSTM without weight drop", str(shape.weight_drop), "set weight_drop to 0")
+    if settings.noised_states not in (0, 2 * shape.layers):
+        raise ConfigError(
+            expected=f"{2 * shape.layers} noised states, hidden state and cell of each layer, or 0 to reset them",
+            found=str(settings.noised_states),
+            way_out="correct `noised_states`, here and in the plan",
+        )
+    a_segment = 1 + settings.noised_states
+    if update.queries % a_segment:
+        raise ConfigError(
+            expected=f"a plan that pays for {a_segment} queries a private segment",
+            found=f"{update.queries} queries a record",
+            way_out="give the plan the same `noised_states`",
+        )
+    for index, (tokens, private) in enumerate(rows):
+        if len(tokens) != len(private):
+            raise ModelError("a mark for every token", f"{len(private)} for {len(tokens)}", "correct the marks")
+        if private_segments(private) > update.queries // a_segment:
+            raise ConfigError(
+                expected=f"records of at most {update.queries // a_segment} private segments, as priced",
+                found=f"{private_segments(private)} in row {index} of the batch",
+                way_out=f"plan with segments_per_record of {private_segments(private)} or more, or cut the records",
+            )

@@ -1,0 +1,1 @@
+"""What is secret: finding it, marking a corpus with it, measuring it."""

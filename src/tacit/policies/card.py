@@ -1,0 +1,348 @@
+"""How well a policy does on labelled text, with exact intervals: the policy card.
+
+What is counted
+- recall, by the kind the label gives: gold spans whose every character lies in found spans (of whatever kind, and
+  several found spans may share the work), white space excepted: where a name is marked word by word, the blank that is
+  left tells where marks stand, which is public annotation. Those with some but not all characters found are counted
+  beside it, and are misses.
+- precision, by the kind the policy gives: found spans that overlap a gold span of whatever kind; and the same for
+  characters.
+- kinds are those of one vocabulary (`policy.kinds`): what one calls NAME and another PER is one kind.
+- records: a record is missed when it holds at least one gold span that is not wholly found.
+
+Intervals for recall and precision are two-sided Clopper-Pearson, exact if spans were drawn one by one; spans of one
+record resemble each other, so read them as a guide. The claim a certificate may use is the bound on records, which
+needs only that the labelled records were drawn at random (theory, section 7).
+
+F2 = 5 P R / (4 P + R) grows with P and with R. Its interval takes both lower ends and both upper ends of the
+97.5 % intervals of P and R: both hold at once with 95 % confidence however the two depend on each other.
+
+How well a policy did on labelled held-out records, as counts for pages that stay inside.
+
+G1 (numbers). It holds counts, and names of kinds that look like names: at most `MOST_KINDS`, one word, no
+   number. All other kinds are counted together under `OTHERS`, so that no text of a corpus gets out as a kind.
+G2 (inside). The counts are exact functions of what held-out people wrote, so they are written to `private/` alone.
+G3 (labels). A policy that repeats the labels, and a corpus without labels, give none.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from tacit.common.formatting import Interval, exact_interval, upper_bound
+from tacit.data.records import Record, Span, common_kind, spans_fault
+from tacit.errors import PolicyError
+from tacit.policies.patterns import Gold
+from tacit.policies.policy import Policy
+
+CONFIDENCE = 0.95
+
+
+_BOTH_HOLD = 1 - (1 - CONFIDENCE) / 2
+
+
+class KindCounts(NamedTuple):
+    """Counts of one kind: gold ones by the label's kind, found ones by the policy's kind."""
+
+    gold: int = 0
+    covered: int = 0
+    partly: int = 0
+    found: int = 0
+    overlapping: int = 0
+    found_characters: int = 0
+    right_characters: int = 0
+
+    def plus(self, other: "KindCounts") -> "KindCounts":
+        """Both counts together."""
+        return KindCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+@dataclass
+class CardCounts:
+    """What a card is computed from. Counts of parts of a corpus add up to the counts of the whole, in any order.
+
+    G1 (additive). Counting records in several parts and adding with `+` equals counting them in one.
+    """
+
+    records: int = 0
+    missed_records: int = 0
+    kinds: dict[str, KindCounts] = field(default_factory=dict)
+
+    def add(self, record: Record, found: tuple[Span, ...]) -> None:
+        """Count one record against the spans a policy found in it; a record without labels counts for nothing."""
+        if record.spans is None:
+            return
+        for whose, spans in (("gold", record.spans), ("found", found)):
+            if fault := spans_fault(spans, len(record.text)):
+                raise PolicyError(
+                    expected=f"{whose} spans that are sorted, disjoint and inside the text",
+                    found=fault,
+                    way_out="pass them through tacit.data.records.resolve_overlaps",
+                )
+        self.records += 1
+        missed = False
+        for span, common in zip(record.spans, common_characters(record.spans, found), strict=True):
+            covered = common == span.end - span.start or _all_but_blanks(record.text, span, found)
+            missed |= not covered
+            self._count(span.kind, KindCounts(gold=1, covered=int(covered), partly=int(common > 0 and not covered)))
+        self.missed_records += missed
+        for span, common in zip(found, common_characters(found, record.spans), strict=True):
+            length = span.end - span.start
+            self._count(
+                span.kind,
+                KindCounts(found=1, overlapping=int(common > 0), found_characters=length, right_characters=common),
+            )
+
+    def __add__(self, other: "CardCounts") -> "CardCounts":
+        total = CardCounts(self.records + other.records, self.missed_records + other.missed_records, dict(self.kinds))
+        for kind, counts in other.kinds.items():
+            total._count(kind, counts)
+        return total
+
+    def overall(self) -> KindCounts:
+        """The counts of all kinds together."""
+        total = KindCounts()
+        for counts in self.kinds.values():
+            total = total.plus(counts)
+        return total
+
+    def _count(self, label: str, counts: KindCounts) -> None:
+        kind = common_kind(label)
+        self.kinds[kind] = self.kinds.get(kind, KindCounts()).plus(counts)
+
+
+class ShareOf(NamedTuple):
+    """A share with its interval; `value` is None when there was nothing to take a share of."""
+
+    value: float | None
+    interval: Interval
+
+
+class PolicyQuality(NamedTuple):
+    """Recall, precision and F2 of one kind, or of all kinds together."""
+
+    counts: KindCounts
+    recall: ShareOf
+    precision: ShareOf
+    character_precision: float | None
+    f2: ShareOf
+
+
+@dataclass(frozen=True)
+class PolicyCard:
+    """A policy's measured quality.
+
+    G2. `miss_bound` is the one-sided 95 % Clopper-Pearson upper bound on the share of records with any missed
+        secret: 0 of 200 gives .0149, 20 of 200 gives .142.
+    G3. The JSON form holds the counts and everything computed from them; reading it back gives an equal card.
+    """
+
+    policy_id: str
+    policy_hash: str
+    counts: CardCounts
+
+    @classmethod
+    def measure(cls, policy: Policy, records: Iterable[Record]) -> Self:
+        """The card of `policy` on labelled records; records without labels are left out."""
+        counts = CardCounts()
+        for record in records:
+            if record.spans is not None:
+                counts.add(record, policy.find(record))
+        return cls(policy.id, policy.hash, counts)
+
+    @property
+    def miss_bound(self) -> float:
+        """With 95 % confidence at most this share of records holds a secret that the policy misses."""
+        return upper_bound(self.counts.missed_records, self.counts.records, CONFIDENCE)
+
+    @property
+    def overall(self) -> PolicyQuality:
+        """All kinds together."""
+        return quality(self.counts.overall())
+
+    @property
+    def kinds(self) -> dict[str, PolicyQuality]:
+        """Each kind by itself, in the order of the alphabet."""
+        return {kind: quality(self.counts.kinds[kind]) for kind in sorted(self.counts.kinds)}
+
+    def sentence(self) -> str:
+        """The coverage line of a certificate."""
+        records, missed = self.counts.records, self.counts.missed_records
+        share = math.ceil(self.miss_bound * 1e4) / 1e4  # an upper bound is rounded up
+        return (
+            f"With {CONFIDENCE:.0%} confidence at most {share:.4f} of the records hold a secret that policy "
+            f"{self.policy_id} does not wholly mark ({missed:,} of {records:,} labelled records did)."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The card as JSON values."""
+        return {
+            "policy": {"id": self.policy_id, "hash": self.policy_hash},
+            "confidence": CONFIDENCE,
+            "records": self.counts.records,
+            "records_with_a_miss": self.counts.missed_records,
+            "upper_bound_on_share_of_records_with_a_miss": self.miss_bound,
+            "attribution": "recall by the label's kind, precision by the policy's kind",
+            "overall": _quality_to_json(self.overall),
+            "kinds": {kind: _quality_to_json(quality_) for kind, quality_ in self.kinds.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The card that `to_json` wrote; what follows from the counts is computed anew."""
+        try:
+            kinds = {kind: KindCounts(**entry["counts"]) for kind, entry in value["kinds"].items()}
+            counts = CardCounts(value["records"], value["records_with_a_miss"], kinds)
+            return cls(value["policy"]["id"], value["policy"]["hash"], counts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise PolicyError(
+                expected="a policy card as tacit writes it",
+                found=f"{type(error).__name__} while reading it",
+                way_out="write the card again with `tacit scan`",
+            ) from error
+
+
+def knows_labels(policy: Policy) -> bool:
+    """Whether the policy, or a part of it, repeats the labels: measuring it against them would say nothing."""
+    return _holds(policy.content(), Gold().content())
+
+
+def quality(counts: KindCounts) -> PolicyQuality:
+    """The shares that follow from counts."""
+    recall = _share(counts.covered, counts.gold)
+    precision = _share(counts.overlapping, counts.found)
+    characters = counts.right_characters / counts.found_characters if counts.found_characters else None
+    recall_ends = exact_interval(counts.covered, counts.gold, _BOTH_HOLD)
+    precision_ends = exact_interval(counts.overlapping, counts.found, _BOTH_HOLD)
+    ends = Interval(f2(precision_ends.low, recall_ends.low), f2(precision_ends.high, recall_ends.high))
+    middle = None
+    if recall.value is not None and precision.value is not None:
+        middle = f2(precision.value, recall.value)
+    elif recall.value == 0.0:
+        middle = 0.0  # nothing covered: 0 whatever the precision
+    return PolicyQuality(counts, recall, precision, characters, ShareOf(middle, ends))
+
+
+def f2(precision: float, recall: float) -> float:
+    """The F measure that holds recall four times as dear as precision."""
+    return 0.0 if precision * recall == 0 else 5 * precision * recall / (4 * precision + recall)
+
+
+def _share(part: int, whole: int) -> ShareOf:
+    return ShareOf(part / whole if whole else None, exact_interval(part, whole, CONFIDENCE))
+
+
+def common_characters(spans: tuple[Span, ...], others: tuple[Span, ...]) -> list[int]:
+    """For each of `spans`, how many of its characters lie in `others`; both sorted and disjoint."""
+    common = []
+    first = 0
+    for start, end, _ in spans:
+        while first < len(others) and others[first].end <= start:
+            first += 1
+        total, at = 0, first
+        while at < len(others) and others[at].start < end:
+            total += min(end, others[at].end) - max(start, others[at].start)
+            at += 1
+        common.append(total)
+    return common
+
+
+def _all_but_blanks(text: str, span: Span, found: tuple[Span, ...]) -> bool:
+    at = span.start
+    for other in found:
+        if other.end <= at or other.start >= span.end:
+            continue
+        if text[at : other.start].strip():
+            return False
+        at = other.end
+    return not text[at : span.end].strip()
+
+
+def _holds(value: object, part: object) -> bool:
+    if value == part:
+        return True
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return any(_holds(entry, part) for entry in inner)
+
+
+def _quality_to_json(measured: PolicyQuality) -> dict[str, Any]:
+    def share(value: ShareOf) -> dict[str, Any]:
+        return {"value": value.value, "low": value.interval.low, "high": value.interval.high}
+
+    return {
+        "counts": measured.counts._asdict(),
+        "recall": share(measured.recall),
+        "precision": share(measured.precision),
+        "character_precision": measured.character_precision,
+        "f2": share(measured.f2),
+    }
+
+
+MOST_KINDS = 40
+
+
+OTHERS = "(others)"
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,29}\d{0,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredKind:
+    """The counts of a kind: labelled ones by the label's kind, found ones by the policy's (`tacit.policies.card`)."""
+
+    kind: str
+    labelled: int
+    wholly_found: int
+    partly_found: int
+    found: int
+    overlapping: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPolicy:
+    """The card of a policy, as a run keeps it."""
+
+    policy_id: str
+    policy_hash: str
+    records: int
+    missed_records: int
+    kinds: tuple[MeasuredKind, ...]
+
+    @classmethod
+    def of(cls, card: PolicyCard) -> "MeasuredPolicy":
+        """The most frequent kinds with a name that may be printed; the others together."""
+        kinds: dict[str, KindCounts] = {}
+        order = sorted(card.counts.kinds.items(), key=lambda entry: (-entry[1].gold - entry[1].found, entry[0]))
+        for kind, counts in order:
+            named = kind if _NAME.fullmatch(kind) and len(kinds) < MOST_KINDS else OTHERS
+            kinds[named] = kinds.get(named, KindCounts()).plus(counts)
+        listed = tuple(MeasuredKind(kind, *counts[:5]) for kind, counts in kinds.items())
+        return cls(card.policy_id, card.policy_hash, card.counts.records, card.counts.missed_records, listed)
+
+    def card(self) -> PolicyCard:
+        """The card that can be read off."""
+        kinds = {
+            one.kind: KindCounts(one.labelled, one.wholly_found, one.partly_found, one.found, one.overlapping)
+            for one in self.kinds
+        }
+        return PolicyCard(self.policy_id, self.policy_hash, CardCounts(self.records, self.missed_records, kinds))
+
+
+def measured(policy: Policy, records: Iterable[Record]) -> MeasuredPolicy | None:
+    """The policy against the labels of `records`; a record that training would set aside is left out here too."""
+    if knows_labels(policy):
+        return None
+    counts = CardCounts()
+    for record in records:
+        if record.spans is None or spans_fault(record.spans, len(record.text)):
+            continue
+        try:
+            counts.add(record, policy.find(record))
+        except PolicyError:
+            continue
+    if not counts.overall().gold:
+        return None
+    return MeasuredPolicy.of(PolicyCard(policy.id, policy.hash, counts))

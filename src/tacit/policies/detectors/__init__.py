@@ -1,0 +1,1 @@
+"""Detectors: classifiers that flag a secret's context, trained from prompts."""

@@ -1,0 +1,277 @@
+"""A detector on top of an encoder of transformers: the mean of its last states, and a linear head.
+
+torch and transformers are imported when the first text is scored, not before. The encoder reads the same masked words
+as the linear detector, a window at a time, in 32-bit arithmetic: its scores are those of the linear head up to the
+rounding of the processor, which is why the versions of both libraries are part of the policy's content.
+
+Fitting a detector on top of an encoder: its last states are pooled, the encoder may be tuned.
+
+Tuning begins with the head that fits the encoder as it is: from a random head the first steps bend the states towards
+the few words that the prompts share, and what the encoder knew of other words is lost (Kumar et al. 2022, "Fine-tuning
+can distort pretrained features").
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.common.files import read_text
+from tacit.common.huggingface import foreign, from_folder
+from tacit.common.libraries import require_library
+from tacit.common.progress import Observer, Progress
+from tacit.errors import PolicyError
+from tacit.policies.detectors.fitting import FeatureRows, Reals, fit
+from tacit.policies.detectors.linear import NO_WORDS, Window, cut, masked
+
+HEAD = "head.npy"
+
+
+MODEL = "model"
+
+
+_ROWS = 32
+
+
+_LONGEST = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoder:
+    """A folder of Hugging Face (config.json, safetensors, tokenizer.json), and a weight for each of its states."""
+
+    model: Path
+    head: npt.NDArray[np.float64]
+    bias: float
+    window: Window
+
+    def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
+        """How sensitive each text is; a text without words has the lowest score there is."""
+        rows: list[str] = []
+        owners: list[int] = []
+        for number, line in enumerate(masked(texts)):
+            words = line.split()
+            pieces = [" ".join(words[start:end]) for start, end in cut(len(words), self.window)] if words else []
+            rows += pieces
+            owners += [number] * len(pieces)
+        best = np.full(len(texts), NO_WORDS)
+        if rows:
+            scores = states_of(self.model, rows) @ self.head + self.bias
+            np.maximum.at(best, np.array(owners), np.round(scores, 4))
+        return best
+
+    def save(self, folder: Path) -> None:
+        """The head as a file of numpy; the model's files are copied."""
+        with (folder / HEAD).open("wb") as file:
+            np.save(file, self.head, allow_pickle=False)
+        target = folder / MODEL
+        target.mkdir()
+        for path in model_files(self.model):
+            (target / path.name).write_bytes(path.read_bytes())
+
+    @classmethod
+    def load(cls, folder: Path, bias: float, window: Window) -> "Encoder":
+        """What `save` wrote; a head with anything but numbers in it is refused."""
+        try:
+            head = np.load(folder / HEAD, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise PolicyError("the head of a detector", type(error).__name__, "train the detector again") from error
+        if head.ndim != 1 or head.dtype != np.float64:
+            raise PolicyError("the head of a detector", "other numbers", "train the detector again")
+        return cls(folder / MODEL, head, bias, window)
+
+
+def model_files(folder: Path) -> list[Path]:
+    """What is needed of a folder of Hugging Face; weights in safetensors, a fast tokenizer, no code."""
+    weights = sorted(folder.glob("*.safetensors"))
+    needed = [folder / "config.json", folder / "tokenizer.json"]
+    if not weights or not all(path.is_file() for path in needed):
+        raise PolicyError(
+            expected="a folder with config.json, tokenizer.json and weights in safetensors",
+            found=str(folder),
+            way_out="save model and tokenizer with save_pretrained(folder)",
+        )
+    return [*needed, *weights, *folder.glob("*.safetensors.index.json")]
+
+
+def libraries() -> dict[str, str]:
+    """The versions that decide the last bits of a score."""
+    return {name: version(name) for name in ("torch", "transformers", "tokenizers")}
+
+
+def states_of(folder: Path, rows: Sequence[str]) -> npt.NDArray[np.float64]:
+    """The mean of the last states of each row, as a vector of length 1.
+
+    G1. Rows are read one at a time, on one thread: the numbers of a row depend on that row alone.
+    """
+    import torch
+
+    model, tokenizer = loaded(folder)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        alone = [mean_states(model, tokenizer, [row]) for row in rows]
+    finally:
+        torch.set_num_threads(threads)
+    return np.concatenate(alone) if alone else np.zeros((0, model.config.hidden_size))
+
+
+def mean_states(model: Any, tokenizer: Any, rows: Sequence[str]) -> npt.NDArray[np.float64]:  # noqa: ANN401
+    """The same up to rounding, for a model and a tokenizer at hand; rows of like length go together."""
+    import torch
+
+    order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
+    states = np.zeros((len(rows), model.config.hidden_size))
+    with torch.inference_mode():
+        for first in range(0, len(order), _ROWS):
+            chosen = order[first : first + _ROWS]
+            pooled = pooled_states(model, *batch_of(tokenizer, [rows[row] for row in chosen]))
+            states[chosen] = pooled.double().numpy()
+    return states
+
+
+def pooled_states(model: Any, tokens: Any, real: Any) -> Any:  # noqa: ANN401  (tensors)
+    """(rows, width): the mean over each row's own tokens, as a vector of length 1."""
+    import torch
+
+    states = model(input_ids=tokens, attention_mask=real).last_hidden_state
+    mean = (states * real.unsqueeze(2)).sum(dim=1) / real.sum(dim=1, keepdim=True)
+    return torch.nn.functional.normalize(mean, dim=1)
+
+
+def batch_of(tokenizer: Any, rows: Sequence[str]) -> tuple[Any, Any]:  # noqa: ANN401
+    """Tokens and which of them are real, as tensors."""
+    import torch
+
+    encoded = tokenizer.encode_batch(list(rows))
+    longest = max(len(row.ids) for row in encoded)
+    tokens = torch.zeros((len(encoded), longest), dtype=torch.long)
+    real = torch.zeros((len(encoded), longest), dtype=torch.long)
+    for number, row in enumerate(encoded):
+        tokens[number, : len(row.ids)] = torch.tensor(row.ids)
+        real[number, : len(row.ids)] = 1
+    return tokens, real
+
+
+@lru_cache(maxsize=2)
+def loaded(folder: Path) -> tuple[Any, Any]:
+    """Model and tokenizer of a local folder: safetensors only, no code from the folder, no network."""
+    for package in ("transformers", "torch"):
+        require_library(package, PolicyError)
+    from tokenizers import Tokenizer
+    from transformers import AutoModel
+
+    model_files(folder)
+    model = from_folder(AutoModel, folder, unread=("pooler",))
+    with foreign(lambda found: PolicyError("a tokenizer.json that can be read", found, "train the detector again")):
+        tokenizer = Tokenizer.from_str(read_text(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(min(_LONGEST, int(getattr(model.config, "max_position_embeddings", _LONGEST)) - 2))
+    return model.eval(), tokenizer
+
+
+_BATCH = 32
+
+
+_AT_ONCE = 256
+
+
+_Told = Callable[[int, int, float | None], None]
+
+
+"""So many rows more, with so many tokens, at this loss."""
+
+
+def fit_encoder(
+    folder: Path,
+    rows: FeatureRows,
+    penalty: float,
+    window: Window,
+    epochs: int,
+    learning_rate: float,
+    seed: int,
+    scratch: Path,
+    observe: Observer,
+) -> Encoder:
+    """A head over the encoder of `folder`, which is tuned for `epochs` before; a tuned one is written to `scratch`.
+
+    Progress counts rows: those of every pass of tuning, and those of each pass that a head is fitted on.
+    """
+    told = _counting(observe, (epochs + 2 if epochs else 1) * len(rows.lines))
+    head, bias = _fit_head(folder, rows, penalty, told)
+    if epochs:
+        _tune(folder, rows, (head, bias), epochs, learning_rate, seed, scratch, told)
+        folder = scratch
+        head, bias = _fit_head(folder, rows, penalty, told)
+    return Encoder(folder, head, round(bias, 9), window)
+
+
+def _counting(observe: Observer, total: int) -> _Told:
+    done = 0
+
+    def told(rows: int, tokens: int, loss: float | None) -> None:
+        nonlocal done
+        done += rows
+        observe(Progress("training", done, total, tokens, loss))
+
+    return told
+
+
+def _fit_head(folder: Path, rows: FeatureRows, penalty: float, told: _Told) -> tuple[Reals, float]:
+    """The weights and the bias that fit the states of the encoder as it is."""
+    model, tokenizer = loaded(folder)
+    states = []
+    for first in range(0, len(rows.lines), _AT_ONCE):
+        chosen = rows.lines[first : first + _AT_ONCE]
+        states.append(mean_states(model, tokenizer, chosen))
+        told(len(chosen), sum(len(row.ids) for row in tokenizer.encode_batch(chosen)), None)
+    return fit(np.concatenate(states), rows.sensitive, penalty)
+
+
+def _tune(
+    folder: Path,
+    rows: FeatureRows,
+    start: tuple[Reals, float],
+    epochs: int,
+    learning_rate: float,
+    seed: int,
+    target: Path,
+    told: _Told,
+) -> None:
+    """Encoder and head together, both classes weighing the same; the head is fitted anew afterwards."""
+    import torch
+
+    loaded.cache_clear()  # the model at hand is changed
+    model, tokenizer = loaded(folder)
+    loaded.cache_clear()
+    order = random.Random(seed)
+    share = float(rows.sensitive.mean())
+    head = torch.tensor(start[0], dtype=torch.float32, requires_grad=True)
+    bias = torch.tensor(start[1], dtype=torch.float32, requires_grad=True)
+    optimiser = torch.optim.AdamW([*model.parameters(), head, bias], lr=learning_rate, weight_decay=0.01)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model.train()
+        for _ in range(epochs):
+            places = list(range(len(rows.lines)))
+            order.shuffle(places)
+            for first in range(0, len(places), _BATCH):
+                chosen = places[first : first + _BATCH]
+                tokens, real = batch_of(tokenizer, [rows.lines[place] for place in chosen])
+                scores = pooled_states(model, tokens, real) @ head + bias
+                truth = torch.tensor(rows.sensitive[chosen], dtype=torch.float32)
+                weight = torch.where(truth > 0, 0.5 / share, 0.5 / (1 - share))
+                loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, truth, weight)
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                told(len(chosen), int(real.sum()), float(loss.detach()))
+    model.eval().save_pretrained(target, safe_serialization=True)
+    copyfile(next(path for path in model_files(folder) if path.name == "tokenizer.json"), target / "tokenizer.json")

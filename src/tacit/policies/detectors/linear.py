@@ -1,0 +1,296 @@
+"""The linear detector: logistic regression over hashed n-grams, with whole numbers for weights.
+
+The score of a window is the sum of the weights of its n-grams over the square root of their number, plus the bias; the
+score of a text is the highest of its windows. Weights are whole multiples of 2**-20, so that sums are exact.
+
+G1 (exact). Scores are bitwise equal on every machine: whole numbers are added, one root and one division are rounded
+   as IEEE 754 says.
+G2 (alone). The score of a text depends on that text only, not on those that are scored with it.
+
+What a detector reads of a text: masked words in windows, and their hashed character and word n-grams.
+
+A detector must see the context, not the secret. Every word with a digit and every number word becomes the same sign,
+and a run of such signs becomes one: neither the value of a number nor its length can decide.
+
+G1 (masked). Two texts that differ only in their digits, or in how many of them stand in a row, read the same.
+G2 (windows). Every run of `words - stride` words lies in one window; a window is never longer than `words`.
+G3 (exact). N-grams are hashed by integer arithmetic alone: all machines and all processes agree.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import PolicyError
+
+Integers = npt.NDArray[np.int64]
+
+
+Hashes = npt.NDArray[np.uint64]
+
+
+NUMBER = "0"
+
+
+_SPELLED = (
+    "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
+    "|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million"
+)
+
+
+_APART = re.compile(r"(?:[^\w\n]|_)+")
+
+
+_WITH_DIGIT = re.compile(r"(?<!\S)[^\s\d]*+\d\S*")  # possessive: one look at each character
+
+
+_NUMBER_WORD = re.compile(rf"\b(?:{_SPELLED})\b")
+
+
+_NUMBERS = re.compile(rf"\b{NUMBER}(?: {NUMBER})+\b")
+
+
+_BREAK = re.compile(r" ?\n ?")
+
+
+_WORD_GRAMS = 3
+
+
+_CHARACTER_GRAMS = (3, 4, 5)
+
+
+_SIZES = (*(1 for _ in _CHARACTER_GRAMS), *range(1, _WORD_GRAMS + 1))
+
+
+_PRIME = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
+
+
+_INVERSE = pow(_PRIME, -1, 1 << 64)
+
+
+class Window(NamedTuple):
+    """How many words a detector reads at a time, and how many words on the next window begins."""
+
+    words: int = 16
+    stride: int = 8
+
+
+DEFAULT_WINDOW = Window()
+
+
+def masked(texts: Sequence[str]) -> list[str]:
+    """The words of each text, one blank between them: case folded, without punctuation, numbers masked."""
+    together = "\n".join(" ".join(text.split()) for text in texts)
+    together = unicodedata.normalize("NFKC", together).casefold()
+    together = _WITH_DIGIT.sub(NUMBER, _APART.sub(" ", together))
+    together = _NUMBERS.sub(NUMBER, _NUMBER_WORD.sub(NUMBER, together))
+    return _BREAK.sub("\n", together).strip(" ").split("\n") if texts else []
+
+
+def cut(length: int, window: Window) -> list[tuple[int, int]]:
+    """Where the windows of a text of `length` words begin and end; an empty text has one empty window."""
+    last = max(0, length - window.words)
+    starts = [*range(0, last, window.stride), last]
+    return [(start, min(length, start + window.words)) for start in starts]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    """The windows of several texts over all their words in a row: [start, end), and the text each is of."""
+
+    start: Integers
+    end: Integers
+    text: Integers
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], window: Window) -> "Windows":
+        """Windows of texts with these numbers of words."""
+        rows: list[tuple[int, int, int]] = []
+        first = 0
+        for number, length in enumerate(lengths):
+            rows += [(first + start, first + end, number) for start, end in cut(length, window)]
+            first += length
+        start, end, text = np.array(rows, np.int64).reshape(-1, 3).T
+        return cls(start, end, text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grams:
+    """The buckets of all n-grams, kind by kind, those of a kind in the order of their first words.
+
+    begins: for each kind the places in `buckets` where the n-grams of each word begin, and where the last end.
+    sizes: over how many words the n-grams of each kind go.
+    """
+
+    buckets: Integers
+    begins: tuple[Integers, ...]
+    sizes: tuple[int, ...]
+
+    def within(self, windows: Windows) -> list[tuple[Integers, Integers]]:
+        """For each kind the places [low, high) in `buckets` of the n-grams that lie wholly in each window."""
+        start, end = windows.start, windows.end
+        return [
+            (begins[start], begins[np.maximum(start, end - size + 1)])
+            for begins, size in zip(self.begins, self.sizes, strict=True)
+        ]
+
+
+def grams(lines: Sequence[str], bits: int) -> Grams:
+    """The n-grams of masked texts, hashed into 2**bits buckets: 3 to 5 characters of a word, then 1 to 3 words.
+
+    No n-gram crosses from one text into the next. The blanks around a word count as characters of it.
+    """
+    text = " " + " \n ".join(lines) + " "
+    code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
+    rolling = _Rolling(code)
+    inside = code > ord(" ")  # below are only the blank and the end of a line
+    edge = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+    first, last = edge[::2], edge[1::2]
+    line = np.cumsum(code == ord("\n"))[first]
+    found = [_character_grams(rolling, first, last, size) for size in _CHARACTER_GRAMS]
+    found += _word_grams(rolling.of(first, last), line)
+    ends = np.cumsum([0, *(len(hashes) for hashes, _ in found)])
+    hashes = np.concatenate([hashes for hashes, _ in found])
+    buckets = (_mixed(hashes) >> np.uint64(64 - bits)).astype(np.int64)
+    begins = tuple(begins + end for (_, begins), end in zip(found, ends[:-1], strict=True))
+    return Grams(buckets, begins, _SIZES)
+
+
+def lengths(lines: Sequence[str]) -> list[int]:
+    """How many words each masked text has."""
+    return [line.count(" ") + 1 if line else 0 for line in lines]
+
+
+class _Rolling:
+    """Hashes of any slices of one text: sums of mixed codes times powers of a prime, modulo 2**64."""
+
+    def __init__(self, code: Hashes) -> None:
+        powers = _powers(1 << max(10, len(code).bit_length()))
+        self._inverse = _inverses(len(powers))
+        self._sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(_mixed(code) * powers[: len(code)])))
+
+    def of(self, start: Integers, end: Integers) -> Hashes:
+        """The hash of the characters [start, end), for each pair."""
+        hashes: Hashes = (self._sums[end] - self._sums[start]) * self._inverse[start]
+        return hashes
+
+
+def _character_grams(rolling: _Rolling, first: Integers, last: Integers, size: int) -> tuple[Hashes, Integers]:
+    """All slices of `size` characters of each word with the blanks around it; where those of each word begin."""
+    count = np.maximum(0, last - first + 3 - size)
+    begins = np.zeros(len(first) + 1, np.int64)
+    np.cumsum(count, out=begins[1:])
+    start = np.repeat(first - 1 - begins[:-1], count) + np.arange(begins[-1])
+    return rolling.of(start, start + size), begins
+
+
+def _word_grams(word: Hashes, line: Integers) -> list[tuple[Hashes, Integers]]:
+    """Every 1 to 3 words in a row of one text, from the hashes of the words; hashes of each size are of their own."""
+    found = []
+    hashes = word + np.uint64(1)
+    for size in range(1, _WORD_GRAMS + 1):
+        if size > 1:
+            hashes = _mixed(hashes[:-1]) + word[size - 1 :] + np.uint64(size)
+        whole = line[: len(hashes)] == line[size - 1 :]
+        begins = np.zeros(len(word) + 1, np.int64)
+        np.cumsum(whole, out=begins[1 : len(hashes) + 1])
+        begins[len(hashes) + 1 :] = begins[len(hashes)]
+        found.append((hashes[whole], begins))
+    return found
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """The finishing steps of SplitMix64 (Steele, Lea, Flood 2014), modulo 2**64."""
+    mixed = values + np.uint64(_PRIME)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    result: Hashes = mixed ^ (mixed >> np.uint64(31))
+    return result
+
+
+@cache
+def _powers(length: int) -> Hashes:
+    return _geometric(_PRIME, length)
+
+
+@cache
+def _inverses(length: int) -> Hashes:
+    return _geometric(_INVERSE, length)
+
+
+def _geometric(base: int, length: int) -> Hashes:
+    factors = np.full(length, base, np.uint64)
+    factors[0] = 1
+    return np.cumprod(factors, dtype=np.uint64)
+
+
+WEIGHTS = "weights.npy"
+
+
+UNIT = 2.0**-20
+
+
+NO_WORDS = -1e9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear:
+    """A weight for each bucket, as a whole multiple of 2**-20, and a bias."""
+
+    weights: npt.NDArray[np.int32]
+    bias: float
+    window: Window
+
+    @property
+    def bits(self) -> int:
+        """The number of buckets is 2**bits."""
+        return len(self.weights).bit_length() - 1
+
+    def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
+        """How sensitive each text is; a text without words has the lowest score there is."""
+        lines = masked(texts)
+        counts = lengths(lines)
+        windows = Windows.of(counts, self.window)
+        found = grams(lines, self.bits)
+        sums = np.zeros(len(found.buckets) + 1, np.int64)
+        np.cumsum(self.weights[found.buckets], out=sums[1:])
+        total, number = np.zeros(len(windows.start), np.int64), np.zeros(len(windows.start), np.int64)
+        for low, high in found.within(windows):
+            total += sums[high] - sums[low]
+            number += high - low
+        scores = total * UNIT / np.sqrt(np.maximum(1, number)) + self.bias
+        best = np.full(len(texts), NO_WORDS)
+        np.maximum.at(best, windows.text[number > 0], scores[number > 0])
+        return best
+
+    def save(self, folder: Path) -> None:
+        """The weights as a file of numpy, which holds nothing but numbers."""
+        with (folder / WEIGHTS).open("wb") as file:
+            np.save(file, self.weights, allow_pickle=False)
+
+    @classmethod
+    def load(cls, folder: Path, bias: float, window: Window) -> "Linear":
+        """What `save` wrote; a file with anything but numbers in it is refused."""
+        try:
+            weights = np.load(folder / WEIGHTS, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise _damaged(type(error).__name__) from error
+        length = len(weights) if isinstance(weights, np.ndarray) and weights.ndim == 1 else 0
+        if not length or weights.dtype != np.int32 or length & (length - 1):
+            raise _damaged("other numbers")
+        return cls(weights, bias, window)
+
+
+def _damaged(found: str) -> PolicyError:
+    return PolicyError(
+        expected=f"the weights of a linear detector in {WEIGHTS}",
+        found=found,
+        way_out="train the detector again, or take the folder as `tacit detector train` wrote it",
+    )

@@ -1,0 +1,337 @@
+"""The verb `detector train`: from prompts, paraphrases and public text to a frozen detector with its card.
+
+G1 (apart). The texts that choose the threshold and those that measure took no part in fitting, nor the former in
+   measuring; paraphrases that are held out begin with other words than those learned from, where there are enough.
+G2 (one result). The same files, ways, settings and libraries give the same folder, byte by byte (linear detectors).
+G3 (frozen). A folder is written once, whole or not at all, and never changed.
+
+How well a detector finds what it should and passes over what it should not: counts with exact intervals.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.common.formatting import exact_interval
+from tacit.common.progress import Observer, Progress
+from tacit.data.corpus import read
+from tacit.data.records import sentences
+from tacit.errors import ConfigError
+from tacit.policies.detectors.detector import Detector, read_detector, write_detector
+from tacit.policies.detectors.encoder import Encoder, libraries, model_files
+from tacit.policies.detectors.examples import (
+    Parts,
+    Prompts,
+    TrainingSource,
+    built_in_harmless,
+    public_sentences,
+    read_prompts,
+    split_openings,
+    split_texts,
+)
+from tacit.policies.detectors.fitting import FeatureRows, Reals, fit_linear, make_rows
+from tacit.policies.detectors.linear import DEFAULT_WINDOW, NUMBER, Linear, Window
+from tacit.policies.detectors.paraphrase import ParaphraseFunction
+
+_MEASURED_AT_ONCE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class FlaggedShare:
+    """How many of some texts were flagged."""
+
+    flagged: int
+    of: int
+
+    def to_json(self) -> dict[str, Any]:
+        """With the share and its exact 95 % interval."""
+        interval = exact_interval(self.flagged, self.of)
+        share = self.flagged / self.of if self.of else None
+        return {"flagged": self.flagged, "of": self.of, "share": share, "low": interval.low, "high": interval.high}
+
+    def __str__(self) -> str:
+        if not self.of:
+            return "not measured"
+        low, high = exact_interval(self.flagged, self.of)
+        share = self.flagged / self.of
+        return f"{self.flagged:,} of {self.of:,}, {share:.2%} (95 % interval {low:.2%} to {high:.2%})"
+
+
+def check_shares(recall: float, false_alarms: float) -> None:
+    """What a threshold may be asked for."""
+    if not (0 < recall <= 1 and 0 <= false_alarms < 1):
+        raise ConfigError(
+            expected="a recall above 0 up to 1, and a share of false alarms from 0 to below 1",
+            found=f"{recall} and {false_alarms}",
+            way_out="correct the number",
+        )
+
+
+def check_held_out(paraphrases: int) -> None:
+    """Without any, no threshold can be chosen."""
+    if not paraphrases:
+        raise ConfigError(
+            expected="paraphrases to choose the threshold with",
+            found="none",
+            way_out="give more prompts or ways of paraphrasing",
+        )
+
+
+def choose_threshold(
+    sensitive: npt.NDArray[np.float64], harmless: npt.NDArray[np.float64], recall: float, false_alarms: float
+) -> float:
+    """The lowest threshold that raises at most the share `false_alarms`, or a lower one where `recall` needs it.
+
+    Recall comes first: at least that share of `sensitive` scores reaches the threshold, whatever it costs in alarms.
+    """
+    check_shares(recall, false_alarms)
+    check_held_out(len(sensitive))
+    most_missed = int((1 - recall) * len(sensitive) + 1e-9)
+    for_recall = float(np.sort(sensitive)[most_missed])
+    allowed = int(false_alarms * len(harmless) + 1e-9)
+    ranked = np.sort(harmless)[::-1]
+    for_alarms = float(np.nextafter(ranked[allowed], np.inf)) if allowed < len(ranked) else for_recall
+    return min(for_recall, for_alarms)
+
+
+def measure(folder: Path, corpus: Path) -> FlaggedShare:
+    """How many sentences of a corpus the detector of a folder flags: recall if all are sensitive, else false alarms."""
+    detector = read_detector(folder)
+    flagged = of = 0
+    for batch in _batches(record.text[start:end] for record in read(corpus) for start, end in sentences(record.text)):
+        flagged += int(detector.flags(batch).sum())
+        of += len(batch)
+    return FlaggedShare(flagged, of)
+
+
+def _batches(texts: Iterable[str]) -> Iterable[Sequence[str]]:
+    batch: list[str] = []
+    for text in texts:
+        batch.append(text)
+        if len(batch) == _MEASURED_AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+_HEX_DIGITS = 12
+
+
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorSettings:
+    """How a detector is trained.
+
+    recall: share of held-out paraphrases that the threshold must let it find. false_alarms: share of held-out public
+    sentences and harmless prompts it may flag; recall comes first. sentences: how many public sentences are used.
+    harmless: learn from tacit's own prompts that announce nothing secret, too. encoder: a Hugging Face folder; None
+    fits a linear detector.
+    epochs: passes of tuning the encoder before its head is fitted; 0 leaves it as it is.
+    """
+
+    recall: float = 0.99
+    false_alarms: float = 0.002
+    sentences: int = 20_000
+    harmless: bool = True
+    seed: int = 0
+    bits: int = 18
+    penalty: float = 1e-5
+    window: Window = DEFAULT_WINDOW
+    encoder: Path | None = None
+    epochs: int = 0
+    learning_rate: float = 3e-5
+
+    def __post_init__(self) -> None:
+        check_shares(self.recall, self.false_alarms)
+        if self.epochs and self.encoder is None:
+            raise ConfigError(
+                expected="an encoder to tune",
+                found=f"{self.epochs} epochs, and none",
+                way_out="name the encoder's folder, or leave the epochs out",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedDetector:
+    """A detector that was written, and how it did on what was held out."""
+
+    folder: Path
+    detector: Detector
+    verbatim: FlaggedShare
+    recall: FlaggedShare
+    public_alarms: FlaggedShare
+    harmless_alarms: FlaggedShare
+
+
+def train(
+    out: Path,
+    negatives: Path,
+    phi: ParaphraseFunction,
+    settings: DetectorSettings,
+    observe: Observer,
+    templates: Path | None = None,
+    prompts: Path | None = None,
+) -> TrainedDetector:
+    """A detector in the new folder `out`, from prompts in files and sentences of a public corpus."""
+    if out.exists():
+        raise ConfigError(expected="a new folder", found=f"{out}, which is there", way_out="name another, or remove it")
+    if settings.encoder is not None:
+        model_files(settings.encoder)
+    known = read_prompts(templates, prompts)
+    sentences, source = public_sentences(negatives, settings.sentences, settings.seed)
+    observe(Progress("preparing", 0, 3))
+    said = Said.of(known, sentences, phi, settings)
+    check_held_out(len(said.sensitive.threshold))
+    observe(Progress("preparing", 2, 3))
+    rows = make_rows(said.sensitive.train, said.harmless.train, said.public.train, settings.window, settings.seed)
+    observe(Progress("preparing", 3, 3))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        scorer = _fitted(rows, settings, draft / "tuned", observe)
+        threshold, measured = _judged(scorer, said, known, settings, observe)
+        card = _card(known, (*known.sources, source), said, rows, phi, settings, threshold, measured)
+        folder = draft / "detector"
+        folder.mkdir()
+        write_detector(folder, scorer, threshold, card, [one.sketch for one in (*known.sources, source)])
+        os.replace(folder, out)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return TrainedDetector(out, read_detector(out), *measured.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """All texts, each part by itself."""
+
+    sensitive: Parts
+    harmless: Parts
+    public: Parts
+
+    @classmethod
+    def of(
+        cls, known: Prompts, sentences: Sequence[str], phi: ParaphraseFunction, settings: DetectorSettings
+    ) -> "Said":
+        """Prompts with their paraphrases, and public sentences."""
+        seed = settings.seed
+        sensitive = [text for texts in phi.paraphrases(known.sensitive, seed) for text in texts]
+        labelled = [text for texts in phi.paraphrases(known.harmless, seed) for text in texts]
+        taken = {text.lower() for text in (*sensitive, *labelled)}
+        ours = [text for text in built_in_harmless() if text.lower() not in taken] if settings.harmless else []
+        dealt = split_openings(sensitive, seed)
+        asked = set(known.sensitive)
+        parts = Parts(
+            [*known.sensitive, *(text for text in dealt.train if text not in asked)],
+            [text for text in dealt.threshold if text not in asked],
+            [text for text in dealt.test if text not in asked],
+            dealt.by,
+        )
+        return cls(parts, split_texts([*labelled, *ours], seed), split_texts(sentences, seed))
+
+
+def _fitted(rows: FeatureRows, settings: DetectorSettings, scratch: Path, observe: Observer) -> Linear | Encoder:
+    if settings.encoder is None:
+        return fit_linear(rows.lines, rows.sensitive, settings.bits, settings.penalty, settings.window)
+    from tacit.policies.detectors.encoder import fit_encoder
+
+    return fit_encoder(
+        settings.encoder,
+        rows,
+        settings.penalty,
+        settings.window,
+        settings.epochs,
+        settings.learning_rate,
+        settings.seed,
+        scratch,
+        observe,
+    )
+
+
+def _judged(
+    scorer: Linear | Encoder, said: Said, known: Prompts, settings: DetectorSettings, observe: Observer
+) -> tuple[float, dict[str, FlaggedShare]]:
+    """The threshold, and how the detector does with it, each by texts of its own."""
+    to_choose = [
+        with_values(said.sensitive.threshold),
+        [*said.public.threshold, *with_values(said.harmless.threshold)],
+    ]
+    to_measure = {
+        "verbatim": with_values(known.sensitive),
+        "recall": with_values(said.sensitive.test),
+        "false_alarms_on_public_sentences": said.public.test,
+        "false_alarms_on_harmless_prompts": with_values(said.harmless.test),
+    }
+    sensitive, harmless, *others = _scores(scorer, [*to_choose, *to_measure.values()], observe)
+    threshold = choose_threshold(sensitive, harmless, settings.recall, settings.false_alarms)
+    flagged = {name: scores >= threshold for name, scores in zip(to_measure, others, strict=True)}
+    return threshold, {name: FlaggedShare(int(found.sum()), len(found)) for name, found in flagged.items()}
+
+
+def _scores(scorer: Linear | Encoder, lists: Sequence[Sequence[str]], observe: Observer) -> list[Reals]:
+    """The scores of some lists of texts; an encoder takes its time."""
+    texts = [text for one in lists for text in one]
+    scores = []
+    for first in range(0, len(texts), _AT_ONCE):
+        scores.append(scorer.scores(texts[first : first + _AT_ONCE]))
+        observe(Progress("measuring", min(first + _AT_ONCE, len(texts)), len(texts)))
+    return np.split(np.concatenate(scores), np.cumsum([len(one) for one in lists])[:-1])
+
+
+def with_values(texts: Sequence[str]) -> list[str]:
+    """Every other one with a number after it, as it would stand in a corpus."""
+    return [f"{text} {NUMBER}" if place % 2 else text for place, text in enumerate(texts)]
+
+
+def _card(
+    known: Prompts,
+    sources: Sequence[TrainingSource],
+    said: Said,
+    rows: FeatureRows,
+    phi: ParaphraseFunction,
+    settings: DetectorSettings,
+    threshold: float,
+    measured: Mapping[str, FlaggedShare],
+) -> dict[str, Any]:
+    sensitive, harmless, public = said.sensitive, said.harmless, said.public
+    encoder = None if settings.encoder is None else settings.encoder.name
+    names = ("numpy", "scipy", "tacit")
+    return {
+        "trained_on": _trained_on(sources, len(rows.lines), phi),
+        "sources": [{"what": one.what, "name": one.name, "sha256": one.sha256, "count": one.count} for one in sources],
+        "phi": phi.described(),
+        "counts": {
+            part: {"sensitive": len(getattr(sensitive, part)), "harmless": len(getattr(harmless, part))}
+            | {"public_sentences": len(getattr(public, part))}
+            for part in ("train", "threshold", "test")
+        },
+        "rows": {"sensitive": int(rows.sensitive.sum()), "harmless": int((~rows.sensitive).sum())},
+        "paraphrases_held_out_by": sensitive.by,
+        "settings": {**asdict(settings), "encoder": encoder, "window": settings.window._asdict()},
+        "threshold": {
+            "value": threshold,
+            "rule": "the lowest with at most `false_alarms` on held-out public sentences and harmless prompts; "
+            "a lower one where `recall` on held-out paraphrases needs it",
+        },
+        **{name: one.to_json() for name, one in measured.items()},
+        "libraries": {name: version(name) for name in names} | (libraries() if settings.encoder else {}),
+    }
+
+
+def _trained_on(sources: Sequence[TrainingSource], rows: int, phi: ParaphraseFunction) -> str:
+    """The words of a certificate: files by name and digest, never what stands in them."""
+    files = ", ".join(
+        f"{source.what} {source.name} ({source.count:,}, SHA-256 {source.sha256[:_HEX_DIGITS]})" for source in sources
+    )
+    ways = " and ".join(dict.fromkeys(str(way["way"]) for way in phi.described()["ways"])) or "nothing"
+    return f"{files}; prompts paraphrased by {ways}; {rows:,} rows in all"

@@ -1,0 +1,1 @@
+"""The policy `pii`: personal data found by rules."""

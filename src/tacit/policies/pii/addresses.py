@@ -1,0 +1,227 @@
+"""Postal addresses in running text: a house number, a street, and what follows it as far as it goes.
+
+A small grammar is read token by token from every number that could open an address. Street suffixes are those of the
+United States Postal Service as `usaddress` lists them; the ends that make a finding sure are a suffix, a state with
+its ZIP code, or a British or Canadian postcode.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import usaddress
+
+from tacit.data.records import Span
+from tacit.policies.pii.cues import NEVER_A_NAME, words
+
+_STATE_CODES = words(
+    "AL AK AZ AR CA CO CT DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK OR "
+    "PA RI SC SD TN TX UT VT VA WA WV WI WY DC AS GU MP PR VI FM MH PW AA AE AP"
+)
+
+
+_STATE_LAST_WORDS = words(
+    "alabama alaska arizona arkansas california colorado connecticut delaware florida georgia hawaii idaho illinois "
+    "indiana iowa kansas kentucky louisiana maine maryland massachusetts michigan minnesota mississippi missouri "
+    "montana nebraska nevada hampshire jersey mexico york carolina dakota ohio oklahoma oregon pennsylvania island "
+    "tennessee texas utah vermont virginia washington wisconsin wyoming columbia rico guam"
+)
+
+
+_STATES = frozenset(code.lower() for code in _STATE_CODES) | _STATE_LAST_WORDS
+
+
+_PLAIN_SUFFIXES = words(
+    "street st avenue ave av road rd boulevard blvd lane ln drive dr highway hwy parkway pkwy terrace crescent "
+    "turnpike expressway freeway alley"
+)
+
+
+_SUFFIXES = frozenset(usaddress.STREET_NAMES) - words("is la un te ex mi it est pr un uns in")
+
+
+_DIRECTIONS = frozenset(usaddress.DIRECTIONS)
+
+
+_UNITS = words("apt apartment suite ste unit room rm floor fl bldg building lot box dept flat space no number trlr")
+
+
+_CONNECTORS = words("of the de la del el los las du des le new old little long great good")
+
+
+_DOTTED = _PLAIN_SUFFIXES | _SUFFIXES | _UNITS | _DIRECTIONS | words("ft mt sta")
+
+
+_OPENING = re.compile(
+    r"(?<![\w$€£./:-])\d{1,6}[A-Za-z]?(?:-\d{1,5})?(?:\ 1/2)?(?=[ \t]{1,3}(?:[^\W\d_]|\d{1,3}(?:st|nd|rd|th)\b))"
+)
+
+
+_TOKEN = re.compile(
+    r"[ \t]{0,3}(?:(?P<word>[^\W\d_][\w'’-]{0,40}\.?)|(?P<comma>,[ \t]{0,3}\n?)|(?P<line>\n)|"
+    r"(?P<number>\#?[ ]?\d[\w-]{0,12}|\#[ ]?[A-Za-z][\w-]{0,5}))"
+)
+
+
+_POSTCODE = re.compile(r"[ \t]{0,3}(?:[A-Z]{1,2}\d[A-Z\d]?[ ]?\d[A-Z]{2}|[A-Z]\d[A-Z][ ]?\d[A-Z]\d)\b")
+
+
+_ZIP = re.compile(r"\d{5}(?:-\d{4})?")
+
+
+_LAST_LINE = re.compile(
+    r"[ \t]{0,8}(?:[^\W\d_][\w.'’-]{0,30}[ ]){1,4}?,?[ ]?[A-Z]{2}[ ]\d{5}\b|"
+    r"[ \t]{0,8}[^\W\d_][\w.'’ -]{0,40},[ ]?[A-Z]{2}[ ]\d{5}\b"
+)
+
+
+_UNIT_BEFORE = re.compile(r"\b(?:apt|apartment|suite|ste|unit|flat|room)\.? #?\w{1,6},? $")
+
+
+_UNIT_ALONE = re.compile(r"(?<!\w)(?:apt|apartment|suite)\.?[ ]#?[ ]?\d[\w-]{0,6}(?!\w)")
+
+
+_HOME = re.compile(
+    r"\b(?:address|live|lives|living|located|ship|deliver|send|sent|moved|stay|staying)\b[^.\n]{0,20}\s$"
+)
+
+
+_BOX = re.compile(r"(?<!\w)p\.?[ ]?o\.?[ ]?box[ ]#?\d{1,7}(?!\w)")
+
+
+_MILITARY = re.compile(
+    r"(?<!\w)(?:psc|cmr|unit|uss|usns|usnv|uscgc)[ ][\w .,#'’-]{1,60}?[,\s]{1,3}"
+    r"(?:apo|fpo|dpo)[ ,]{1,2}(?:aa|ae|ap)[ ,]{1,2}\d{5}"
+    r"(?:-\d{4})?(?!\w)"
+)
+
+
+_STATE_ZIP = re.compile(r"[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?![\w-])")
+
+
+_PLACE_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w.'’-]{0,30}(?:,[ ]?|[ ])){1,5}$")
+
+
+_PLACE = re.compile(r"[ ,]{0,3}\n?(?:[^\W\d_][\w.'’-]{0,30},?[ ]){1,5}?[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?!\w)")
+
+
+_LOOK_BACK = 80
+
+
+_MOST_TOKENS = 20
+
+
+def find_addresses(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span]:
+    """Addresses and parts of addresses; `numbers` are the places where digits begin. Findings may overlap."""
+    done = 0
+    for start in numbers:
+        opening = _OPENING.match(text, start) if start >= done else None
+        end = _address_end(text, opening.end(), _said_to_live(folded, start)) if opening else 0
+        if end:
+            before = max(done, start - 20)
+            unit = _UNIT_BEFORE.search(folded[before:start])
+            yield Span(before + unit.start() if unit else start, end, "ADDRESS")
+            done = end
+    if "apo" in folded or "fpo" in folded or "dpo" in folded:
+        yield from (Span(*match.span(), "ADDRESS") for match in _MILITARY.finditer(folded))
+    if "apt" in folded or "apartment" in folded or "suite" in folded:
+        yield from (Span(*match.span(), "ADDRESS") for match in _UNIT_ALONE.finditer(folded))
+    if "box" in folded:
+        yield from (Span(match.start(), _place_end(text, match.end()), "ADDRESS") for match in _BOX.finditer(folded))
+    for match in _STATE_ZIP.finditer(text):
+        if match.group()[:2] in _STATE_CODES and not text[match.start() - 1 : match.start()].isalnum():
+            before = max(0, match.start() - _LOOK_BACK)
+            place = _PLACE_BEFORE.search(text[before : match.start()])
+            yield Span(before + place.start() if place else match.start(), match.end(), "ADDRESS")
+
+
+class _Reading:
+    """How far an address has been read, and what has been seen of it."""
+
+    __slots__ = ("capitals", "capitals_end", "doubtful", "end", "suffix_end", "words")
+
+    def __init__(self, start: int) -> None:
+        self.end = start
+        self.words = 0
+        self.capitals = 0
+        self.capitals_end = 0
+        self.doubtful = False
+        self.suffix_end = 0
+
+
+def _said_to_live(folded: str, start: int) -> bool:
+    """Whether the words before a number announce an address."""
+    return bool(_HOME.search(folded[max(0, start - 40) : start]))
+
+
+def _address_end(text: str, start: int, announced: bool) -> int:
+    """Where the address ends whose house number ends at `start`; 0 when this is no address.
+
+    An announced address needs no suffix: the capitalised words after the number are its street.
+    """
+    seen = _Reading(start)
+    previous = ""
+    for _ in range(_MOST_TOKENS):
+        token = _TOKEN.match(text, seen.end)
+        if token is None:
+            break
+        if token["comma"] or token["line"]:
+            if token.group().endswith("\n") and not _LAST_LINE.match(text, token.end()):
+                break
+            seen.end = token.end()
+            previous = ","
+            continue
+        postcode = _POSTCODE.match(text, seen.end)
+        if postcode and seen.words:
+            return postcode.end()
+        if token["number"]:
+            number = token["number"].strip("# ")
+            if _ZIP.fullmatch(number) and (previous in _STATES or seen.suffix_end):
+                return token.end()
+            if previous not in _UNITS and not token["number"].startswith("#") and not _ordinal(number):
+                break
+            seen.end = token.end()
+            seen.words += _ordinal(number)
+            seen.capitals += _ordinal(number)
+            if seen.suffix_end and not seen.doubtful:
+                seen.suffix_end = seen.end
+            previous = "0"
+            continue
+        word = token["word"].rstrip(".")
+        small = word.lower()
+        ends_sentence = token["word"].endswith(".") and small not in _DOTTED and len(small) > 1
+        if not _read_word(seen, word, small, token.end() - ends_sentence) or ends_sentence:
+            break
+        previous = small
+    return seen.suffix_end or (seen.capitals_end if announced else 0)
+
+
+def _read_word(seen: "_Reading", word: str, small: str, end: int) -> bool:
+    """Takes one word into the reading; False when the address cannot go on with it."""
+    capital = not word[0].islower()
+    if not capital and small in NEVER_A_NAME and not (small in _CONNECTORS or small in _STATES or small in _UNITS):
+        seen.doubtful = True
+        if not seen.suffix_end:
+            return False
+    is_suffix = small in _SUFFIXES if capital else small in _PLAIN_SUFFIXES
+    if seen.words and not seen.suffix_end and is_suffix and (seen.capitals or small in _PLAIN_SUFFIXES):
+        seen.suffix_end = end
+    elif seen.suffix_end and capital and small not in _UNITS:
+        seen.doubtful |= small in NEVER_A_NAME and small not in _STATES
+        if not seen.doubtful:
+            seen.suffix_end = end
+    if capital and not seen.doubtful and small not in NEVER_A_NAME:
+        seen.capitals_end = end
+    seen.words += 1
+    seen.capitals += capital
+    seen.end = end
+    return True
+
+
+def _place_end(text: str, start: int) -> int:
+    """Where a city, state and ZIP code after `start` end; `start` when there are none."""
+    match = _PLACE.match(text, start)
+    return match.end() if match else start
+
+
+def _ordinal(number: str) -> bool:
+    return number[-2:].lower() in {"st", "nd", "rd", "th"} and number[:-2].isdigit()

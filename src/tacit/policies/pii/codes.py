@@ -1,0 +1,214 @@
+"""Order, tracking and identity numbers: codes told by the word before them or by their look.
+
+A code's kind comes from the nearest cue before it: in the same turn, or in the turn before when that one asked.
+A cue is strong when it names a number ("order number", "ID:", "tracking #"); a weak cue asks more of the code.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from tacit.data.records import Range, Span
+from tacit.policies.pii.cues import CODE_CUES, COMMON_PAIRS, Cue, covers, phrases, words
+
+_CODE = re.compile(r"(?<![$€£@.])[-_/]{0,2}[A-Za-z0-9]{1,200}(?:[-_/][A-Za-z0-9]{1,200}){0,12}(?![@%]|[.,:]\d)")
+
+
+_SPACED = re.compile(r"(?:[A-Z]{0,4}\d[A-Z\d]{0,11})(?:[ -][A-Z\d]{0,6}\d[A-Z\d]{0,11}){1,8}(?!\w)")
+
+
+_LOOSE_PHONE = re.compile(r"\d(?:[ ().-]{0,2}\d){6,14}(?!\w)")
+
+
+_LETTERS_SIGN = re.compile(r"[A-Z]{7}")
+
+
+_LETTERS = re.compile(r"\b[A-Z]{7,24}\b")
+
+
+_STRONG = re.compile(r"\s{0,2}(?:'s\s)?(?:number|numbers|num|no\b\.?|nr\b|id\b|code|reference|ref\b|#|:|=)")
+
+
+_NAMED_AFTER = re.compile(r"\s(?:is|was|are|will be|would be)\s(?:the|your|my|our|its|his|her)?\s?(?:new\s)?")
+
+
+_AMOUNT = re.compile(
+    r"\d{1,4}(?:st|nd|rd|th|am|pm|s|x|k|m|gb|mb|tb|mg|ml|kg|lb|lbs|oz|cm|mm|km|ft|in|min|mins|hrs?|days?|usd|eur)",
+    re.IGNORECASE,
+)
+
+
+_ALWAYS_STRONG = phrases(
+    "id|pin|ssn|social security|zip|zip code|zipcode|postal code|postcode|passcode|tracking|passport|pnr|vin|phone|"
+    "telephone|mobile|cell|cellphone|fax|tel|whatsapp|landline"
+)
+
+
+_GENERIC = words("id code codes reference ref record file pin")
+
+
+_PERSONS = words("customer employee member patient student")
+
+
+_CODE_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/")
+
+
+_MOST_COMMON_PAIRS = 0.55
+
+
+_MOST_BEFORE_DIGIT = 60
+
+
+_STRONG_REACH = 70
+
+
+_WEAK_REACH = 30
+
+
+_REPLY_REACH = 200
+
+
+Announcement = tuple[str, bool]
+
+
+"""The kind a cue announces, and whether the cue is strong."""
+
+
+class Announcements:
+    """The code cues of one text, to be asked for the nearest one before a place."""
+
+    def __init__(self, text: str, folded: str, cues: Sequence[Cue]) -> None:
+        self._text = text
+        self._places: list[Range] = []
+        self._kinds: list[str] = []
+        self._strong: list[bool] = []
+        for start, end, cue in cues:
+            if cue in CODE_CUES:
+                compound = cue in _GENERIC and self._places and 0 < start - self._places[-1][1] <= 2
+                self._kinds.append(self._kinds[-1] if compound else CODE_CUES[cue])
+                speaker = cue in _PERSONS and folded.startswith(":", end)
+                named = compound or (_STRONG.match(folded, end) and not speaker)
+                self._strong.append(cue in _ALWAYS_STRONG or bool(named))
+                self._places.append((start, end))
+        self._starts = [start for start, _ in self._places]
+
+    def before(self, place: int) -> Announcement | None:
+        """The cue that announces what stands at `place`: the nearest strong one of its turn, else the nearest weak
+        one, else a strong one in the turn before."""
+        at = bisect_left(self._starts, place) - 1
+        weak: Announcement | None = None
+        while at >= 0 and (distance := place - self._places[at][1]) <= _REPLY_REACH:
+            lines = self._text.count("\n", self._places[at][1], place)
+            if lines > 1 or (lines and weak):
+                break
+            if self._strong[at] and (lines or distance <= _STRONG_REACH):
+                return self._kinds[at], True
+            if weak is None and not lines and distance <= _WEAK_REACH:
+                weak = (self._kinds[at], False)
+            at -= 1
+        return weak
+
+    def after(self, place: int) -> Announcement | None:
+        """Kind of the cue that says afterwards what ends at `place`: `X is your tracking number`."""
+        named = _NAMED_AFTER.match(self._text, place)
+        at = bisect_left(self._starts, named.end()) if named else len(self._starts)
+        if named and at < len(self._starts) and self._starts[at] == named.end():
+            return self._kinds[at], self._strong[at]
+        return None
+
+    def strong(self) -> Iterator[tuple[int, str]]:
+        """The end and kind of every strong cue."""
+        for (_, end), kind, strong in zip(self._places, self._kinds, self._strong, strict=True):
+            if strong:
+                yield end, kind
+
+
+def find_codes(
+    text: str, numbers: Sequence[int], announcements: Announcements, claimed: Sequence[Span]
+) -> Iterator[Span]:
+    """Codes that are not part of a surer finding; `numbers` are the places where digits begin."""
+    done = 0
+    for number in numbers:
+        if number < done:
+            continue
+        start = number
+        while start > done and number - start < _MOST_BEFORE_DIGIT and text[start - 1] in _CODE_CHARACTERS:
+            start -= 1
+        match = _CODE.match(text, start)
+        if match is None or covers(claimed, start, match.end()):
+            continue
+        done = match.end()
+        kind = _kind(match.group(), text, start, announcements)
+        if kind:
+            yield Span(start, _spaced_end(text, start, match.end(), kind), kind)
+        elif (phone := _LOOSE_PHONE.match(text, start)) and announcements.before(start) == ("PHONE", True):
+            yield Span(*phone.span(), "PHONE")
+    if _LETTERS_SIGN.search(text):
+        for end, kind in announcements.strong():
+            if kind in ("ORDER", "TRACKING", "ID"):
+                yield from _letters_after(text, end, kind)
+        yield from _letter_codes(text, announcements)
+
+
+def _kind(code: str, text: str, start: int, announcements: Announcements) -> str | None:
+    digits = sum(map(str.isdigit, code))
+    letters = sum(map(str.isalpha, code))
+    if _AMOUNT.fullmatch(code) or (digits < 3 and len(code) < 5):
+        return None
+    announced = announcements.after(start + len(code)) or announcements.before(start)
+    if announced:
+        kind, strong = announced
+        if kind == "PHONE":
+            return "PHONE" if digits >= 7 and letters < 2 else _kind_by_look(code, digits, letters)
+        if kind in ("CARD", "SSN") and digits < 4:
+            return None
+        if strong or digits >= 5 or (letters and digits and len(code) >= 6):
+            return kind
+    if start and text[start - 1] == "#" and digits >= 3:
+        return "ID"
+    return _kind_by_look(code, digits, letters)
+
+
+def _kind_by_look(code: str, digits: int, letters: int) -> str | None:
+    """The kind of a code that nothing announces: only long and odd ones are taken for secrets."""
+    if not letters:
+        if digits >= 9 and not code.isdigit():
+            return "ORDER"
+        return None if digits < 8 else "ID" if digits < 12 else "TRACKING"
+    length = digits + letters
+    if length < 8:
+        return None
+    if code.upper() == code or digits >= 4:
+        return "TRACKING"
+    switches = sum(before.isdigit() != after.isdigit() for before, after in pairwise(code))
+    return "TRACKING" if digits >= 2 and switches >= 3 else None
+
+
+def _spaced_end(text: str, start: int, end: int, kind: str) -> int:
+    """Where a code ends that is written in groups with spaces between them."""
+    if kind == "PHONE" or text[end : end + 1] != " ":
+        return end
+    spaced = _SPACED.match(text, start)
+    return max(end, spaced.end()) if spaced else end
+
+
+def _letters_after(text: str, end: int, kind: str) -> Iterator[Span]:
+    """Codes that happen to hold no digit, such as AGZIMWTUKL: after a strong cue, or in the reply to it."""
+    turn_and_reply = text[end : end + _REPLY_REACH].split("\n", 2)[:2]
+    stop = end + len("\n".join(turn_and_reply))
+    match = _LETTERS.search(text, end, stop)
+    if match and not text[end:stop].isupper():
+        yield Span(*match.span(), kind)
+
+
+def _letter_codes(text: str, announcements: Announcements) -> Iterator[Span]:
+    """Codes of letters alone, among words in lower case: named by a cue after them, or unlike any word."""
+    for match in _LETTERS.finditer(text):
+        named = announcements.after(match.end())
+        code = match.group().lower()
+        common = sum(first + second in COMMON_PAIRS for first, second in pairwise(code))
+        odd = len(code) > 7 and common <= _MOST_COMMON_PAIRS * (len(code) - 1)
+        around = text[max(0, match.start() - 40) : match.start()] + text[match.end() : match.end() + 40]
+        if (named or odd) and not around.isupper():
+            yield Span(*match.span(), named[0] if named else "TRACKING")

@@ -1,0 +1,374 @@
+"""Names of persons, told by what is said around them, and their further mentions in the same text.
+
+No list of names is used, so that a rare name is found as surely as a common one.
+
+Further mentions of names that were found in a text.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tacit.data.records import Range, Span
+from tacit.policies.pii.cues import (
+    BEFORE_VOCATIVE,
+    FILLERS,
+    NAME_ENDINGS,
+    NAMESAKES,
+    NEVER_A_NAME,
+    PARTICLES,
+    PERSON_CUES,
+    Cue,
+    overlaps,
+    words,
+)
+
+NAME_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){0,40}+(?!-?[\d_])")
+
+
+"""A word that can be part of a name: letters, with apostrophes and hyphens inside."""
+
+
+_MENTION = re.compile(r"[^\W\d_a-z](?:[^\W\d_]|['’-](?=[^\W\d_]{2})){1,40}+(?!\w)")
+
+
+_FEW = 16
+
+
+_WIDEST_GAP = 8
+
+
+def find_mentions(text: str, folded: str, names: Sequence[Range]) -> Iterator[Range]:
+    """Further mentions of the words of the names found, alone or together.
+
+    A namesake, such as April, counts only beside another word of a name or when somebody is called by it.
+    """
+    found = Counter(word.group() for start, end in set(names) for word in NAME_WORD.finditer(folded, start, end))
+    sought = found.keys() - (NEVER_A_NAME - NAMESAKES)
+    if len(sought) <= _FEW and all(folded.count(word) <= found[word] for word in sought):
+        return  # nothing left to find: most dialogs end here, and counting a few words is far quicker than looking
+    begin, end, sure = 0, 0, False
+    for word in _MENTION.finditer(text):
+        small = word.group().lower()
+        if small not in sought or text[word.start() - 1 : word.start()].isalnum():
+            continue
+        plain = small not in NAMESAKES or text[word.start() - 2 : word.start()] == ", "
+        if end and word.start() - end <= _WIDEST_GAP and _joins(text[end : word.start()]):
+            end, sure = word.end(), sure or plain
+            continue
+        if sure:
+            yield begin, end
+        begin, end, sure = *word.span(), plain
+    if sure:
+        yield begin, end
+
+
+def _joins(gap: str) -> bool:
+    """Whether what stands between two mentions makes them one name: a blank, a hyphen, an initial or a particle."""
+    return gap == "-" or (
+        gap.startswith(" ") and all(len(word.rstrip(".")) == 1 or word.lower() in PARTICLES for word in gap.split())
+    )
+
+
+_CAPITAL = re.compile(r"(?<![\w'’-])[^\W\d_a-z][^\W\d_]{0,40}")
+
+
+_TITLE = re.compile(r"(?:Mr|Mrs|Ms|Miss|Dr|Prof|Professor|Mx)\b\.?[ ]", re.IGNORECASE)
+
+
+_BETWEEN_WORDS = re.compile(r"\.?,?[ \t]{1,2}")
+
+
+_AFTER_NAME = re.compile(
+    r"(?:['’]s)?\s{0,2}(?:(?:on|for|in)\s(?:the\s|my\s|this\s|your\s)?\w{1,20}\s)?"
+    r"(?:\s{0,2}(?:is|was|as|to|would be|should be|of|it's|:|-|–|=|,))?\s{0,2}(?:also\s|just\s|listed as\s)?[\"“'‘(]?",
+)
+
+
+_NAMED_THINGS = words(
+    """
+    product company business brand item file user domain street hotel restaurant city store bank model host pet venue
+    school movie song book place event show attraction
+    """
+)
+
+
+_LABEL = re.compile(
+    r"[ \t]{0,4}[\[<(]?[^\W\d_][\w ]{0,20}[\])>]?(?:\s{0,2}\d{1,3})?[:\t][ \t]{0,4}|[ \t]{0,4}(?:USR|SYS)[ \t]{1,4}"
+)
+
+
+_LONGEST_FIRST = "|".join(sorted(FILLERS, key=lambda filler: (-len(filler), filler)))
+
+
+_FILLER = re.compile(rf"(?:{_LONGEST_FIRST})(?![\w'])[\s,.!:;–-]{{1,4}}")
+
+
+_LEAD_IN = re.compile(
+    r"(?:[^\n.,;:!?]{0,60}\s)?(?:as|is|under|be|by|called|named|me|for|with|to|say|am)\s"
+    r"(?P<name>[^\W\d_][^\W\d_'-]{1,30}(?:\s[^\W\d_][^\W\d_]{0,30}(?:['-][^\W\d_]{1,30})?){0,2})"
+    r"[ \t]{0,2}(?=[.,;!?\n]|$)"
+)
+
+
+_SENTENCE_END = re.compile(r"[?!.]['\"”)]{0,2}\s{1,4}|\n")
+
+
+_GREETING_END = re.compile(r"[\s]{0,2}(?:so much|very much|again|a lot|back|there)?,?[ ]{1,2}|,[ ]?")
+
+
+_CLAUSE_END = re.compile(r"[ \t]{0,2}(?:[.,;:!?)\"”\n—–-]|$)")
+
+
+_KIN_BETWEEN = re.compile(r",?[ ](?:(?:is|was|named|called)[ ])?")
+
+
+_SPOKEN_TO = re.compile(r",[ ](?=[^\W\d_a-z])")
+
+
+_NAME_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w'’-]{1,30}[ ]){1,3}$")
+
+
+_ADDRESSEE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w'’-]{1,30}(?:[ ]|,\s|\s{0,2}\n)){2,4}$")
+
+
+_REPLY_REACH = 160
+
+
+_MOST_WORDS = 5
+
+
+def find_names(text: str, folded: str, cues: Sequence[Cue], addresses: Sequence[Span]) -> Iterator[Span]:
+    """Names beside a cue, addressees, and further mentions of both; findings may overlap."""
+    found: list[Range] = []
+    for start, end, cue in cues:
+        role = PERSON_CUES.get(cue)
+        if role:
+            found.extend(_beside(role, start, end, text, folded))
+    for match in _SPOKEN_TO.finditer(text):
+        words = folded[max(0, match.start() - 16) : match.start()].split()
+        if words and words[-1] in BEFORE_VOCATIVE:
+            found.extend(_vocative(text, match.end()))
+    for span in addresses:
+        found.extend(_addressee(text, span.start))
+    taken = [piece for piece in found if not overlaps(addresses, *piece)]
+    yield from (Span(start, end, "NAME") for start, end in taken)
+    yield from (Span(start, end, "NAME") for start, end in find_mentions(text, folded, taken))
+
+
+def _beside(role: str, start: int, end: int, text: str, folded: str) -> Iterator[Range]:
+    match role:
+        case "name":
+            yield from _after_name_cue(start, end, text, folded)
+        case "who":
+            yield from _reply(text, folded, end)
+        case "title":
+            yield from _titled(text, start)
+        case "here":
+            yield from _before(text, start)
+        case "kin":
+            between = _KIN_BETWEEN.match(text, end)
+            if between and folded[max(0, start - 6) : start].endswith(
+                ("my ", "his ", "her ", "their ", "our ", "your ")
+            ):
+                yield from _capital_name(text, between.end(), loud=text[start:end].isupper())
+        case "greets":
+            between = _GREETING_END.match(folded, end)
+            if between:
+                yield from _vocative(text, between.end())
+        case _:
+            place = end
+            while place < len(text) and place < end + 3 and text[place] in " ,:\n\t":
+                place += 1
+            if place > end:
+                yield from _capital_name(text, place, loud=text[start:end].isupper() and end - start > 2)
+
+
+def _after_name_cue(start: int, end: int, text: str, folded: str) -> Iterator[Range]:
+    """`my name is X`, `Name: X`, and the reply when a name was asked for."""
+    before = folded[max(0, start - 14) : start].removesuffix("'s ").split()
+    if (before and before[-1] in _NAMED_THINGS) or folded.startswith((" of the ", " of your "), end):
+        return
+    after = _AFTER_NAME.match(folded, end)
+    if after and after.end() > end:
+        said = list(_any_name(text, after.end()))
+        if said:
+            yield from said
+            return
+    yield from _reply(text, folded, end)
+
+
+def _reply(text: str, folded: str, end: int) -> Iterator[Range]:
+    """The name given after a question: behind the question mark, or at the start of the next turn."""
+    sentence_end = _SENTENCE_END.search(text, end, end + _REPLY_REACH)
+    line_end = text.find("\n", end, end + 2 * _REPLY_REACH)
+    places = [sentence_end.end()] if sentence_end else []
+    if line_end >= 0 and (not sentence_end or sentence_end.end() <= line_end):
+        places.append(line_end + 1)
+    for place in places:
+        label = _LABEL.match(text, place)
+        place = label.end() if label else place
+        filler = _FILLER.match(folded, place)
+        fillers = 0
+        while filler and fillers < 8:
+            place = filler.end()
+            fillers += 1
+            filler = _FILLER.match(folded, place)
+        answer = (
+            list(_any_name(text, place)) or list(_capital_names(text, place)) or list(_small_name(text, folded, place))
+        )
+        if answer:
+            yield from answer
+            return
+
+
+def _capital_names(text: str, start: int) -> Iterator[Range]:
+    """All capitalised names in the rest of the turn, wherever they stand; one word alone does not open a sentence."""
+    line_end = text.find("\n", start, start + _REPLY_REACH)
+    stop = line_end if line_end >= 0 else min(len(text), start + _REPLY_REACH)
+    place = start
+    while word := _CAPITAL.search(text, place, stop):
+        place = word.end()
+        for begin, end in _capital_name(text, word.start()):
+            opens = begin == start or text[begin - 2] in ".!?"
+            if not opens or " " in text[begin:end]:
+                yield begin, end
+                place = max(end, place)
+
+
+def _small_name(text: str, folded: str, start: int) -> Iterator[Range]:
+    """One to three small words at the end of the reply's first clause: `you can find me as jane roe.`"""
+    lead = _LEAD_IN.match(folded, start)
+    if lead:
+        begin, end = lead.span("name")
+        if all(_could_be_small_name(word.group()) for word in NAME_WORD.finditer(text, begin, end)):
+            yield begin, end
+
+
+def _words(text: str, start: int) -> Iterator[tuple[int, int, str]]:
+    """Words from `start` on that could be one name: one blank apart, an initial's dot or a comma before Jr. allowed."""
+    place = start
+    for _ in range(_MOST_WORDS):
+        word = NAME_WORD.match(text, place)
+        if word is None:
+            return
+        value = word.group()
+        if value.endswith(("'s", "’s")) and len(value) > 3:
+            yield word.start(), word.end() - 2, value[:-2]
+            return
+        yield word.start(), word.end(), value
+        between = _BETWEEN_WORDS.match(text, word.end())
+        if between is None:
+            return
+        gap = between.group()
+        following = NAME_WORD.match(text, between.end())
+        if "," in gap and not (following and following.group().lower() in NAME_ENDINGS):
+            return
+        if "." in gap and len(value) > 1 and value.lower() not in NAME_ENDINGS and value.lower() not in PARTICLES:
+            return
+        place = between.end()
+
+
+def _capital_run(text: str, start: int) -> list[tuple[int, int, str]]:
+    run: list[tuple[int, int, str]] = []
+    for word in _words(text, start):
+        small = word[2].lower().replace("’", "'")
+        if word[2][0].islower() and not (run and small in PARTICLES):
+            break
+        if small in NEVER_A_NAME and small not in NAMESAKES and not (len(word[2]) == 1 and run):
+            break
+        run.append(word)
+    if run and len(run) == 1 and run[0][2].lower() in NEVER_A_NAME:
+        return []
+    while run and run[-1][2][0].islower():
+        run.pop()
+    return run
+
+
+def _capital_name(text: str, start: int, loud: bool = False) -> Iterator[Range]:
+    """A run of capitalised words, with a title before it. After a cue in capitals, capitals mean nothing."""
+    if text[start : start + 1].islower():
+        return
+    title = _TITLE.match(text, start)
+    run = _capital_run(text, title.end() if title else start)
+    if run and not (loud and run[0][2].isupper()) and (len(run[0][2]) > 1 or len(run) > 1):
+        yield start, _with_dot(text, run[-1])
+
+
+def _any_name(text: str, start: int) -> Iterator[Range]:
+    """After a sure cue: a capitalised name, or up to three small words that fill the clause."""
+    capital = list(_capital_name(text, start))
+    if capital:
+        begin, end = capital[0]
+        last = NAME_WORD.match(text, end + 1)
+        alone = " " not in text[begin:end]
+        if (
+            alone
+            and last
+            and text[end] == " "
+            and _could_be_small_name(last.group())
+            and _CLAUSE_END.match(text, last.end())
+        ):
+            end = last.end()
+        yield begin, end
+        return
+    run: list[tuple[int, int, str]] = []
+    for word in _words(text, start):
+        if not (_could_be_small_name(word[2]) or word[2] in NAMESAKES):
+            break
+        run.append(word)
+    run = run[:3]
+    if run and len(run[0][2]) > 1 and any(_could_be_small_name(word[2]) for word in run):
+        yield start, _with_dot(text, run[-1])
+
+
+def _could_be_small_name(word: str) -> bool:
+    return word.lower().replace("’", "'") not in NEVER_A_NAME
+
+
+def _with_dot(text: str, word: tuple[int, int, str]) -> int:
+    """The end of a name, with the dot of `Jr.`"""
+    dotted = word[2].lower() in {"jr", "sr"} and text[word[1] : word[1] + 1] == "."
+    return word[1] + dotted
+
+
+def _vocative(text: str, start: int) -> Iterator[Range]:
+    """A capitalised name that is spoken to: nothing but the end of the clause may follow."""
+    for begin, end in _capital_name(text, start):
+        if _CLAUSE_END.match(text, end):
+            yield begin, end
+
+
+def _titled(text: str, start: int) -> Iterator[Range]:
+    if text[start].isupper() or text[start - 1 : start].isspace():
+        yield from _capital_name(text, start) if _TITLE.match(text, start) else ()
+
+
+def _before(text: str, end: int) -> Iterator[Range]:
+    """`X Y here`, `X Y speaking`."""
+    window = max(0, end - 60)
+    match = _NAME_BEFORE.search(text[window:end])
+    if match:
+        yield from _last_run(text, window + match.start(), end)
+
+
+def _addressee(text: str, address_start: int) -> Iterator[Range]:
+    """Two or three capitalised words right before an address: to whom it is sent."""
+    window = max(0, address_start - 80)
+    match = _ADDRESSEE.search(text[window:address_start])
+    if match:
+        for begin, end in _last_run(text, window + match.start(), address_start):
+            if " " in text[begin:end]:
+                yield begin, end
+
+
+def _last_run(text: str, start: int, end: int) -> Iterator[Range]:
+    """The name among the capitalised words of [start, end) that ends there, without the words that are never one."""
+    begin, stop = end, end
+    for word in reversed(list(NAME_WORD.finditer(text, start, end))):
+        if word.group().lower() in NEVER_A_NAME:
+            break
+        begin, stop = word.start(), max(word.end(), stop if begin < end else word.end())
+    if begin < end:
+        last = text[begin:end].rstrip(" ,\n")
+        yield begin, begin + len(last)

@@ -1,0 +1,288 @@
+"""The policy `pii`: personal data in English text, told by shape and by the words around it.
+
+Personal data with a shape of its own: e-mail, web and network addresses, cards, accounts, telephones, dates.
+
+Each finder takes time linear in the text: quantifiers are bounded, numbers are tried once where their digits begin,
+and what is costly runs only where a cheap sign of it was seen.
+"""
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.metadata import version
+from typing import Any
+
+import phonenumbers
+
+from tacit.data.records import Record, Span, resolve_overlaps
+from tacit.errors import ConfigError
+from tacit.policies.pii.addresses import find_addresses
+from tacit.policies.pii.codes import Announcements, find_codes
+from tacit.policies.pii.cues import DATE_CUES, Cue, covers, find_cues, fold
+from tacit.policies.pii.names import find_names
+from tacit.policies.policy import Policy
+
+_EMAIL = re.compile(r"(?<![\w.+%-])[\w+%][\w.+%'-]{0,127}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)")
+
+
+_DOMAIN_SIGN = re.compile(r"\.(?:com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai)(?![\w-])")
+
+
+_URL = re.compile(
+    r"""(?<![\w@.-])(?:(?:https?|ftp)://[^\s<>"']{1,2000}+|www\.[^\s<>"']{1,2000}+
+    |(?:[a-z0-9-]{1,63}\.){1,5}(?:com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai)(?![\w-])(?:\.[a-z]{2}\b)?
+    (?:/[^\s<>"']{0,2000}+)?)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+_IPV6_SIGN = re.compile(r":[0-9A-Fa-f]{0,4}:")
+
+
+_IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:])[0-9A-Fa-f:]{2,39}(?:\.\d{1,3}){0,3}(?![\w:])")
+
+
+_IPV4 = re.compile(r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?!\w|\.\d)(?::\d{1,5})?(?:/\d{1,2}(?!\w))?")
+
+
+_NUMBER_SIGN = re.compile(r"\d{7}|\d{1,6}[-./ )]{1,3}[(]?\d")
+
+
+_CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
+
+
+_IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?(?!\w)")
+
+
+_SSN = re.compile(r"(?<![\w-])\d{3}([- ])\d{2}\1\d{4}(?!\w|-\d)")
+
+
+_EXTENSION = r"(?:[ ,]{0,2}(?:x|ext\.?|extension)[ .:]{0,2}\d{1,7})?"
+
+
+_PHONE = re.compile(
+    r"(?<![\w+])(?<!\w[.-])(?:(?:\+|00)?1[ .-]{0,2})?(?:\(\d{3}\)|\d{3})[ ./-]{0,3}\d{3}[ .-]{0,3}\d{4}"
+    rf"{_EXTENSION}(?!\w|[-.]\d)",
+    re.IGNORECASE,
+)
+
+
+_PHONE_ABROAD = re.compile(rf"(?<![\w+-])(?:\+|00)[1-9][\d ().-]{{6,20}}\d{_EXTENSION}(?!\w)", re.IGNORECASE)
+
+
+_DATE = re.compile(
+    r"(?<![\w/.-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2(?:\d{4}|\d{2}))(?![\w/-]|\.\d)"
+)
+
+
+_AFTER_MONTH = re.compile(
+    r"\.?[ -]\d{1,2}(?:st|nd|rd|th)?(?!\w|:\d)(?:,?[ -]\d{4}(?!\w))?|\.?,?[ -](?:of )?\d{4}(?!\w)"
+)
+
+
+_BEFORE_MONTH = re.compile(r"(?<![\w.$])\d{1,2}(?:st|nd|rd|th)?[ -](?:of )?$")
+
+
+def find_shapes(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span]:
+    """E-mail and web addresses, and what begins where digits begin; findings may overlap."""
+    if "@" in text:
+        yield from (Span(*match.span(), "EMAIL") for match in _EMAIL.finditer(text))
+    if "://" in text or "www." in folded or _DOMAIN_SIGN.search(folded):
+        yield from _urls(text)
+    if _IPV6_SIGN.search(text):
+        yield from _ipv6(text)
+    for start in numbers:
+        if _NUMBER_SIGN.match(text, start):
+            yield from _numbers_at(text, start)
+        if start > 1 and text[start - 1].isalpha() and (iban := _IBAN.match(text, start - 2)):
+            yield from _iban(iban)
+
+
+def find_dates(text: str, folded: str, cues: Sequence[Cue]) -> Iterator[Span]:
+    """Dates whose month is written out."""
+    for start, end, cue in cues:
+        if cue in DATE_CUES:
+            window = max(0, start - 12)
+            day = _BEFORE_MONTH.search(folded[window:start])
+            rest = _AFTER_MONTH.match(folded, end)
+            if day or rest:
+                yield Span(window + day.start() if day else start, rest.end() if rest else end, "DATE")
+
+
+def _numbers_at(text: str, start: int) -> Iterator[Span]:
+    """What begins at the digits at `start`, or at the bracket, plus or country code right before them."""
+    if card := _CARD.match(text, start):
+        if _luhn_checks([int(character) for character in card.group() if character.isdigit()]):
+            yield Span(*card.span(), "CARD")
+    elif date := _DATE.match(text, start):
+        yield Span(*date.span(), "DATE")
+    elif ssn := _SSN.match(text, start):
+        yield Span(*ssn.span(), "SSN")
+    elif (address := _IPV4.match(text, start)) and all(int(part) < 256 for part in address[1].split(".")):
+        yield Span(*address.span(), "IP")
+    yield from _phone(text, start - 1 if text[start - 1 : start] in ("(", "+") else start)
+
+
+def _phone(text: str, start: int) -> Iterator[Span]:
+    """A telephone number: the North American shape, or a possible number of any country written with + or 00.
+
+    Whether a number is in use is not asked: a typing error or an invented number may be as telling as a true one.
+    """
+    match = _PHONE.match(text, start)
+    if match is None and text.startswith(("+", "00"), start):
+        abroad = _PHONE_ABROAD.match(text, start)
+        match = abroad if abroad and _possible_phone(abroad.group()) else None
+    if match:
+        yield Span(*match.span(), "PHONE")
+
+
+def _possible_phone(candidate: str) -> bool:
+    if candidate.startswith("00"):
+        candidate = "+" + candidate[2:]
+    try:
+        return phonenumbers.is_possible_number(phonenumbers.parse(candidate, None))
+    except phonenumbers.NumberParseException:
+        return False
+
+
+def _urls(text: str) -> Iterator[Span]:
+    for match in _URL.finditer(text):
+        end = match.start() + len(match.group().rstrip(".,;:!?)]}"))
+        if end > match.start():
+            yield Span(match.start(), end, "URL")
+
+
+def _ipv6(text: str) -> Iterator[Span]:
+    for match in _IPV6.finditer(text):
+        candidate = match.group() if match.group().endswith("::") else match.group().rstrip(":")
+        if candidate.count(":") > 1 and _is_ipv6(candidate):
+            yield Span(match.start(), match.start() + len(candidate), "IP")
+
+
+def _is_ipv6(candidate: str) -> bool:
+    try:
+        ipaddress.IPv6Address(candidate)
+    except ValueError:
+        return False
+    return True
+
+
+def _iban(match: re.Match[str]) -> Iterator[Span]:
+    groups = match.group().split(" ")
+    while groups and not _iban_checks("".join(groups)):
+        groups.pop()  # a word of four letters may follow an IBAN
+    if groups:
+        yield Span(match.start(), match.start() + len(" ".join(groups)), "IBAN")
+
+
+def _iban_checks(candidate: str) -> bool:
+    """ISO 7064 mod 97-10, as ISO 13616 asks for."""
+    if len(candidate) < 15 or not candidate.isascii():
+        return False
+    moved = candidate[4:] + candidate[:4]
+    return int("".join(str(int(character, 36)) for character in moved)) % 97 == 1
+
+
+def _luhn_checks(digits: list[int]) -> bool:
+    """The check digit of payment cards (ISO/IEC 7812-1)."""
+    doubled = (sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+KINDS = (
+    "ADDRESS", "CARD", "DATE", "EMAIL", "IBAN", "ID", "IP", "NAME", "ORDER", "PHONE", "SSN", "TRACKING", "URL"
+)  # fmt: skip
+
+
+"""Every kind of personal data this policy tells apart."""
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+_NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
+
+
+_DECIDING = ("addresses", "codes", "cues", "names", "policy")
+
+
+"""The modules whose text decides what is found: a list of patterns would forget one."""
+
+
+@dataclass(frozen=True)
+class Pii(Policy):
+    """Personal data of the chosen kinds.
+
+    All kinds are always looked for, and the chosen ones returned, so that the kind of a finding does not depend on
+    which others were asked for.
+
+    G1. Time is linear in the length of the text, whatever the text.
+    G2. `Pii(kinds)` finds exactly the spans of `Pii()` whose kind is among `kinds`.
+    """
+
+    kinds: tuple[str, ...] = KINDS
+
+    def __post_init__(self) -> None:
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise ConfigError.unknown_name("kind of personal data", kind, KINDS)
+        if not self.kinds:
+            raise ConfigError(
+                expected="at least one kind of personal data",
+                found="none",
+                way_out=f"choose among {', '.join(KINDS)}",
+            )
+        object.__setattr__(self, "kinds", tuple(sorted(set(self.kinds))))
+
+    @property
+    def id(self) -> str:
+        return "pii" if self.kinds == KINDS else f"pii:{'+'.join(self.kinds)}"
+
+    @property
+    def public(self) -> bool:
+        return True
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {
+            "pii": self.kinds,
+            "source": _source_digest(),
+            "libraries": {name: version(name) for name in ("phonenumbers", "usaddress")},
+        }
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        spans = _find_all(record.text)
+        return spans if self.kinds == KINDS else tuple(span for span in spans if span.kind in self.kinds)
+
+
+@cache
+def _source_digest() -> str:
+    folder = resources.files("tacit.policies.pii")
+    return hashlib.sha256(b"".join(folder.joinpath(f"{name}.py").read_bytes() for name in _DECIDING)).hexdigest()
+
+
+def _find_all(text: str) -> tuple[Span, ...]:
+    folded = fold(text)
+    cues = find_cues(folded)
+    announcements = Announcements(text, folded, cues)
+    numbers = [match.start() for match in _NUMBER.finditer(text)]
+    addresses = resolve_overlaps(find_addresses(text, folded, numbers))
+    shaped = [*find_shapes(text, folded, numbers), *find_dates(text, folded, cues)]
+    shaped = [_announced(span, announcements) for span in shaped if not covers(addresses, span.start, span.end)]
+    found = resolve_overlaps((*shaped, *addresses))
+    codes = find_codes(text, numbers, announcements, found)
+    names = find_names(text, folded, cues, addresses)
+    return resolve_overlaps((*found, *codes, *names))
+
+
+def _announced(span: Span, announcements: Announcements) -> Span:
+    """The span with the kind that the words around a number tell, which is surer than its shape."""
+    if span.kind not in _NUMBERS:
+        return span
+    announced = announcements.after(span.end) or announcements.before(span.start)
+    if announced and (announced[1] or span.kind != "PHONE"):
+        return span._replace(kind=announced[0])
+    return span

@@ -1,0 +1,315 @@
+"""What a policy is: a pure function from one record to the spans of its secrets.
+
+Policies made of policies: union, intersection, difference, widening and forgetting.
+"""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.data.records import Range, Record, Span, resolve_overlaps, sentences, turns
+from tacit.errors import ConfigError, PolicyError
+
+Definition = str | dict[str, Any]
+
+
+"""What a person writes in YAML to get a policy: a name, or one key with its argument."""
+
+
+class Policy(ABC):
+    """Says which characters of a record are secret.
+
+    G1 (pure). `find` gives the same spans for the same record, in every process and on every day.
+    G2 (local). `find` looks at nothing but the record it is given.
+    G3 (tidy). Spans are sorted, disjoint, non-empty and inside the text.
+    """
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """A short readable name, such as `digits` or `(pii | dictionary:names)`."""
+
+    @abstractmethod
+    def content(self) -> Any:  # noqa: ANN401  (any JSON value)
+        """All that decides what `find` returns, as JSON: patterns, word lists, versions of libraries, parts."""
+
+    @abstractmethod
+    def find(self, record: Record) -> tuple[Span, ...]:
+        """The secret spans of `record`."""
+
+    @property
+    def public(self) -> bool:
+        """Whether `content` has nothing but what comes with tacit: a hash of a person's words would give them away."""
+        return False
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of `content()`: two policies with one hash behave alike."""
+        canonical = json.dumps(self.content(), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def __or__(self, other: "Policy") -> "Either":
+
+        return Either(self, other)
+
+    def __and__(self, other: "Policy") -> "Both":
+
+        return Both(self, other)
+
+    def __sub__(self, other: "Policy") -> "Without":
+
+        return Without(self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What marks secrets and, for crt, what else routes a record to the protected ones: read once by a process."""
+
+    marking: Policy
+    conservative: Policy | None = None
+
+    def together(self) -> Policy:
+        """One policy of both: what either of them learned from matters."""
+        return self.marking if self.conservative is None else self.marking | self.conservative
+
+
+@dataclass(frozen=True)
+class Either(Policy):
+    """What `left` or `right` finds.
+
+    G1. The characters found are the union of the characters found by both. Overlapping spans melt into one; spans
+        that only touch stay apart.
+    G2. `right` tells the kind: a melted span has that of the longest span that `right` found in it (the earlier one
+        when equal). Where `right` found nothing, the spans of `left` stay as they are.
+
+    So the policy whose kinds say most is named last: in `names | pii` a tracking number that a tagger takes for an
+    organisation is a tracking number.
+    """
+
+    left: Policy
+    right: Policy
+
+    @property
+    def id(self) -> str:
+        return f"({self.left.id} | {self.right.id})"
+
+    @property
+    def public(self) -> bool:
+        return self.left.public and self.right.public
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"either": [self.left.content(), self.right.content()], "kinds": "right"}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        told = self.right.find(record)
+        return tuple(_with_kinds_of(told, resolve_overlaps(self.left.find(record) + told)))
+
+
+@dataclass(frozen=True)
+class Both(Policy):
+    """What `left` and `right` both find, with the kinds of `left`.
+
+    G1. The characters found are the intersection. A span of `left` yields one span for each unbroken run of its
+        characters that `right` found too.
+    """
+
+    left: Policy
+    right: Policy
+
+    @property
+    def id(self) -> str:
+        return f"({self.left.id} & {self.right.id})"
+
+    @property
+    def public(self) -> bool:
+        return self.left.public and self.right.public
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"both": [self.left.content(), self.right.content()]}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        return _common(self.left.find(record), _runs(self.right.find(record)))
+
+
+@dataclass(frozen=True)
+class Without(Policy):
+    """What `left` finds and `right` does not, with the kinds of `left`.
+
+    G1. The characters found are the difference. A span of `left` yields one span for each unbroken run of its
+        characters that `right` did not find.
+    """
+
+    left: Policy
+    right: Policy
+
+    @property
+    def id(self) -> str:
+        return f"({self.left.id} - {self.right.id})"
+
+    @property
+    def public(self) -> bool:
+        return self.left.public and self.right.public
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"without": [self.left.content(), self.right.content()]}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        gaps: list[Range] = []
+        start = 0
+        for run_start, run_end in _runs(self.right.find(record)):
+            if run_start > start:
+                gaps.append((start, run_start))
+            start = run_end
+        if start < len(record.text):
+            gaps.append((start, len(record.text)))
+        return _common(self.left.find(record), gaps)
+
+
+def _whole(text: str) -> list[Range]:
+    return [(0, len(text))] if text else []
+
+
+PIECES: dict[str, Callable[[str], list[Range]]] = {"sentence": sentences, "turn": turns, "record": _whole}
+
+
+@dataclass(frozen=True)
+class Widened(Policy):
+    """Every sentence, turn or record in which `policy` finds anything, from its first to its last visible character.
+
+    G1. Every character that `policy` finds is found.
+    G2. A piece without a finding of `policy` is left alone; of a piece with one, at most the white space at its two
+        ends stays outside. A finding that crosses from one piece into the next joins them into one span.
+    G3. The kind is that of the first finding in the piece.
+    """
+
+    policy: Policy
+    to: str
+
+    def __post_init__(self) -> None:
+        if self.to not in PIECES:
+            raise ConfigError.unknown_name("piece of text to widen to", self.to, PIECES)
+
+    @property
+    def id(self) -> str:
+        return f"widened({self.policy.id}, {self.to})"
+
+    @property
+    def public(self) -> bool:
+        return self.policy.public
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"widened": self.policy.content(), "to": self.to}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        found = self.policy.find(record)
+        if not found:
+            return ()
+        pieces = PIECES[self.to](record.text)
+        starts = [start for start, _ in pieces]
+        visible = [_visible(record.text, piece) for piece in pieces]
+        widened: list[Span] = []
+        for span in found:
+            start = min(span.start, visible[bisect_right(starts, span.start) - 1][0])
+            end = max(span.end, visible[bisect_right(starts, span.end - 1) - 1][1])
+            if widened and start < widened[-1].end:
+                widened[-1] = widened[-1]._replace(end=max(end, widened[-1].end))
+            else:
+                widened.append(Span(start, end, span.kind))
+        return tuple(widened)
+
+
+_HASH_RANGE = 2**64
+
+
+@dataclass(frozen=True)
+class Forgetful(Policy):
+    """`policy` with a blind spot: it misses a chosen share of the secrets, always the same ones.
+
+    For experiments with imperfect policies. Whether a secret is missed depends on the seed, its kind and its text
+    (white space squeezed, case folded) and on nothing else, so that a value is missed wherever it stands or
+    nowhere. `miss_rate` is therefore a share of distinct values, in expectation, not of occurrences.
+
+    G1. Every span found is a span of `policy`.
+    G2. Two spans of one kind whose texts are equal up to case and white space are both found or both missed.
+    G3. For one seed, what is missed at a miss rate is also missed at every higher one.
+    """
+
+    policy: Policy
+    miss_rate: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.miss_rate <= 1:
+            raise PolicyError(
+                expected="a miss rate between 0 and 1",
+                found=repr(self.miss_rate),
+                way_out="give the share of secrets to miss, such as 0.1",
+            )
+
+    @property
+    def id(self) -> str:
+        return f"forgetful({self.policy.id}, {self.miss_rate:g}, seed {self.seed})"
+
+    @property
+    def public(self) -> bool:
+        return self.policy.public
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"forgetful": self.policy.content(), "miss_rate": self.miss_rate, "seed": self.seed}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        return tuple(span for span in self.policy.find(record) if not self._misses(span, record.text))
+
+    def _misses(self, span: Span, text: str) -> bool:
+        value = " ".join(text[span.start : span.end].split()).casefold()
+        key = "\0".join((str(self.seed), span.kind, value)).encode("utf-8", "surrogatepass")
+        draw = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")
+        return draw < self.miss_rate * _HASH_RANGE
+
+
+def _with_kinds_of(told: Sequence[Span], melted: Iterable[Span]) -> Iterator[Span]:
+    """The melted spans, each with the kind of the longest of the spans `told` inside it; both are sorted."""
+    at = 0
+    for span in melted:
+        first = at
+        while at < len(told) and told[at].start < span.end:
+            at += 1
+        inside = told[first:at]
+        kind = max(inside, key=lambda one: one.end - one.start).kind if inside else span.kind
+        yield span._replace(kind=kind)
+
+
+def _runs(spans: Sequence[Span]) -> list[Range]:
+    """The unbroken runs of found characters: touching spans joined, kinds forgotten."""
+    runs: list[Range] = []
+    for span in spans:
+        if runs and span.start == runs[-1][1]:
+            runs[-1] = (runs[-1][0], span.end)
+        else:
+            runs.append((span.start, span.end))
+    return runs
+
+
+def _common(spans: Sequence[Span], runs: Sequence[Range]) -> tuple[Span, ...]:
+    """The parts of `spans` inside `runs`; both are sorted and disjoint."""
+    common: list[Span] = []
+    at = 0
+    for span in spans:
+        while at < len(runs) and runs[at][1] <= span.start:
+            at += 1
+        inside = at
+        while inside < len(runs) and runs[inside][0] < span.end:
+            start, end = runs[inside]
+            common.append(Span(max(start, span.start), min(end, span.end), span.kind))
+            inside += 1
+    return tuple(common)
+
+
+def _visible(text: str, piece: Range) -> Range:
+    """The piece without the white space at its ends."""
+    start, end = piece
+    return end - len(text[start:end].lstrip()), start + len(text[start:end].rstrip())

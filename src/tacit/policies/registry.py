@@ -1,0 +1,303 @@
+"""From what a person writes to a policy: names and one-key definitions, each a row of a table.
+
+    policy: pii
+    policy: {any: [pii, {dictionary: names.txt, kind: NAME}]}
+    policy: {widened: {policy: digits, to: sentence}}
+
+The argument of a key is a mapping of its fields, or its main field alone with the other fields beside the key.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from tacit.common.serialize import read_yaml
+from tacit.errors import ConfigError, PolicyError
+from tacit.papers.alpha_context_policy import ALPHA_CONTEXT, WithAlphaContext
+from tacit.policies.detectors.detector import Detected
+from tacit.policies.entities import BALANCED, LEVELS, Grammar, Presidio, SpacyEntities, entities, grammar, names
+from tacit.policies.patterns import Capitals, Dictionary, Digits, Everything, Gold, RareWords, Regex
+from tacit.policies.pii.policy import KINDS, Pii
+from tacit.policies.policy import PIECES, Both, Definition, Either, Forgetful, Policy, Widened, Without
+from tacit.policies.tagging import default_pipeline
+from tacit.policies.token_classifier import TokenClassifier
+
+Value = Any
+
+
+"""What YAML gives for a field, or what it was turned into."""
+
+
+def conservative(common_words: Path | None) -> Policy:
+    """Nearly everything that could be a secret: personal data, tokens with a digit, words with a capital.
+
+    With a public list of common words, every other word too. Personal data stand last: they tell the kind.
+    """
+    words: Policy = Capitals() if common_words is None else RareWords.from_file(common_words) | Capitals()
+    return words | Digits() | Pii()
+
+
+def build_policy(definition: Definition, folder: Path | None = None) -> Policy:
+    """The policy a definition describes; paths in it are relative to `folder` (by default, where the program runs)."""
+    return _build(definition, folder or Path())
+
+
+def parse_policy(words: str) -> Policy:
+    """What `--policy` accepts: a name, names with commas between them (any of them), or a YAML file with `policy:`.
+
+    Of names, the last one tells the kind of what several find. Files that a YAML file names are looked for beside it,
+    or in the folder that it calls `beside`.
+    """
+    if Path(words).suffix in (".yaml", ".yml"):
+        return _from_yaml(Path(words))
+    return reduce(Either, (build_policy(name.strip()) for name in words.split(",")))
+
+
+def register_policy(name: str, make: Callable[[], Policy]) -> None:
+    """From now on, in this process, `policy: name` asks for what `make` gives: a policy of one's own."""
+    if name in {*_NAMED, *_KEYED} or "," in name or Path(name).suffix in (".yaml", ".yml"):
+        raise ConfigError("a name for an own policy that is not taken, without a comma", name, "choose another name")
+    _OWN[name] = make
+
+
+@dataclass(frozen=True)
+class _Field:
+    """One field of a definition: how its value is read, and its value when it is not given."""
+
+    read: Callable[[Value, Path], Value]
+    default: Value = ...
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One key: its fields, the main one first, and the policy they make."""
+
+    fields: dict[str, _Field]
+    build: Callable[..., Policy]
+
+
+def _build(definition: Value, folder: Path) -> Policy:
+    if isinstance(definition, str):
+        if definition in _KEYED and definition not in _NAMED:
+            raise PolicyError(
+                expected=f"`{definition}` with its fields: {', '.join(_KEYED[definition].fields)}",
+                found="its name alone",
+                way_out=f"write `policy: {{{definition}: ...}}` in a YAML file, and name the file",
+            )
+        named = _NAMED | _OWN
+        if definition not in named:
+            raise ConfigError.unknown_name("policy", definition, {*named, *_KEYED})
+        return named[definition]()
+    if not isinstance(definition, Mapping) or not definition:
+        raise _wrong("a policy: a name, or a mapping with the key of a policy", definition)
+    keys = [key for key in definition if key in _KEYED]
+    if not keys:
+        raise ConfigError.unknown_name("policy", str(next(iter(definition))), {*_NAMED, *_KEYED})
+    if len(keys) > 1:
+        raise PolicyError(
+            expected="one policy a mapping",
+            found=f"the keys {' and '.join(keys)} side by side",
+            way_out="put them in a list under `any` or `all`",
+        )
+    row = _KEYED[keys[0]]
+    values = _read_fields(keys[0], row, _given(keys[0], row, definition), folder)
+    return row.build(*values)
+
+
+def _given(key: str, row: _Row, definition: Mapping[str, Value]) -> dict[str, Value]:
+    """The fields as the person gave them, whichever of the two ways they wrote them."""
+    beside = {str(name): value for name, value in definition.items() if name != key}
+    argument = definition[key]
+    main = next(iter(row.fields))
+    if isinstance(argument, Mapping) and set(argument) & set(row.fields):
+        both = sorted(set(argument) & set(beside))
+        if both:
+            raise PolicyError(
+                expected=f"each field of `{key}` once",
+                found=f"`{both[0]}` both under and beside it",
+                way_out=f"keep the one under `{key}:`",
+            )
+        return beside | {str(name): value for name, value in argument.items()}
+    return {main: argument} | beside
+
+
+def _read_fields(key: str, row: _Row, given: dict[str, Value], folder: Path) -> list[Value]:
+    for name in given:
+        if name not in row.fields:
+            raise ConfigError.unknown_name(f"field of the policy `{key}`", name, row.fields)
+    values = []
+    for name, field in row.fields.items():
+        if name in given:
+            values.append(field.read(given[name], folder))
+        elif field.default is ...:
+            raise PolicyError(
+                expected=f"the field `{name}` of the policy `{key}`",
+                found=f"only {', '.join(given)}" if given else "nothing",
+                way_out=f"write `{name}:` under `{key}:`",
+            )
+        else:
+            values.append(field.default)
+    return values
+
+
+def _from_yaml(path: Path) -> Policy:
+    document = read_yaml(path)
+    if not isinstance(document, Mapping) or "policy" not in document:
+        raise PolicyError(
+            expected="a YAML file with the key `policy`",
+            found=f"{str(path)!r}, which has no such key at its top",
+            way_out="write `policy: pii`, or a definition in place of `pii`",
+        )
+    return _build(document["policy"], path.parent / str(document.get("beside", "")))
+
+
+def _wrong(expected: str, found: Value) -> PolicyError:
+    return PolicyError(
+        expected=expected,
+        found="nothing" if found is None else f"{type(found).__name__} {found!r}",
+        way_out="correct the definition of the policy",
+    )
+
+
+def _text(value: Value, _: Path) -> str:
+    if not isinstance(value, str) or not value:
+        raise _wrong("text that is not empty", value)
+    return value
+
+
+def _texts(value: Value, _: Path) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise _wrong("a list of texts", value)
+    return tuple(value)
+
+
+def _path(value: Value, folder: Path) -> Path:
+    return folder / _text(value, folder)
+
+
+def _name_or_folder(value: Value, folder: Path) -> str:
+    path = _path(value, folder)
+    return str(path) if path.is_dir() else _text(value, folder)
+
+
+def _folder(value: Value, folder: Path) -> str:
+    return str(_path(value, folder))
+
+
+def _flag(value: Value, _: Path) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong("true or false", value)
+    return value
+
+
+def _number(value: Value, _: Path) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong("a number", value)
+    return float(value)
+
+
+def _whole(value: Value, _: Path) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _wrong("a whole number", value)
+    return value
+
+
+def _policies(value: Value, folder: Path) -> list[Policy]:
+    if not isinstance(value, list) or not value:
+        raise _wrong("a list of policies", value)
+    return [_build(item, folder) for item in value]
+
+
+def _two_policies(value: Value, folder: Path) -> list[Policy]:
+    policies = _policies(value, folder)
+    if len(policies) != 2:
+        raise _wrong("a list of two policies, the second to be taken from the first", f"{len(policies)} policies")
+    return policies
+
+
+def _widened(policy: Policy, to: str, model: Path | None, alpha: float | None, trained_on: str | None) -> Policy:
+    if to == ALPHA_CONTEXT:
+        return WithAlphaContext.of(policy, model, 0.01 if alpha is None else alpha, trained_on)
+    if to not in PIECES:
+        raise ConfigError.unknown_name("piece of text to widen to", to, {*PIECES, ALPHA_CONTEXT})
+    if (model, alpha, trained_on) != (None, None, None):
+        raise PolicyError(
+            expected=f"`model`, `alpha` and `trained_on` with `to: {ALPHA_CONTEXT}` alone",
+            found=f"one of them with `to: {to}`",
+            way_out="leave it out",
+        )
+    return Widened(policy, to)
+
+
+_NAMED: dict[str, Callable[[], Policy]] = {
+    "any-capital": Capitals,
+    "any-digit": Digits,
+    "conservative": lambda: conservative(None),
+    "digits": Digits,
+    "entities": entities,
+    "everything": Everything,
+    "gold": Gold,
+    "grammar": grammar,
+    "names": names,
+    "pii": Pii,
+}
+
+
+_OWN: dict[str, Callable[[], Policy]] = {}
+
+
+_KEYED: dict[str, _Row] = {
+    "all": _Row({"policies": _Field(_policies)}, lambda policies: reduce(Both, policies)),
+    "any": _Row({"policies": _Field(_policies)}, lambda policies: reduce(Either, policies)),
+    "conservative": _Row({"common_words": _Field(_path)}, conservative),
+    "detector": _Row(
+        {"folder": _Field(_path), "level": _Field(_text, "sentence"), "kind": _Field(_text, "SENSITIVE")},
+        Detected.from_folder,
+    ),
+    "dictionary": _Row(
+        {"file": _Field(_path), "kind": _Field(_text, "LISTED"), "ignore_case": _Field(_flag, True)},
+        Dictionary.from_file,
+    ),
+    "forgetful": _Row({"policy": _Field(_build), "miss_rate": _Field(_number), "seed": _Field(_whole, 0)}, Forgetful),
+    "grammar": _Row(
+        {"pipeline": _Field(_name_or_folder, None), "levels": _Field(_texts, LEVELS)},
+        lambda pipeline, levels: Grammar(pipeline or default_pipeline(), levels),
+    ),
+    "pii": _Row({"kinds": _Field(_texts, KINDS)}, Pii),
+    "presidio": _Row(
+        {
+            "pipeline": _Field(_name_or_folder, None),
+            "kinds": _Field(_texts, None),
+            "threshold": _Field(_number, BALANCED),
+        },
+        lambda pipeline, kinds, threshold: Presidio(pipeline or default_pipeline(), kinds, threshold),
+    ),
+    "rare-words": _Row({"common_words": _Field(_path)}, RareWords.from_file),
+    "regex": _Row({"pattern": _Field(_text), "kind": _Field(_text, "PATTERN")}, Regex),
+    "spacy": _Row(
+        {"pipeline": _Field(_name_or_folder, None), "kinds": _Field(_texts, None)},
+        lambda pipeline, kinds: SpacyEntities(pipeline or default_pipeline(), kinds),
+    ),
+    "token-classifier": _Row(
+        {
+            "folder": _Field(_folder),
+            "kinds": _Field(_texts, None),
+            "threshold": _Field(_number, BALANCED),
+            "plain_below": _Field(_number, 0.0),
+        },
+        TokenClassifier,
+    ),
+    "widened": _Row(
+        {
+            "policy": _Field(_build),
+            "to": _Field(_text),
+            "model": _Field(_path, None),
+            "alpha": _Field(_number, None),
+            "trained_on": _Field(_text, None),
+        },
+        _widened,
+    ),
+    "without": _Row({"policies": _Field(_two_policies)}, lambda policies: Without(*policies)),
+}

@@ -1,0 +1,178 @@
+"""Does a policy's mask depend on what the secrets say?
+
+If it does, the mask itself tells something about them. Two checks: put a random stand-in of the same kind in a
+secret's place and see whether the rest of the mask moves (theory, T8), and CRT's exact condition that redacting a text
+equals redacting it after one secret was masked (theory, section 4).
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from tacit.data.inventions import surrogate
+from tacit.data.records import Record, Span, resolve_overlaps
+from tacit.errors import PolicyError
+from tacit.policies.policy import Policy
+
+PLACEHOLDER = "\ue000"
+
+
+"""One character of the private-use area: neither letter nor digit nor mark, as opaque to a policy as a token is."""
+
+
+MOST_CHARACTERS = 4_000_000
+
+
+"""How much of one record is read again to see whether its redaction is stable."""
+
+
+@dataclass(frozen=True, slots=True)
+class StabilityCounts:
+    """How found spans behaved, one at a time; adds up with `+`."""
+
+    spans: int = 0
+    rest_changed: int = 0
+    found_again: int = 0
+    redaction_stable: int = 0
+
+    def __add__(self, other: "StabilityCounts") -> "StabilityCounts":
+        return StabilityCounts(
+            self.spans + other.spans,
+            self.rest_changed + other.rest_changed,
+            self.found_again + other.found_again,
+            self.redaction_stable + other.redaction_stable,
+        )
+
+    def to_json(self) -> dict[str, int]:
+        """The counts as JSON values."""
+        return {
+            "spans": self.spans,
+            "rest_changed": self.rest_changed,
+            "found_again": self.found_again,
+            "redaction_stable": self.redaction_stable,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The counts that `to_json` wrote."""
+        try:
+            return cls(**value)
+        except TypeError as error:
+            raise PolicyError(
+                expected="stability counts as tacit writes them",
+                found=f"the keys {', '.join(sorted(value))}",
+                way_out="write them again with `tacit scan`",
+            ) from error
+
+
+def mask_stability(policy: Policy, record: Record, rng: random.Random, most: int | None = None) -> StabilityCounts:
+    """Replace the found spans of `record` one at a time, at most `most` of them drawn at random, and count.
+
+    The rest of the mask is what lies outside the replaced span, moved along with the text. The stand-in counts as
+    found again when every character of it is found.
+    """
+    found = policy.find(record)
+    chosen = found if most is None or len(found) <= most else tuple(sorted(rng.sample(found, most)))
+    redacted = _redacted(record.text, found, PLACEHOLDER)
+    total = StabilityCounts()
+    for span in chosen:
+        stand_in = surrogate(span.kind, record.text[span.start : span.end], rng)
+        after = policy.find(with_replaced(record, span, stand_in))
+        here = Span(span.start, span.start + len(stand_in), span.kind)
+        shift = here.end - span.end
+        expected = [
+            other if other.end <= span.start else Span(other.start + shift, other.end + shift, other.kind)
+            for other in found
+            if other != span
+        ]
+        inside = sum(max(0, min(here.end, other.end) - max(here.start, other.start)) for other in after)
+        total += StabilityCounts(
+            spans=1,
+            rest_changed=int(_outside(after, here) != expected),
+            found_again=int(inside == here.end - here.start),
+            redaction_stable=int(redact(policy, with_replaced(record, span, PLACEHOLDER)) == redacted),
+        )
+    return total
+
+
+def redaction_is_stable(policy: Policy, record: Record, span: Span, placeholder: str = PLACEHOLDER) -> bool:
+    """Whether Redact(s) == Redact(s with `span` masked): only then does a redacted span cost nothing in CRT."""
+    return stable_spans(policy, record, policy.find(record), (span,), placeholder) == 1
+
+
+def stable_spans(
+    policy: Policy, record: Record, found: Sequence[Span], chosen: Sequence[Span], placeholder: str = PLACEHOLDER
+) -> int:
+    """For how many of the `chosen` redaction is stable; `found` is what the policy finds in the record."""
+    redacted = _redacted(record.text, tuple(found), placeholder)
+    return sum(redact(policy, with_replaced(record, span, placeholder), placeholder) == redacted for span in chosen)
+
+
+def affordable(record: Record, found: Sequence[Span]) -> Sequence[Span]:
+    """As many of the spans, evenly spread, as can be checked in bounded time: each check reads the whole record."""
+    most = max(1, MOST_CHARACTERS // max(1, len(record.text)))
+    return found if len(found) <= most else [found[place * len(found) // most] for place in range(most)]
+
+
+def record_is_stable(policy: Policy, record: Record, secrets: Sequence[Span]) -> bool:
+    """Whether the redacted text stays as it is when found spans are masked.
+
+    That is each of them alone, those that `secrets` overlap at once, and all at once. A record that is too long to be
+    checked is taken for one that is not stable.
+    """
+    found = policy.find(record)
+    if len(affordable(record, found)) < len(found):
+        return False
+    redacted = _redacted(record.text, found, PLACEHOLDER)
+    of_secrets = [span for span in found if any(one.start < span.end and span.start < one.end for one in secrets)]
+    return all(
+        redact(policy, _masked(record, spans)) == redacted for spans in (found, of_secrets, *([span] for span in found))
+    )
+
+
+def redact(policy: Policy, record: Record, placeholder: str = PLACEHOLDER) -> str:
+    """The text of `record` with each found span replaced by one placeholder, whatever its length."""
+    return _redacted(record.text, policy.find(record), placeholder)
+
+
+def with_replaced(record: Record, span: Span, text: str) -> Record:
+    """`record` with `text` in the place of `span`; labels move along, one that overlaps `span` covers all of `text`."""
+    shift = len(text) - (span.end - span.start)
+
+    def moved(position: int, inside: int) -> int:
+        if position <= span.start:
+            return position
+        return position + shift if position >= span.end else inside
+
+    spans = record.spans
+    if spans is not None:
+        spans = resolve_overlaps(
+            Span(moved(gold.start, span.start), moved(gold.end, span.end + shift), gold.kind) for gold in spans
+        )
+    return replace(record, text=record.text[: span.start] + text + record.text[span.end :], spans=spans)
+
+
+def _masked(record: Record, spans: Sequence[Span]) -> Record:
+    for span in sorted(spans, reverse=True):
+        record = with_replaced(record, span, PLACEHOLDER)
+    return record
+
+
+def _outside(spans: tuple[Span, ...], hole: Span) -> list[Span]:
+    """`spans` without the characters of `hole`."""
+    pieces = []
+    for start, end, kind in spans:
+        for piece in (Span(start, min(end, hole.start), kind), Span(max(start, hole.end), end, kind)):
+            if piece.start < piece.end:
+                pieces.append(piece)
+    return pieces
+
+
+def _redacted(text: str, spans: tuple[Span, ...], placeholder: str) -> str:
+    pieces = []
+    start = 0
+    for span in spans:
+        pieces += [text[start : span.start], placeholder]
+        start = span.end
+    return "".join([*pieces, text[start:]])

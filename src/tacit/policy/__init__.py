@@ -1,1 +1,0 @@
-"""Policies: what is secret in a record, and how well that is known."""

@@ -1,1 +1,0 @@
-"""Personal data in English text: the policy `pii` and its parts."""

@@ -1,0 +1,211 @@
+"""The one accountant of the product, from plan to report.
+
+G1. Exact where a closed form exists; else our PLD, whose rounding is bounded and counted as loss, or RDP where that is
+    smaller: for small deltas, where no grid of losses is tight, and for the hops of a replacement. Both hold. The
+    profile's `accountant` says which it was.
+G2. PLD is checked against RDP at several deltas: if it is larger, something is wrong and no number is given.
+G3. Where every unit owns one record and its grids are affordable, dp-accounting prices the same; if both agree the
+    profile's `accountant` says so. It is not quoted itself: the rounding of its transform has no bound.
+
+From a target epsilon back to the noise. The search ends on the safe side.
+
+G1. The result of a calibration spends at most the target, by the same `account` that the certificate uses.
+G2. It is tight: a little less noise (1 %) would overspend.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
+
+from tacit.errors import ClaimRefused, ConfigError
+from tacit.privacy.closed_form import ClosedForm, has_closed_form
+from tacit.privacy.dominating_pairs import put_in_order
+from tacit.privacy.events import Composition, SampledGaussian
+from tacit.privacy.pld import PLD, LibraryPLD, privacy_loss_law
+from tacit.privacy.profile import Profile, SmallerOf, TwoHops
+from tacit.privacy.renyi import RDP
+
+_CHECKED_DELTAS = (1e-3, 1e-5, 1e-8)
+
+
+_NOTICED = 1e-11  # lost mass that begins to show at small deltas
+
+
+_LIBRARY_INTERVALS = (1e-3, 1e-4)
+
+
+_LOOSENESS = 1.003
+
+
+_LIBRARY_MOST_STEPS, _LIBRARY_MOST_EPSILON = 100_000, 150.0  # beyond these its grids outgrow seconds and memory
+
+
+class Accountant(Protocol):
+    """Turns a composition into its privacy profile."""
+
+    @property
+    def name(self) -> str:
+        """What the certificate calls it."""
+
+    def profile(self, composition: Composition) -> Profile:
+        """The profile of the composition."""
+
+
+@lru_cache(maxsize=256)
+def account(composition: Composition) -> Profile:
+    """What the composition costs, cross-checked."""
+    profile = quick_account(composition)
+    if profile.accountant != PLD().name:
+        return profile
+    check = RDP(strict=False).profile(composition)
+    for delta in _CHECKED_DELTAS:
+        spent, bound = profile.epsilon(delta), check.epsilon(delta)
+        if spent > 1.01 * bound + 1e-4:
+            raise ClaimRefused(
+                expected=f"an epsilon of at most {bound:.6g} (RDP) at delta {delta:g}",
+                found=f"{spent:.6g} ({profile.accountant})",
+                way_out="report this composition: the two accountants contradict each other",
+            )
+    name = f"{profile.accountant}, confirmed by {LibraryPLD().name}" if _confirmed(composition, profile) else PLD().name
+    return Profile(name, profile.relation, SmallerOf(profile.law, check.law))
+
+
+def _confirmed(composition: Composition, profile: Profile) -> bool:
+    """Whether dp-accounting can price this and agrees, on one of its grids."""
+    spent = put_in_order(composition)
+    alone = all(isinstance(event, SampledGaussian) and event.copies == 1 for event, _ in spent.events)
+    steps = sum(count for _, count in spent.events)
+    ours = {delta: profile.epsilon(delta) for delta in _CHECKED_DELTAS}
+    if not (alone and steps <= _LIBRARY_MOST_STEPS and max(ours.values()) <= _LIBRARY_MOST_EPSILON):
+        return False
+    theirs = (LibraryPLD(interval).profile(composition) for interval in _LIBRARY_INTERVALS)
+    return any(
+        all(1 / _LOOSENESS <= other.epsilon(delta) / own <= _LOOSENESS for delta, own in ours.items() if own > 0)
+        for other in theirs
+    )
+
+
+@lru_cache(maxsize=64)
+def quick_account(composition: Composition) -> Profile:
+    """As `account`, without the cross-check: for searches that check their result at the end."""
+    spent = put_in_order(composition)
+    if spent.unbounded or has_closed_form(spent):
+        return ClosedForm().profile(composition)
+    hop = spent.one_hop if spent.needs_two_hops else spent
+    law = privacy_loss_law(hop)
+    tight = not (law.coarse or spent.needs_two_hops)
+    if tight and law.lost <= _NOTICED:
+        return Profile(PLD().name, spent.relation, law)
+    both = SmallerOf(law, RDP(strict=False).law(hop))
+    if tight:
+        return Profile(PLD().name, spent.relation, both)
+    if spent.needs_two_hops:
+        # e^e1 d(e2) asks for deltas far below what a Fourier transform can resolve; there RDP takes over
+        return Profile(f"{PLD().name} or RDP, the smaller at each hop", spent.relation, TwoHops(both))
+    return Profile(f"{PLD().name}, grid coarse, or RDP, the smaller", spent.relation, both)
+
+
+_NOISE_TOLERANCE = 0.002
+
+
+_MOST_NOISE, _LEAST_NOISE = 1e6, 1e-3
+
+
+_TRIES = 8  # the search is priced by the quick accountant, which may be a little below the final one
+
+
+ExcessFunction = Callable[[float], float]
+
+
+"""log(epsilon spent / target) at a point of the line that is searched; it decreases along the line."""
+
+
+def calibrate_noise(composition_for: Callable[[float], Composition], epsilon: float, delta: float) -> float:
+    """The smallest noise multiplier (to 0.2 %) whose composition spends at most `epsilon` at `delta`."""
+    _check_target(epsilon, delta)
+
+    def excess(log_noise: float) -> float:
+        return _log_ratio(quick_account(composition_for(math.exp(log_noise))).epsilon(delta), epsilon)
+
+    enough = 0.0
+    while excess(enough) > 0:
+        enough += math.log(2)
+        if enough > math.log(_MOST_NOISE):
+            raise ClaimRefused(
+                expected=f"noise that brings epsilon down to {epsilon:g}",
+                found=f"more than {epsilon:g} with a noise multiplier of {_MOST_NOISE:g}",
+                way_out="ask for a larger epsilon, or fewer steps; a step without noise has no price",
+            )
+    found = _root(excess, enough, math.log(2), math.log(_LEAST_NOISE), math.log1p(_NOISE_TOLERANCE))
+    if found is None:
+        raise ClaimRefused(
+            expected="a target that needs noise",
+            found=f"epsilon {epsilon:g} is kept with hardly any noise",
+            way_out="ask for a smaller epsilon: this one promises nothing here",
+        )
+    noise = math.exp(found[1])
+    for _ in range(_TRIES):
+        if account(composition_for(noise)).epsilon(delta) <= epsilon:
+            return noise
+        noise *= 1 + _NOISE_TOLERANCE / 2
+    raise _contradiction(epsilon)
+
+
+def default_delta(units: int) -> float:
+    """1 / (10 N) for a public number N of units."""
+    return 1 / (10 * units)
+
+
+def check_delta(delta: float, units: int) -> None:
+    """Refuse a delta of 1/N or more: it would allow to publish one unit's content outright."""
+    if not 0 < delta < 1 / units:
+        raise ClaimRefused(
+            expected=f"a delta above 0 and below one over the number of units ({1 / units:.3g})",
+            found=f"{delta:g}",
+            way_out=f"use {default_delta(units):.3g}",
+        )
+
+
+def _check_target(epsilon: float, delta: float) -> None:
+    if not (math.isfinite(epsilon) and epsilon > 0 and 0 < delta < 1):
+        raise ConfigError(
+            expected="an epsilon above 0 and a delta between 0 and 1",
+            found=f"epsilon {epsilon!r}, delta {delta!r}",
+            way_out="ask for a finite epsilon, such as 8, and a delta such as 1e-6",
+        )
+
+
+def _log_ratio(spent: float, target: float) -> float:
+    return math.log(spent / target) if spent > 0 else -math.inf
+
+
+def _root(excess: ExcessFunction, high: float, stride: float, least: float, width: float) -> tuple[float, float] | None:
+    """A bracket of the root no wider than `width`, given a `high` without excess; None if `least` has none either."""
+    at_high, low = excess(high), high
+    while (at_low := excess(low)) <= 0:
+        if low <= least:
+            return None
+        high, at_high, low = low, at_low, max(low - stride, least)
+    turn = 0
+    while high - low > width:
+        turn += 1
+        middle = (low + high) / 2
+        if turn % 3 and math.isfinite(at_low) and math.isfinite(at_high):
+            # false position, aimed a little beside the root, in turns, so that both ends move
+            aim = low + at_low / (at_low - at_high) * (high - low) + (0.4 if turn % 2 else -0.4) * width
+            middle = min(max(aim, low + 0.25 * width), high - 0.25 * width)
+        value = excess(middle)
+        if value > 0:
+            low, at_low = middle, value
+        else:
+            high, at_high = middle, value
+    return low, high
+
+
+def _contradiction(epsilon: float) -> ClaimRefused:
+    return ClaimRefused(
+        expected=f"a calibrated run that spends at most {epsilon:g}",
+        found="more, when it was priced again",
+        way_out="report this composition: the quick and the final accountant disagree",
+    )

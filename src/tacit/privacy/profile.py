@@ -1,0 +1,247 @@
+"""The whole privacy profile of a composition, and what can be read off it.
+
+G1. `delta(epsilon)` never increases with epsilon, and `epsilon(delta)` never increases with delta.
+G2. `epsilon(delta)` is an epsilon whose `delta` is at most the one asked for: rounding is always upwards.
+G3. `mu()` is pessimistic: the profile lies below that of mu-GDP for every delta above `SMALLEST_DELTA`.
+G4. Every pair of `fine` is implied by the profile.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from scipy import special
+
+from tacit.errors import ClaimRefused
+from tacit.privacy.dominating_pairs import Floats, PricedEvents, put_in_order
+from tacit.privacy.events import Composition, Relation
+
+SMALLEST_DELTA = 1e-10
+
+
+"""Below this the floating-point error of a composed distribution is not far away any more."""
+
+
+CURVE_DELTAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
+
+
+_SAMPLES, _FINE = 400, 32
+
+
+_OFTEN = 1e-2
+
+
+class Law(Protocol):
+    """delta as a function of epsilon >= 0, for many epsilons at once, and its inverse."""
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """The delta of each epsilon."""
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon for a delta in (0, 1), rounded upwards."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a composition costs. Nothing spent: all zeros; nothing promised: epsilon is infinite and delta is 1."""
+
+    accountant: str
+    relation: Relation | None
+    law: Law = field(repr=False)
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon spent at this delta."""
+        if not 0 < delta < 1:
+            raise ClaimRefused(
+                expected="a delta between 0 and 1",
+                found=repr(delta),
+                way_out="choose a delta well below one over the number of units",
+            )
+        return self.law.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """The delta spent at this epsilon."""
+        if not epsilon >= 0:
+            raise ClaimRefused(
+                expected="an epsilon of 0 or more", found=repr(epsilon), way_out="ask for the delta of epsilon 0"
+            )
+        if math.isinf(epsilon):
+            return 1.0 if isinstance(self.law, NoBound) else 0.0
+        return float(min(1.0, self.law.deltas(np.array([epsilon]))[0]))
+
+    def mu(self) -> float:
+        """The smallest mu, rounded upwards, such that mu-GDP is no more private than this (for delta >= 1e-10)."""
+        match self.law:
+            case Nothing():
+                return 0.0
+            case NoBound():
+                return math.inf
+            case GaussianLaw():
+                return self.law.mu
+        return _dominating_mu(*self._sampled)
+
+    def curve(self, deltas: Sequence[float] = CURVE_DELTAS) -> tuple[tuple[float, float], ...]:
+        """(epsilon, delta) pairs, for storing."""
+        return tuple((self.epsilon(delta), delta) for delta in deltas)
+
+    def fine(self) -> tuple[tuple[float, float], ...]:
+        """(epsilon, delta) pairs close enough for a smooth trade-off, deltas rounded upwards; none without a bound."""
+        epsilons, deltas = self._sampled
+        if not math.isfinite(epsilons[-1]):
+            return ()
+        often = np.linspace(0, int(np.argmax(deltas <= _OFTEN)), _FINE)  # most attacks are told apart here
+        rest = np.linspace(0, len(epsilons) - 1, _FINE // 2)
+        chosen = np.unique(np.concatenate([often, rest]).round().astype(int))
+        return tuple((float(epsilons[at]), _upwards(float(deltas[at]))) for at in chosen)
+
+    @cached_property
+    def _sampled(self) -> tuple[Floats, Floats]:
+        """Epsilons from 0 to that of the smallest delta, and the delta of each: dear for some laws, and used twice."""
+        widest = max(self.law.epsilon(SMALLEST_DELTA), 1e-12)
+        epsilons = np.linspace(0.0, widest, _SAMPLES) if math.isfinite(widest) else np.array([widest])
+        return epsilons, np.minimum(self.law.deltas(epsilons), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The law of a composition that spends nothing."""
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """All 0."""
+        return np.zeros_like(epsilons)
+
+    def epsilon(self, delta: float) -> float:
+        """0."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NoBound:
+    """The law of a composition that promises nothing."""
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """All 1."""
+        return np.ones_like(epsilons)
+
+    def epsilon(self, delta: float) -> float:
+        """Infinite."""
+        return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianLaw:
+    """The exact law of the Gaussian mechanism with sensitivity / deviation = mu (Balle and Wang 2018, theorem 8)."""
+
+    mu: float
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
+        return gaussian_deltas(epsilons, np.full_like(epsilons, self.mu))
+
+    def epsilon(self, delta: float) -> float:
+        """By bisection."""
+        return invert(self.deltas, delta)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoHops:
+    """From content to null to other content: delta(e1 + e2) <= d(e1) + e^e1 d(e2), the best e1 of a fixed set.
+
+    `law` prices one hop (zero-out). Every e1 is sound, so a coarse set only costs tightness; as it does not depend on
+    the epsilon asked for, delta cannot increase with epsilon.
+    """
+
+    law: Law
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """The best first hop among 400, for each epsilon."""
+        widest = self.law.epsilon(SMALLEST_DELTA)
+        firsts = np.linspace(0.0, min(widest, 1e9), 400)
+        spent = self.law.deltas(firsts)
+        return np.array([self._best(float(epsilon), firsts, spent) for epsilon in epsilons])
+
+    def epsilon(self, delta: float) -> float:
+        """By bisection."""
+        return invert(self.deltas, delta)
+
+    def _best(self, epsilon: float, firsts: Floats, spent: Floats) -> float:
+        within = firsts <= epsilon
+        with np.errstate(divide="ignore"):
+            second = firsts[within] + np.log(self.law.deltas(epsilon - firsts[within]))
+        return float(min(1.0, np.min(spent[within] + np.exp(np.minimum(second, 1.0)))))
+
+
+@dataclass(frozen=True, slots=True)
+class SmallerOf:
+    """Two laws that both hold: the smaller one."""
+
+    first: Law
+    second: Law
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """The smaller delta, for each epsilon."""
+        return np.minimum(self.first.deltas(epsilons), self.second.deltas(epsilons))
+
+    def epsilon(self, delta: float) -> float:
+        """The smaller epsilon."""
+        return min(self.first.epsilon(delta), self.second.epsilon(delta))
+
+
+def price(name: str, composition: Composition, law_of: Callable[[PricedEvents], Law]) -> Profile:
+    """The profile under an accountant that prices spent noisy events by `law_of`."""
+    spent = put_in_order(composition)
+    law: Law
+    if spent.unbounded:
+        law = NoBound()
+    elif not spent.events:
+        law = Nothing()
+    elif spent.needs_two_hops:
+        law = TwoHops(law_of(spent.one_hop))
+    else:
+        law = law_of(spent)
+    return Profile(name, spent.relation, law)
+
+
+def _upwards(value: float) -> float:
+    """`value` with six digits, never less than it is."""
+    near = float(f"{value:.5e}")
+    return near if near >= value else float(f"{value * (1 + 1e-5):.5e}")
+
+
+def gaussian_deltas(epsilons: Floats, mus: Floats) -> Floats:
+    """The delta of mu-GDP at epsilon, element by element, accurate in the tails."""
+    first = special.log_ndtr(mus / 2 - epsilons / mus)
+    second = epsilons + special.log_ndtr(-mus / 2 - epsilons / mus)
+    return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)), dtype=np.float64)
+
+
+def invert(deltas: Callable[[Floats], Floats], delta: float) -> float:
+    """The smallest epsilon whose delta is at most `delta`, to nine digits and from above; infinite if there is none."""
+    low, high = 0.0, 1.0
+    if deltas(np.array([0.0]))[0] <= delta:
+        return 0.0
+    while deltas(np.array([high]))[0] > delta:
+        low, high = high, 4 * high
+        if high > 1e12:
+            return math.inf
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if deltas(np.array([middle]))[0] <= delta else (middle, high)
+    return high
+
+
+def _dominating_mu(epsilons: Floats, deltas: Floats) -> float:
+    if not math.isfinite(epsilons[-1]):
+        return math.inf
+    deltas = np.minimum(deltas, 1 - 1e-12)
+    # between two points the profile is at most its left delta, so mu-GDP must reach that at the right epsilon
+    right, left = np.append(epsilons[1:], 0.0), np.append(deltas[:-1], deltas[0])
+    low, high = np.full_like(right, 1e-12), np.full_like(right, 1e7)
+    for _ in range(70):
+        middle = np.sqrt(low * high)
+        enough = gaussian_deltas(right, middle) >= left
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return float(np.max(high))

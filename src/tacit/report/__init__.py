@@ -1,1 +1,0 @@
-"""Pages: results in, one self-contained HTML file out. Never sees a model."""

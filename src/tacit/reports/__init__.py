@@ -1,0 +1,1 @@
+"""Pages from run folders; no model, no clock, no network."""

@@ -1,0 +1,178 @@
+"""A finished run as pages see it.
+
+G1. A folder that is no run, a run that did not end and one that does not verify are refused with the way out; one
+    without an audit is not.
+G2. For a page that may leave, only files of `release/` are read (and the mark of the folder). Pages that stay inside
+    also read exact numbers in `private/` where they are, and `read_inside` the sample, with secrets hidden.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tacit.audits.findings import Audit, Finding
+from tacit.common.formatting import name
+from tacit.errors import ConfigError, RunError
+from tacit.mechanisms.terms import Terms
+from tacit.policies.card import MeasuredPolicy
+from tacit.policies.marking import Inside
+from tacit.privacy.guarantee import Figure, Guarantee
+from tacit.privacy.ledger import read_entries
+from tacit.privacy.ledger_lines import Entries
+from tacit.privacy.noisy_utility import ReleasedUtility
+from tacit.privacy.plan import Plan
+from tacit.runs.environment import Made, MadeWith
+from tacit.runs.files import FileName, PrivateFile, ReleaseFile
+from tacit.runs.folder import RunFolder
+from tacit.runs.utility import Utility
+from tacit.runs.verify import PAPERS, check_verified
+
+T = TypeVar("T")
+
+
+_LARGEST_FILE = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run. `name` tells it from the others of its page; `at` is its place among them, from 1.
+
+    released: its utility, with noise. utility: exact, and measured: how its policy did; for inside alone.
+    """
+
+    name: str
+    at: int
+    config: dict[str, Any]
+    plan: Plan
+    ledger: Entries
+    guarantee: Guarantee
+    released: ReleasedUtility
+    utility: Utility | None
+    audit: Audit | None
+    measured: MeasuredPolicy | None = None
+    made: tuple[Made, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its section's id."""
+        return f"run-{self.at}"
+
+    @property
+    def inside(self) -> bool:
+        """Whether it has numbers that may not leave."""
+        return self.utility is not None
+
+    @property
+    def claim(self) -> str:
+        """The claim with what its words mean here; its coverage lines stand elsewhere."""
+        return replace(self.guarantee, coverage=()).sentence()
+
+    @property
+    def headline(self) -> Figure | None:
+        """The first figure of the claim; none where nothing is claimed."""
+        return self.guarantee.figures[0] if self.guarantee.figures else None
+
+    @property
+    def verdict_kind(self) -> str:
+        """How its audit ended: a finding, or "not audited"."""
+        return "not audited" if self.audit is None else str(self.audit.verdict.finding)
+
+    @property
+    def verdict_sentence(self) -> str:
+        """Why, in a sentence."""
+        if self.audit is None:
+            return "Nobody has attacked this model yet: run tacit audit on its folder."
+        return self.audit.verdict.sentence
+
+    @property
+    def verdict_reason(self) -> str:
+        """The sentence without the word that it begins with, for where that word stands above it."""
+        _, colon, rest = self.verdict_sentence.partition(": ")
+        begins = colon and self.verdict_sentence.lower().startswith(f"{self.verdict_kind}:")
+        return rest[:1].upper() + rest[1:] if begins else self.verdict_sentence
+
+    @property
+    def tone(self) -> str:
+        """good, bad or mute: the colour of the verdict."""
+        tones = {str(Finding.CONSISTENT): "good", str(Finding.CONTRADICTED): "bad"}
+        return tones.get(self.verdict_kind, "mute")
+
+
+def read_run(folder: Path, inside: bool = False) -> Finished:
+    """The run in `folder`; with `inside`, with exact numbers where this folder has them."""
+    run = RunFolder.view(folder)
+    for needed in (ReleaseFile.CONFIG, ReleaseFile.PLAN, ReleaseFile.UTILITY, ReleaseFile.GUARANTEE):
+        if not run.path(needed).is_file():
+            raise RunError(
+                expected=f"a finished run in {folder}",
+                found=f"one without {needed}",
+                way_out=f"finish it: tacit train --resume {folder}",
+            )
+    exact = [PrivateFile.GUARANTEE, PrivateFile.UTILITY, PrivateFile.AUDIT, PrivateFile.POLICY] if inside else []
+    usual = [file for file in ReleaseFile if file is not ReleaseFile.MODEL]
+    present = {run.path(file) for file in (*usual, *exact) if run.path(file).is_file()}
+    for path in present:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise RunError(
+                f"a {path.name} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed"
+            )
+
+    check_verified(run, PAPERS)
+
+    def first(kind: type[T], *files: FileName) -> T | None:
+        """What the first of these files says that is there."""
+        there = [file for file in files if run.path(file) in present]
+        return run.read_json(kind, there[0]) if there else None
+
+    guarantee = first(Guarantee, PrivateFile.GUARANTEE) or run.read_json(Guarantee, ReleaseFile.GUARANTEE)
+    made = run.read_json(MadeWith, ReleaseFile.MADE) if run.path(ReleaseFile.MADE).is_file() else MadeWith()
+    return Finished(
+        name(folder.resolve().name),
+        1,
+        run.read_json(dict, ReleaseFile.CONFIG),
+        run.read_json(Terms, ReleaseFile.PLAN).plan,
+        read_entries(run.path(ReleaseFile.LEDGER)),
+        guarantee,
+        run.read_json(ReleasedUtility, ReleaseFile.UTILITY),
+        first(Utility, PrivateFile.UTILITY),
+        first(Audit, PrivateFile.AUDIT, ReleaseFile.AUDIT),
+        first(MeasuredPolicy, PrivateFile.POLICY),
+        made.environments,
+    )
+
+
+def read_inside(folder: Path) -> Inside:
+    """What the run in `folder` keeps for showing inside the house."""
+    run = RunFolder.view(folder)
+    path = run.path(PrivateFile.SAMPLE)
+    if not path.is_file():
+        raise RunError(
+            expected=f"private/{PrivateFile.SAMPLE} in {folder}",
+            found="none: only the machine that trained has it",
+            way_out="make the page there, or leave --sample out",
+        )
+    if path.stat().st_size > _LARGEST_FILE:
+        raise RunError(f"a {path.name} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
+    return Inside.from_json(run.read_json(dict, PrivateFile.SAMPLE))
+
+
+def read_runs(folders: Sequence[Path]) -> tuple[Finished, ...]:
+    """Several runs for a page inside, each under a name of its own: as much of its path as tells them apart."""
+    whole = [folder.resolve() for folder in folders]
+    if len(set(whole)) < len(whole):
+        raise ConfigError("different run folders", "one of them twice", "give each run once")
+    names = _names(whole)
+    return tuple(
+        replace(read_run(folder, inside=True), name=name(called), at=at)
+        for at, (folder, called) in enumerate(zip(whole, names, strict=True), 1)
+    )
+
+
+def _names(folders: list[Path]) -> list[str]:
+    deepest = max(len(folder.parts) for folder in folders)
+    for depth in range(1, deepest + 1):
+        names = ["/".join(folder.parts[-depth:]) for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{folder.name} {at}" for at, folder in enumerate(folders, 1)]

@@ -1,0 +1,1 @@
+"""The run folder: release/ and private/, what may leave, and its verification."""

@@ -1,0 +1,294 @@
+"""The verb `verify`: whether the released files of a run agree with each other, and its claim with what was done.
+
+G1 (release alone). Nothing but `release/` is read, under whatever name it was sent.
+G2 (the same conclusion). The claim is drawn again by the function that training drew it with
+(`tacit.mechanisms.terms`).
+G3 (named). What does not hold is said in one sentence that names the file and what it disagrees with.
+
+No signature is involved. Whoever rewrites plan, ledger, guarantee and manifest alike has made the files of another run,
+whose claim does follow from them: only the sender, or an older copy of manifest.json, can tell the two apart.
+
+Whether a guarantee that was written down is the one that follows.
+
+G1 (numbers). Another machine's arithmetic differs in the last digits: numbers agree within `TOLERANCE` of their size.
+G2 (words). A text agrees when it is equal, but for a number that rounds to another digit although the figures agree.
+G3 (curves). The points of a curve may be others; each must be true.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from tacit.common.formatting import rounded_up
+from tacit.common.serialize import to_json
+from tacit.errors import RunError, TacitError
+from tacit.mechanisms.mechanism import Spent
+from tacit.mechanisms.terms import Terms
+from tacit.privacy.account import account
+from tacit.privacy.events import Event
+from tacit.privacy.guarantee import Figure, Guarantee
+from tacit.privacy.ledger import read_lines
+from tacit.privacy.ledger_lines import Parsed, event_to_json
+from tacit.runs.files import ReleaseFile
+from tacit.runs.folder import RunFolder
+from tacit.runs.release import LedgerEnd, Manifest, disagreements
+
+TOLERANCE = 1e-6
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+_DIGITS = (3, 4, 6)  # with which figures are printed
+
+
+_FROM = "from plan.json and ledger.jsonl"
+
+
+_Json = dict[str, "_Json"] | list["_Json"] | str | float | bool | None
+
+
+def disagreement(written: Guarantee, follows: Guarantee) -> str | None:
+    """What `written` has that does not follow, as the end of a sentence; curves are not compared."""
+    figures = [number for one in follows.figures for number in (one.epsilon, one.delta, one.mu)]
+    found = next(_differences(_without_curves(written), _without_curves(follows), figures, ""), None)
+    if found is not None and written.code_version != version("tacit"):
+        found += f" (it was written by tacit {written.code_version}; this is {version('tacit')})"
+    return found
+
+
+def untrue_curve(written: Guarantee, follows: Guarantee, spent: Spent) -> str | None:
+    """Which curve has a point that is not true of what was spent; `follows` has as many figures, of the same units."""
+    for place, (one, other) in enumerate(zip(written.figures, follows.figures, strict=True)):
+        if one.curve and one.curve != other.curve and not _is_true(one, spent):
+            return f"has a point in figures.{place}.curve that is not true of what ledger.jsonl counts"
+    return None
+
+
+def _is_true(figure: Figure, spent: Spent) -> bool:
+    epsilons, deltas = np.array(figure.curve).T
+    law = account(spent[figure.neighbours]).law
+    return bool(np.all(epsilons >= 0) and np.all(deltas >= np.minimum(law.deltas(epsilons), 1) * (1 - TOLERANCE)))
+
+
+def _without_curves(guarantee: Guarantee) -> _Json:
+    figures = tuple(replace(one, curve=()) for one in guarantee.figures)
+    plain: _Json = json.loads(to_json(replace(guarantee, figures=figures)))
+    return plain
+
+
+def _differences(written: _Json, follows: _Json, figures: list[float], where: str) -> Iterator[str]:
+    if isinstance(written, dict) and isinstance(follows, dict):
+        for key in follows:
+            yield from _differences(written[key], follows[key], figures, f"{where}.{key}".lstrip("."))
+    elif isinstance(written, list) and isinstance(follows, list):
+        if len(written) != len(follows):
+            yield f"has {len(written)} entries in {where} where {len(follows)} follow {_FROM}"
+        for place, (one, other) in enumerate(zip(written, follows, strict=False)):
+            yield from _differences(one, other, figures, f"{where}.{place}")
+    elif isinstance(written, str) and isinstance(follows, str):
+        yield from _in_words(written, follows, figures, where)
+    elif not _is_same(written, follows):
+        yield f"has {json.dumps(written)} as {where} where {json.dumps(follows)} follows {_FROM}"
+
+
+def _is_same(written: _Json, follows: _Json) -> bool:
+    if isinstance(written, float) and isinstance(follows, float):
+        return math.isclose(written, follows, rel_tol=TOLERANCE)
+    return type(written) is type(follows) and written == follows
+
+
+def _in_words(written: str, follows: str, figures: list[float], where: str) -> Iterator[str]:
+    numbers, expected = _NUMBER.findall(written), _NUMBER.findall(follows)
+    if len(numbers) == len(expected):
+        for number, other in zip(numbers, expected, strict=True):
+            if number != other and not _is_rounding(number, other, figures):
+                yield f"has {number} in its {where} where {other} follows {_FROM}"
+    if _NUMBER.split(written) != _NUMBER.split(follows):
+        yield f"has another {where} than follows {_FROM}"
+
+
+def _is_rounding(number: str, follows: str, figures: list[float]) -> bool:
+    """Whether the number that follows is a figure rounded up, which `number` is too by a hair."""
+    rounded = (one for one in figures if any(rounded_up(one, digits) == follows for digits in _DIGITS))
+    return any(math.isclose(float(number), one, rel_tol=TOLERANCE) for one in rounded)
+
+
+T = TypeVar("T")
+
+
+PAPERS = frozenset({ReleaseFile.REPORT, ReleaseFile.CERTIFICATE, ReleaseFile.REGISTRY, ReleaseFile.MODEL_CARD})
+
+
+"""What `report` makes of the other files: it can be made anew."""
+
+
+AFTER_TRAINING = PAPERS | {ReleaseFile.AUDIT}
+
+
+_LARGEST_FILE = 50_000_000
+
+
+_RESTORE = "restore the file from a copy, or train again"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that must hold: whether it does, and if not, why and what to do."""
+
+    name: str
+    holds: bool
+    why: str = ""
+    way_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """All checks. `sentence` is the claim: stated only where every check holds."""
+
+    holds: bool
+    checks: tuple[Check, ...]
+    sentence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    why: str
+    way_out: str = _RESTORE
+
+
+def verify(folder: Path) -> Verified:
+    """Check the run in `folder`, or a copy of its `release/`."""
+    release = _Release(RunFolder.view(folder))
+    checks = tuple(release.checks())
+    holds = all(one.holds for one in checks)
+    return Verified(holds, checks, release.guarantee().sentence() if holds else None)
+
+
+def check_verified(run: RunFolder, leave_out: frozenset[str] = frozenset()) -> None:
+    """Refuse a run that does not verify. `leave_out`: files that are not read next, and can be made anew."""
+    for check in _Release(run, leave_out).checks():
+        if not check.holds:
+            raise RunError(f"a run that verifies: {check.name}", check.why, check.way_out)
+
+
+class _Release:
+    """The files of one `release/`."""
+
+    def __init__(self, run: RunFolder, leave_out: frozenset[str] = frozenset()) -> None:
+        self._run = run
+        self._leave_out = leave_out
+
+    def checks(self) -> Iterator[Check]:
+        """Each check, cheap ones first; one that needs a file that cannot be read does not hold."""
+        checks: dict[str, Callable[[], _Problem | None]] = {
+            "the run is finished": self._finished,
+            "every released file is as it was sealed": self._files,
+            "the ledger is whole": self._ledger,
+            "the plan follows from the mechanism's settings": self._plan,
+            "the ledger has the plan's prices": self._prices,
+            "the ledger counts every planned step": self._counts,
+            "the claim follows from plan and ledger": self._claim,
+        }
+        for name, check in checks.items():
+            try:
+                problem = check()
+            except TacitError as error:
+                problem = _Problem(f"expected {error.expected}; found {error.found}")
+            except (ArithmeticError, ValueError) as error:  # numbers that no mechanism has
+                problem = _Problem(f"plan.json or ledger.jsonl has impossible numbers ({type(error).__name__})")
+            yield Check(name, True) if problem is None else Check(name, False, problem.why, problem.way_out)
+
+    def guarantee(self) -> Guarantee:
+        """What is claimed."""
+        return self._read(Guarantee, ReleaseFile.GUARANTEE)
+
+    def _finished(self) -> _Problem | None:
+        if self._run.path(ReleaseFile.MANIFEST).is_file():
+            return None
+        why = "manifest.json is missing: the run is not finished, or somebody removed the file"
+        return _Problem(why, f"tacit train --resume {self._run.folder.name}")
+
+    def _files(self) -> _Problem | None:
+        manifest = self._read(Manifest, ReleaseFile.MANIFEST)
+        found = list(disagreements(self._run.release, manifest, self._leave_out))
+        if not found:
+            return None
+        return _Problem("; ".join(one.why for one in found), self._way_out(found[0].file, found[0].unknown))
+
+    def _way_out(self, file: str, unknown: bool) -> str:
+        if file in AFTER_TRAINING:
+            verb = "audit" if file == ReleaseFile.AUDIT else "report"
+            return f"make it anew: tacit {verb} {self._run.folder.name}"
+        return "remove it from release/" if unknown else _RESTORE
+
+    def _ledger(self) -> _Problem | None:
+        parsed, sealed = self._lines(), self._read(Manifest, ReleaseFile.MANIFEST).ledger
+        end = LedgerEnd.of(parsed)
+        if parsed.torn:
+            return _Problem("the last line of ledger.jsonl is cut off")
+        if end.length != sealed.length:
+            return _Problem(f"ledger.jsonl has {end.length} lines where manifest.json has {sealed.length}")
+        return None if end == sealed else _Problem("ledger.jsonl does not end with the digest in manifest.json")
+
+    def _plan(self) -> _Problem | None:
+        self._terms().rebuilt()
+        return None
+
+    def _prices(self) -> _Problem | None:
+        priced, declared = self._terms().prices(), self._lines().settled().prices
+        for step in [*priced, *(declared.keys() - priced.keys())]:
+            if step not in declared or step not in priced:
+                has, has_not = ("plan.json", "ledger.jsonl") if step in priced else ("ledger.jsonl", "plan.json")
+                return _Problem(f"{has} has the step {step!r}, which {has_not} does not have")
+            for notion in [*priced[step], *(declared[step].keys() - priced[step].keys())]:
+                found, follows = _prices_apart(declared[step].get(notion), priced[step].get(notion))
+                if found != follows:
+                    return _Problem(f"{step!r} has {found} for {notion} in ledger.jsonl, but {follows} by plan.json")
+        return None
+
+    def _counts(self) -> _Problem | None:
+        terms, charges = self._terms(), self._lines().settled().charges()
+        for step, times in terms.planned().items():
+            if charges.get(step, 0) < times and not terms.chooses:
+                return _Problem(
+                    f"ledger.jsonl counts {charges.get(step, 0)} executions of {step!r} where plan.json has {times}"
+                )
+        return None
+
+    def _claim(self) -> _Problem | None:
+        written, terms, charges = self.guarantee(), self._terms(), self._lines().settled().charges()
+        again = replace(terms.conclude(charges, written.evidence), code_version=written.code_version)
+        found = disagreement(written, again) or untrue_curve(written, again, terms.spent(charges))
+        return None if found is None else _Problem(f"guarantee.json {found}")
+
+    def _terms(self) -> Terms:
+        return self._read(Terms, ReleaseFile.PLAN)
+
+    def _lines(self) -> Parsed:
+        return read_lines(self._file(ReleaseFile.LEDGER))
+
+    def _read(self, kind: type[T], name: ReleaseFile) -> T:
+        self._file(name)
+        return self._run.read_json(kind, name)
+
+    def _file(self, name: ReleaseFile) -> Path:
+        path = self._run.path(name)
+        if not path.is_file() or path.is_symlink() or path.stat().st_size > _LARGEST_FILE:
+            raise RunError(f"a regular file {name} of at most 50 MB", "none", _RESTORE)
+        return path
+
+
+def _prices_apart(one: Event | None, other: Event | None) -> tuple[str, str]:
+    """Two prices in words: where they differ."""
+    ours, theirs = ({} if event is None else event_to_json(event) for event in (one, other))
+    differ = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+    words = [", ".join(f"{name} {price[name]}" for name in differ if name in price) for price in (ours, theirs)]
+    return words[0] or "no price", words[1] or "no price"

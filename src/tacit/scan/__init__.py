@@ -1,1 +1,0 @@
-"""Scanning: what a policy finds in a corpus, on all cores."""

@@ -1,0 +1,1 @@
+"""CustomerSim, the simulated corpus with gold spans."""

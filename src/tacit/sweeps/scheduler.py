@@ -1,0 +1,243 @@
+"""The processes of a sweep: one a run, some at a time, none left behind."""
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from tacit.common.progress import Progress
+from tacit.common.serialize import to_json
+from tacit.errors import RunError
+from tacit.sweeps.recipe import Variation, dotted
+from tacit.sweeps.worker import Job, JobState, read_state, write_state
+
+RunPlace = str | Path
+
+
+COMMAND = (sys.executable, "-c", "from tacit.sweeps.worker import main; main()")
+
+
+_SECONDS_FOR_LOCK = 30.0
+
+
+_QUOTED = re.compile(r"(['\"])(/[^'\"\n]+)\1")
+
+
+_FOLDERS = re.compile(r"(?<![\w.~)])/+(?:[^\s/'\"]+/+)*(?=[^\s/'\"])")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How one run ended: its line of the results. `refused`: why it has no figures. known: it was done before."""
+
+    name: str
+    line: dict[str, Any]
+    refused: dict[str, str] | None = None
+    known: bool = False
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether its audit contradicts its claim."""
+        attacks = (self.line.get("figures") or {}).get("attacks")
+        return attacks is not None and attacks["verdict"] == "contradicted"
+
+
+Told = Callable[[str, Progress | RunOutcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a sweep reads and writes."""
+
+    recipe: Path
+    out: Path
+    results: Path
+    data: Path
+
+    @classmethod
+    def of(
+        cls, recipe: Path, out: RunPlace | None, results: RunPlace | None, data: RunPlace | None, scale: float
+    ) -> "Places":
+        """The given ones, or those beside the recipe; another position of the dial has other places."""
+        stem = recipe.stem if scale == 1 else f"{recipe.stem}-at-{scale:g}"
+        return cls(
+            recipe,
+            Path(out or recipe.with_name(f"{stem}.runs")).absolute(),
+            Path(results or recipe.with_name(f"{stem}.results.json")).absolute(),
+            Path(data or recipe.parent / "data").absolute(),
+        )
+
+    @property
+    def own(self) -> Path:
+        """What the sweep keeps for itself; no run has such a name."""
+        return self.out / ".sweep"
+
+    def folder(self, name: str) -> Path:
+        """Of a run."""
+        return self.out / name
+
+    def state(self, name: str) -> Path:
+        """Of a run."""
+        return self.own / f"{name}.json"
+
+    def log(self, name: str) -> Path:
+        """What the process of a run printed."""
+        return self.own / f"{name}.log"
+
+    def without(self, text: str, words: dict[str, Any]) -> str:
+        """`text` without a place of the machine: of every path from the root on its last part alone.
+
+        A blank ends a path, but for those in quotes and those of `words`, the settings of a run.
+        """
+        paths = [value for value in dotted(words).values() if isinstance(value, str) and value.startswith("/")]
+        named = {path: PurePath(path).name for path in paths}
+        named = {path: name for path, name in named.items() if name}
+        roots = {str(self.out): "OUT", str(self.data): "DATA", str(self.recipe.parent.absolute()): "RECIPE"}
+        for known in (roots, named):
+            for place in sorted(known, key=len, reverse=True):
+                text = text.replace(place, known[place])
+        return _FOLDERS.sub("", _QUOTED.sub(lambda found: found[1] + PurePath(found[2]).name + found[1], text))
+
+
+class Drive:
+    """Runs jobs in processes of their own and gathers how they ended."""
+
+    def __init__(self, places: Places, threads: int, lock: int, observe: Told) -> None:
+        self._places, self._threads, self._lock, self._observe = places, threads, lock, observe
+        self._living: set[subprocess.Popen[str]] = set()
+        self._telling, self._stopped = threading.Lock(), False
+
+    def all(self, pool: ThreadPoolExecutor, todo: list[tuple[Variation, Job]]) -> Iterator[RunOutcome]:
+        """In the order of the recipe. Interrupted, the processes finish their steps and keep them."""
+        waiting = [pool.submit(self._one, one, job) for one, job in todo]
+        try:
+            for future in waiting:
+                yield future.result()
+        except BaseException:
+            self._stopped = True
+            for future in waiting:
+                future.cancel()
+            for process in list(self._living):
+                if process.stdin is not None:
+                    process.stdin.close()
+            raise
+
+    def _one(self, one: Variation, job: Job) -> RunOutcome:
+        state = read_state(self._places.state(one.name))
+        known = state is not None and state.is_done(job.identity) and self._places.folder(one.name).exists()
+        if not known and not self._stopped:
+            refused = self._process(one.name, job)
+            state = read_state(self._places.state(one.name)) or JobState(job.identity.trained)
+            if refused is not None and not self._stopped:
+                state = replace(state, refused=refused, figures=None)
+                write_state(self._places.state(one.name), state)
+        outcome = _outcome(one, state or JobState(job.identity.trained), known)
+        self._tell(one.name, outcome)
+        return outcome
+
+    def _process(self, name: str, job: Job) -> dict[str, str] | None:
+        """Why the run failed, if it did."""
+        self._tell(name, Progress("preparing", 0, None))
+        environment = {**os.environ, "OMP_NUM_THREADS": str(self._threads), "MKL_NUM_THREADS": str(self._threads)}
+        refused: dict[str, str] | None = None
+        descriptor = os.open(self._places.log(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as log:
+            process = subprocess.Popen(
+                [*COMMAND],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                pass_fds=(self._lock,),  # held until the last process is gone
+                start_new_session=True,  # Ctrl-C is for the driver, which asks its processes to stop
+            )
+        with process:
+            self._living.add(process)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with suppress(BrokenPipeError):  # its end is said below
+                print(" ".join(to_json(job).split("\n")), file=process.stdin, flush=True)
+            if self._stopped:  # while it was started
+                process.stdin.close()
+            for line in process.stdout:
+                message = json.loads(line)
+                if "progress" in message:
+                    self._tell(name, Progress(**message["progress"]))
+                else:
+                    refused = {part: self._places.without(text, job.words) for part, text in message["refused"].items()}
+            code = process.wait()
+            self._living.discard(process)
+        return refused if code == 0 else self._ended(name, code)
+
+    def _ended(self, name: str, code: int) -> dict[str, str]:
+        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        log = self._places.without(str(self._places.log(name)), {})
+        return {
+            "expected": "a process that ends when its run is done",
+            "found": f"one that ended {how}",
+            "way_out": f"see {log}; the same command goes on (with fewer --jobs, where memory was short)",
+        }
+
+    def _tell(self, name: str, news: Progress | RunOutcome) -> None:
+        with self._telling:
+            self._observe(name, news)
+
+
+def _outcome(one: Variation, state: JobState, known: bool) -> RunOutcome:
+    line = {
+        "name": one.name,
+        "group": one.group,
+        "seed": one.words.get("seed", 0),
+        "differs": without_places(one.differs),
+        "figures": state.figures,
+        "refused": state.refused,
+        "seconds": state.seconds if state.figures is not None else {},
+    }
+    return RunOutcome(one.name, line, state.refused, known)
+
+
+def without_places(value: Any) -> Any:  # noqa: ANN401
+    """`value` with the name alone of every file that is named from the root on."""
+    if isinstance(value, dict):
+        return {word: without_places(inner) for word, inner in value.items()}
+    if isinstance(value, list):
+        return [without_places(inner) for inner in value]
+    return PurePath(value).name if isinstance(value, str) and value.startswith("/") else value
+
+
+def available_threads() -> int:
+    """All that this process may use."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdecimal() and int(asked) else len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """Be the one sweep of a folder; processes of one that died are waited for, as they end after their step."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        began = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if time.monotonic() - began > _SECONDS_FOR_LOCK:
+                    raise RunError(
+                        f"to be the only sweep of {path.parent.parent}", "another one at work", "wait for it to end"
+                    ) from error
+                time.sleep(0.2)
+        yield descriptor
+    finally:
+        os.close(descriptor)

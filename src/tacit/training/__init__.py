@@ -1,0 +1,1 @@
+"""Executes a plan: checks, pools, the loop, updates, clipped gradients, noise, sampling."""

@@ -1,0 +1,214 @@
+"""Checkpoints: all that a run needs to go on, in a folder that is there whole or not at all.
+
+    private/checkpoints/step-000123/
+        model.safetensors, optimiser.safetensors      tensors
+        state.json                                    step, random streams, samplers, what the ledger had counted
+        manifest.json                                 size and SHA-256 of each of them
+
+Formal guarantees:
+
+G1 (whole). A checkpoint gets its name when all of it is on the disk; a crash at any moment leaves the one before.
+G2 (recognised). A file that is missing, cut or changed makes its checkpoint damaged; the one before is used, and the
+   damaged one is set aside and named.
+G3 (never cheaper). A checkpoint is resumed only with a ledger that counts at least what it had counted.
+G4 (two). The two latest checkpoints are kept, and no older ones.
+G5 (no pickle). Tensors are safetensors, all else is JSON.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tacit.common.files import DRAFT, clear_drafts, digest, read_bytes, sync_file, sync_folder, write_new
+from tacit.common.serialize import from_json, to_json
+from tacit.errors import ConfigError, LedgerError, RunError, failed
+from tacit.runs.files import PrivateFile
+from tacit.runs.folder import RunFolder
+from tacit.runs.weights import save_tensors
+from tacit.training.pools import ShuffleState
+from tacit.training.randomness import StreamsState
+
+KEPT = 2
+
+
+_MODEL, _OPTIMISER, _STATE, _MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
+
+
+_STEP = re.compile(r"step-\d+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """Where a run stands after `step` steps of its plan."""
+
+    step: int
+    model: Mapping[str, Tensor]
+    optimiser: Mapping[str, Tensor]
+    streams: StreamsState
+    samplers: Mapping[str, ShuffleState]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The latest whole checkpoint, and the names of later ones that were found damaged."""
+
+    checkpoint: Checkpoint
+    damaged: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    step: int
+    streams: StreamsState
+    samplers: dict[str, ShuffleState]
+    charges: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _FileEntry:
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    files: dict[str, _FileEntry]
+    format: Literal["tacit-checkpoint"] = "tacit-checkpoint"
+    version: Literal[1] = 1
+
+
+class _Damaged(Exception):
+    """A checkpoint is not what was written."""
+
+
+class Checkpoints:
+    """The checkpoints of a run."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._folder = run.path(PrivateFile.CHECKPOINTS)
+
+    def write(self, checkpoint: Checkpoint) -> Path:
+        """Add a checkpoint, on the disk on return, and remove those before the last two. Same step again: nothing."""
+        charges = self._run.ledger.charges()
+        place = self._folder / f"step-{checkpoint.step:06d}"
+        draft = self._folder / f"{DRAFT}{place.name}"
+        if place.exists() and _is_whole(place):
+            return place
+        self._check_last(checkpoint.step)
+        try:
+            clear_drafts(self._folder)
+            draft.mkdir()
+            _write_files(draft, checkpoint, charges)
+            if place.exists():
+                self._set_aside(place)
+            os.rename(draft, place)
+            sync_folder(self._folder)
+            for old in self._latest_first()[KEPT:]:
+                shutil.rmtree(old)
+        except BaseException as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise failed(f"write the checkpoint of step {checkpoint.step}", error) from error
+            raise
+        return place
+
+    def latest(self) -> Resumed | None:
+        """The latest whole checkpoint; None before the first. In an open run, damaged ones are set aside."""
+        damaged: list[Path] = []
+        for place in self._latest_first():
+            try:
+                checkpoint, charges = _read(place)
+            except _Damaged:
+                damaged.append(place)
+                continue
+            if self._run.writable:
+                _check_counted(self._run.ledger.charges(), charges)
+                for other in damaged:
+                    self._set_aside(other)
+            return Resumed(checkpoint, tuple(other.name for other in damaged))
+        if damaged:
+            raise RunError(
+                expected="a whole checkpoint",
+                found=f"damage in all of them ({', '.join(place.name for place in damaged)})",
+                way_out="restore one from a backup, or begin a new run: what this one spent stays spent",
+            )
+        return None
+
+    def _check_last(self, step: int) -> None:
+        later = [place.name for place in self._latest_first() if _step_of(place) > step]
+        if later:
+            raise RunError(
+                expected=f"no checkpoint after step {step} yet",
+                found=", ".join(later),
+                way_out="resume from the latest one, or begin a new run",
+            )
+
+    def _latest_first(self) -> list[Path]:
+        try:
+            places = [place for place in self._folder.iterdir() if _STEP.fullmatch(place.name)]
+        except OSError as error:
+            raise failed("list the checkpoints", error) from error
+        return sorted(places, key=_step_of, reverse=True)
+
+    def _set_aside(self, place: Path) -> None:
+        aside = self._folder / f"damaged-{place.name}"
+        try:
+            if aside.exists():
+                shutil.rmtree(aside)
+            os.rename(place, aside)
+        except OSError as error:
+            raise failed(f"set the damaged checkpoint {place.name} aside", error) from error
+
+
+def _step_of(place: Path) -> int:
+    return int(place.name.removeprefix("step-"))
+
+
+def _write_files(folder: Path, checkpoint: Checkpoint, charges: dict[str, int]) -> None:
+    state = _State(checkpoint.step, checkpoint.streams, dict(checkpoint.samplers), charges)
+    save_tensors(folder / _MODEL, checkpoint.model)
+    save_tensors(folder / _OPTIMISER, checkpoint.optimiser)
+    write_new(folder / _STATE, to_json(state).encode())
+    for name in (_MODEL, _OPTIMISER, _STATE):
+        sync_file(folder / name)
+    write_new(folder / _MANIFEST, to_json(_manifest(folder)).encode())
+    sync_file(folder / _MANIFEST)
+    sync_folder(folder)
+
+
+def _manifest(folder: Path) -> _Manifest:
+    places = {name: folder / name for name in (_MODEL, _OPTIMISER, _STATE)}
+    return _Manifest({name: _FileEntry(place.stat().st_size, digest(place)) for name, place in places.items()})
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        return from_json(_Manifest, read_bytes(folder / _MANIFEST)) == _manifest(folder)
+    except (OSError, ConfigError):
+        return False
+
+
+def _read(folder: Path) -> tuple[Checkpoint, dict[str, int]]:
+    if not _is_whole(folder):
+        raise _Damaged
+    state = from_json(_State, read_bytes(folder / _STATE))
+    model, optimiser = load_file(folder / _MODEL), load_file(folder / _OPTIMISER)
+    return Checkpoint(state.step, model, optimiser, state.streams, state.samplers), state.charges
+
+
+def _check_counted(ledger: Mapping[str, int], checkpoint: Mapping[str, int]) -> None:
+    behind = sorted(name for name, times in checkpoint.items() if ledger.get(name, 0) < times)
+    if behind:
+        raise LedgerError(
+            expected="a ledger that counts at least what the checkpoint had counted",
+            found=f"fewer executions of {', '.join(behind)}",
+            way_out="restore the latest ledger of this run, or begin a new run",
+        )

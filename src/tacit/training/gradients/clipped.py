@@ -1,0 +1,253 @@
+"""The sum of clipped per-unit gradients, from one backward pass (book-keeping: Bu et al. 2022, arXiv 2210.00038).
+
+Forward and backward keep each layer's input and its output's gradient; squared norms come from those; factors come from
+the norms; one weighted product a layer then gives the sum. No second backward pass, no per-unit gradients in memory.
+
+G1 (sensitivity). A row's own clipped gradient is at most `sensitivity` long, rounding included. Adding or removing one
+   row moves the sum by at most that, up to float32 rounding for the other rows (`clipping.py` has the margin, and what
+   was measured).
+G2 (exact). The sum equals that of a loop over single rows, whatever the padding, the loss weights, the micro-batches,
+   the caller's autocast and the model's dropouts, which are off (`exact.py`).
+G3 (finite). A row whose gradient is not finite contributes zero, and is counted.
+G4 (no trace). Model, hooks, flags and `.grad` are afterwards as they were, also after an error.
+
+The plain sum of gradients, for public steps: same batches, same head, no clipping, no norms.
+
+How a unit's gradient is made short, and by how much one unit can then move the sum.
+
+| symbol | here |
+|---|---|
+| g_b | gradient of unit b, one vector over all parameters that move |
+| C | `clip_norm` |
+| c_b | the factor of unit b, one for each parameter |
+
+G1 (sensitivity). For every style the vector c_b g_b has length at most `clip_norm`: adding or removing a unit moves the
+   sum by at most that. Units whose gradient is not finite have factor zero.
+G2 (margin). `safe_factors` takes norms a thousandth longer than they were computed. That is room for the rounding of
+   a unit's own norm, whatever its content. It is room for some of what rounding for the other rows moves, not a bound
+   on it: per row 2e-7 to 7e-7 C were measured at ordinary weights, 5e-6 C at extreme ones.
+
+How private steps compute: what is found for a row depends on that row alone, up to float32 rounding.
+
+Dropout is off: a mask that several rows share, or that depends on who else was drawn, would let one row change what is
+computed for the others. So is autocast: a row's bfloat16 numbers depend on the padding and on the size of its batch;
+with 31 rows, one more row moved the clipped gradients of the others by a hundredth of the clip norm.
+"""
+
+import math
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from tacit.data.batches import BatchKind, Trainable, wide, wide_type
+from tacit.errors import ConfigError
+from tacit.models.language_model import evaluating
+from tacit.training.gradients.contributions import Outer, PerRow, Sequence, Use, squared_norms
+from tacit.training.gradients.head import HeadPass, ScoreBuffer, memory, states_before_head
+from tacit.training.gradients.recording import Recording, chosen_parameters, names_within, zero_sums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainSum:
+    """Gradients of the batch's weighted loss, by parameter name, in float32 or better; and the loss in nats."""
+
+    sums: dict[str, Tensor]
+    loss: float
+    weight: float
+
+
+def plain_sum(
+    model: Trainable[BatchKind],
+    batch: BatchKind,
+    *,
+    positions: int | None = None,
+    parameters: Collection[str] | None = None,
+) -> PlainSum:
+    """Sum over the rows of the gradient of their weighted losses; arguments as in `clipped_sum`, `.grad` untouched."""
+    chosen = chosen_parameters(model.module, parameters)
+    sums = zero_sums(chosen)
+    of_head = {local: sums[name] for name, local in names_within(model.head, chosen).items()}
+    loss = 0.0
+    with memory() as room:
+        for _, part in batch.micro_batches(positions):
+            head = HeadPass(model.head, states_before_head(model, part), part, room, keep_scores=False)
+            with torch.no_grad():
+                for scores, read in head.chunks():
+                    _add(of_head, scores.flatten(0, 1), wide(read.flatten(0, 1)))
+            for total, value in zip(sums.values(), head.backward(*chosen.values()), strict=True):
+                total.add_(value)
+            loss += float(head.row_losses().sum())
+    return PlainSum(sums, loss, float(batch.weights.sum()))
+
+
+def _add(sums: dict[str, Tensor], gradient: Tensor, read: Tensor) -> None:
+    """Add what a few rows say about the head's weight and bias."""
+    if "weight" in sums:
+        sums["weight"].addmm_(gradient.t(), read)
+    if "bias" in sums:
+        sums["bias"].add_(gradient.sum(dim=0))
+
+
+MARGIN = 2.0**-10
+
+
+class Clipping(Protocol):
+    """A style of clipping. `clip_norm` is the sensitivity of the sum."""
+
+    @property
+    def clip_norm(self) -> float:
+        """The length that no unit's contribution exceeds."""
+
+    def factors(self, squared_norms: Tensor) -> Tensor:
+        """(parameters, rows): factors from each parameter's squared gradient norms of each row, all finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """c_b = min(1, C / |g_b|): one factor for the whole gradient (Abadi et al. 2016, arXiv 1607.00133)."""
+
+    clip_norm: float
+
+    def __post_init__(self) -> None:
+        _require_positive("clip norm", self.clip_norm)
+
+    def factors(self, squared_norms: Tensor) -> Tensor:
+        """The same factor for every parameter."""
+        norms = squared_norms.sum(dim=0).sqrt()
+        return (self.clip_norm / norms).clamp(max=1.0).expand_as(squared_norms)
+
+
+@dataclass(frozen=True, slots=True)
+class Automatic:
+    """c_b = C / (|g_b| + stability): every gradient nearly of length C (Bu et al. 2023, arXiv 2206.07136, AUTO-S)."""
+
+    clip_norm: float
+    stability: float = 0.01
+
+    def __post_init__(self) -> None:
+        _require_positive("clip norm", self.clip_norm)
+        _require_positive("stability constant", self.stability)
+
+    def factors(self, squared_norms: Tensor) -> Tensor:
+        """The same factor for every parameter."""
+        norms = squared_norms.sum(dim=0).sqrt()
+        return (self.clip_norm / (norms + self.stability)).expand_as(squared_norms)
+
+
+@dataclass(frozen=True, slots=True)
+class PerParameter:
+    """Each of K parameter tensors is clipped alone to C / sqrt(K); together they are no longer than C.
+
+    A gradient below |g_b| / sqrt(K) is clipped as if it were that long, so that no factor is above C / |g_b|: what is
+    nothing but rounding, which depends on the other rows of a batch, would otherwise become as long as all the rest.
+    """
+
+    clip_norm: float
+
+    def __post_init__(self) -> None:
+        _require_positive("clip norm", self.clip_norm)
+
+    def factors(self, squared_norms: Tensor) -> Tensor:
+        """Each parameter's own factor."""
+        share = self.clip_norm / math.sqrt(len(squared_norms))
+        least = squared_norms.mean(dim=0, keepdim=True)
+        return (share / torch.maximum(squared_norms, least).sqrt()).clamp(max=1.0)
+
+
+def safe_factors(clipping: Clipping, squared_norms: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors (parameters, rows), and which rows are finite (rows,); the others have factor zero."""
+    finite = torch.isfinite(squared_norms.sum(dim=0))
+    factors = clipping.factors(torch.where(finite, squared_norms * (1 + MARGIN) ** 2, 0.0))
+    return torch.where(finite, factors, 0.0), finite
+
+
+def _require_positive(noun: str, found: float) -> None:
+    if not (math.isfinite(found) and found > 0):
+        raise ConfigError(expected=f"a {noun} above 0", found=str(found), way_out="correct the number")
+
+
+@contextmanager
+def exact(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """Dropout off, and products in float32 or better, whatever the caller's settings are; they are restored."""
+    products = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with evaluating(module), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClippedGradients:
+    """What a private step adds noise to. Only `sums` after noise may leave; norms and losses are exact, and private."""
+
+    sums: dict[str, Tensor]  # by parameter name, in float32 or better
+    sensitivity: float
+    norms: Tensor  # (rows,), before clipping
+    losses: Tensor  # (rows,), weighted sums in nats
+    non_finite: int
+
+
+def clipped_sum(
+    model: Trainable[BatchKind],
+    batch: BatchKind,
+    clipping: Clipping,
+    *,
+    positions: int | None = None,
+    parameters: Collection[str] | None = None,
+) -> ClippedGradients:
+    """Sum over the rows of `batch` of each row's clipped gradient of its weighted loss.
+
+    positions: how many (row, time) positions pass through the model at a time; memory grows with it, nothing else.
+    parameters: the names of those that move; all that require a gradient when None.
+    """
+    chosen = chosen_parameters(model.module, parameters)
+    recording = Recording(chosen, model.head)
+    sums: dict[str, Tensor] = {}
+    dtype = wide_type(model.head.get_parameter("weight").dtype)
+    norms, losses = (torch.zeros(len(batch), dtype=dtype, device=batch.weights.device) for _ in range(2))
+    with exact(model.module, batch.weights.device), recording.watching(model.module), memory() as room:
+        for index, part in batch.micro_batches(positions):
+            losses[index] = _one_pass(model, part, recording, room)
+            norms[index] = _add_clipped(sums, recording.finish(), clipping)
+    return ClippedGradients(
+        sums or zero_sums(chosen), clipping.clip_norm, norms, losses, int((~norms.isfinite()).sum())
+    )
+
+
+def _one_pass(model: Trainable[BatchKind], batch: BatchKind, recording: Recording, room: ScoreBuffer) -> Tensor:
+    """(rows,): losses; the recording then holds what backward reached."""
+    recording.start(len(batch))
+    states = states_before_head(model, batch)
+    moves = recording.moves(model.head)
+    head = HeadPass(model.head, states, batch, room, keep_scores="weight" in moves, with_sums="bias" in moves)
+    squares = []
+    with torch.no_grad():
+        for scores, read in head.chunks():
+            if "weight" in moves:
+                squares.append(Outer(Sequence(scores), Sequence(read)).squared_norms())
+    if squares:
+        recording.note(model.head, "weight", head.use(torch.cat(squares)))
+    if "bias" in moves:
+        recording.note(model.head, "bias", PerRow(head.sums()))
+    head.backward()
+    return head.row_losses()
+
+
+def _add_clipped(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: Clipping) -> Tensor:
+    """Add the clipped sum of one pass to `sums`; the norms (rows,) are returned."""
+    with torch.no_grad():
+        squares = torch.stack([squared_norms(found) for found in uses.values()])
+        factors, finite = safe_factors(clipping, squares)
+        for (name, found), factor in zip(uses.items(), factors.unbind(0), strict=True):
+            for use in found:
+                if not finite.all():
+                    use.clear(~finite)
+                sums[name] = use.add_to(sums.get(name), factor)
+            found.clear()
+        return squares.sum(dim=0).sqrt()

@@ -1,0 +1,94 @@
+"""What a run is made of, known by keyed hashes: written when the run begins, compared before it is resumed.
+
+G1 (all that marks). Policies, with the files and versions of their models, and every file that a setting names are
+   among them: a resumed run reads what the run began with, or is refused before anything is done.
+G2 (all that shapes). So are the tokenizer, Faker's version where secrets are invented, and the settings, except those
+   about speed and watching.
+"""
+
+import json
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from tacit.common.files import digest, keyed, new_key
+from tacit.config.schema import Experiment, invents
+from tacit.data.corpus import read
+from tacit.data.tokenizer import Tokenizer
+from tacit.errors import ConfigError, RunError
+from tacit.policies.policy import Policies
+from tacit.runs.files import PrivateFile
+from tacit.runs.folder import RunFolder
+
+_CORPORA = ("corpus", "held_out_corpus", "vocabulary_corpus")
+
+
+_OTHER_FILES = ("aliases", "coverage")
+
+
+_MOVES_NO_NUMBER = ("device", "positions", "checkpoint_steps", "checkpoint_minutes", "keep_every", "log")
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """Hashes under `key` (hexadecimal) by the name of what they are of."""
+
+    key: str
+    parts: dict[str, str]
+
+
+def identity_of(experiment: Experiment, policies: Policies, tokenizer: Tokenizer) -> RunIdentity:
+    """What a new run is made of, to be kept in `private/`."""
+    key = new_key()
+    return RunIdentity(key.hex(), _keyed(key, experiment, policies, tokenizer))
+
+
+def check_identity(run: RunFolder, experiment: Experiment, policies: Policies, tokenizer: Tokenizer) -> None:
+    """Refuse to resume a run with anything else than it began with."""
+    began = run.read_json(RunIdentity, PrivateFile.IDENTITY)
+    now = _keyed(bytes.fromhex(began.key), experiment, policies, tokenizer)
+    changed = sorted(name for name in began.parts.keys() | now.keys() if began.parts.get(name) != now.get(name))
+    if changed:
+        raise RunError(
+            expected="all that the run began with, unchanged: its claim is about that",
+            found=f"changed since: {', '.join(changed)}",
+            way_out="put it back as it was and resume, or train a new run",
+        )
+
+
+def _keyed(key: bytes, experiment: Experiment, policies: Policies, tokenizer: Tokenizer) -> dict[str, str]:
+    parts = _parts(experiment, policies, tokenizer)
+    return {name: keyed(key, name, value) for name, value in parts.items()}
+
+
+def _parts(experiment: Experiment, policies: Policies, tokenizer: Tokenizer) -> dict[str, str]:
+    words = experiment.model_dump(mode="json")
+    files = {name: words[name] for name in (*_CORPORA, *_OTHER_FILES) if words[name] is not None}
+    if not experiment.is_new:
+        files["model"] = experiment.model
+    if experiment.choose_every is not None and experiment.choose_on not in ("redacted", "full"):
+        files["choose_on"] = experiment.choose_on
+    hashed = {"policy", "conservative", "tokenizer", *files, *_MOVES_NO_NUMBER}
+    parts = {name: _digest(name, Path(file)) for name, file in files.items()}
+    parts["policy"] = policies.marking.hash
+    if policies.conservative is not None:
+        parts["conservative policy"] = policies.conservative.hash
+    learned_from = tokenizer.depends_on  # its hash of the policy is keyed once the run has a key
+    parts["tokenizer"] = f"{tokenizer.hash} {learned_from.source} {learned_from.corpus}"
+    if invents(experiment.mechanism, experiment.plan.get("public_view")):
+        parts["version of Faker"] = version("faker")
+    parts["settings"] = json.dumps({name: words[name] for name in words.keys() - hashed}, sort_keys=True)
+    return parts
+
+
+def _digest(name: str, path: Path) -> str:
+    if name in _CORPORA:
+        read(path)  # which says what is wrong with a file that is no corpus
+    try:
+        return digest(path)
+    except OSError as error:
+        raise ConfigError(
+            expected=f"the file of `{name}`, at {path}",
+            found=error.strerror or type(error).__name__,
+            way_out="check the path",
+        ) from error

@@ -1,0 +1,69 @@
+"""SGD and Adam on named gradients. Their state is tensors by name, so that a checkpoint needs no pickle.
+
+Adam's second moment of a noisy gradient is too large by the variance of the noise, which is known exactly: it is taken
+off before the division (DP-AdamBC, Tang, Shpilevskiy, Lecuyer 2023, arXiv 2312.14334).
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from tacit.config.model_schema import OptimizerConfig
+
+_BETAS = (0.9, 0.999)
+
+
+_STABILITY = 1e-8
+
+
+_LEAST_SHARE = 0.1  # of the noise's variance: what the corrected second moment keeps at least
+
+
+class Optimizer:
+    """Moves parameters along gradients that were made elsewhere."""
+
+    def __init__(self, settings: OptimizerConfig, total: int) -> None:
+        """`total` is how often `apply` will be called."""
+        self.settings = settings
+        self._total = max(1, total)
+        self._done = 0
+        self._moments: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def apply(self, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor], noise: float = 0.0) -> None:
+        """One step. `noise` is the deviation of the noise in each number of `gradients`."""
+        rate = self.settings.rate(self._done, self._total)
+        self._done += 1
+        scale = self._shortening(gradients)
+        for name, gradient in gradients.items():
+            step = (
+                gradient * scale if self.settings.rule == "sgd" else self._adam(name, gradient * scale, noise * scale)
+            )
+            parameters[name].sub_((rate * step).to(parameters[name].dtype))
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything `restore` needs."""
+        return {"done": torch.tensor(self._done), **self._moments}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` gave."""
+        self._done = int(state["done"])
+        self._moments = {name: value for name, value in state.items() if name != "done"}
+
+    def _shortening(self, gradients: Mapping[str, Tensor]) -> float:
+        longest = self.settings.longest_gradient
+        if longest is None:
+            return 1.0
+        norm = float(torch.stack([gradient.norm() for gradient in gradients.values()]).norm())
+        return min(1.0, longest / norm) if norm > 0 else 1.0
+
+    def _adam(self, name: str, gradient: Tensor, noise: float) -> Tensor:
+        first = self._moments.setdefault(f"first.{name}", torch.zeros_like(gradient))
+        second = self._moments.setdefault(f"second.{name}", torch.zeros_like(gradient))
+        first.lerp_(gradient, 1 - _BETAS[0])
+        second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+        mean = first / (1 - _BETAS[0] ** self._done)
+        square = second / (1 - _BETAS[1] ** self._done)
+        square = (square - noise**2).clamp_min(_LEAST_SHARE * noise**2)
+        return mean / (square.sqrt() + _STABILITY)

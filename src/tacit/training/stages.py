@@ -1,0 +1,369 @@
+"""The verb `train`: from a corpus and a few words to a run folder with a model, its utility and its guarantee.
+
+The model predicts text, or with `task: classification` the labels of records; plans and prices are the same.
+
+G1 (vocabulary). A tokenizer that could break the claim is refused before the first step.
+G2 (held out). Records that measure utility take part in nothing else; a user is on one side only.
+G3 (as spent). The guarantee is concluded from the ledger (`tacit.mechanisms.terms`), and sealed last.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any, cast
+
+import numpy as np
+
+from tacit.common.progress import Observer, Progress
+from tacit.common.serialize import from_words
+from tacit.config.choices import Mode
+from tacit.config.load import for_release
+from tacit.config.schema import Experiment, check_public_steps, check_used
+from tacit.data.batches import RowReader
+from tacit.data.corpus import read
+from tacit.data.labels import LabelReader, check_learns_labels
+from tacit.data.marked import Split
+from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.store import PreparedCorpus
+from tacit.data.tokenizer import Tokenizer, load_tokenizer
+from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
+from tacit.mechanisms.build import Planned
+from tacit.mechanisms.build import plan as price
+from tacit.mechanisms.mechanism import Mechanism
+from tacit.mechanisms.terms import Measuring, Terms
+from tacit.models.classifier import Classifier
+from tacit.models.evaluation import evaluate, label_quality, mean_nats
+from tacit.models.language_model import Learner
+from tacit.policies.coverage import Covered, TrainedOn, read_coverage
+from tacit.policies.detectors.detector import check_detector_data, detector_data
+from tacit.policies.marking import Caps, RecordMarks, annotate
+from tacit.policies.policy import Policies, Policy
+from tacit.privacy.account import quick_account
+from tacit.privacy.guarantee import Evidence, Guarantee
+from tacit.privacy.noisy_utility import Contributions, calibrated
+from tacit.privacy.plan import Targets, Unit, View
+from tacit.runs.environment import note
+from tacit.runs.files import PrivateFile, ReleaseFile
+from tacit.runs.folder import RunFolder
+from tacit.runs.outside import evidence_outside, hash_outside, release_utility
+from tacit.runs.stores import check_stores, note_stores
+from tacit.runs.utility import TokenQuality, Utility
+from tacit.runs.verify import check_verified
+from tacit.runs.weights import keep_model, write_model
+from tacit.training.callbacks import Choice, check_choice, watched
+from tacit.training.covered import check_covered
+from tacit.training.identity import check_identity, identity_of
+from tacit.training.overlap import check_apart
+from tacit.training.parts import (
+    AnyBatchReader,
+    Model,
+    check_base_model,
+    make_learner,
+    make_policies,
+    make_reader,
+    make_tokenizer,
+    prepare_stores,
+    records_of,
+    side_of,
+    train_settings,
+)
+from tacit.training.pools import COUNTED, Pools, measured_counts
+from tacit.training.randomness import Streams
+from tacit.training.trainer import Trainer
+
+USER_ORIGINS = {
+    "given": None,
+    "documents": "each record is taken as one user's",
+    "dealt": "invented: records were dealt at random, about 15 to each",
+}
+
+
+WHERE_NONE_IS_NAMED = "as the corpus names them; where it names none, the text that the record was cut from"
+
+
+RECORD_IS = {"record": None, "turn": "one turn of a dialog", "sentence": "one sentence"}
+
+
+_SECONDS_BETWEEN_PRICES = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """How many held-out texts also occur in the training corpus."""
+
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a run ended with.
+
+    `set_aside`: records of both sides that could not be used; private/ has the reasons. `shared`: held-out texts that
+    stand in the corpus too; they are measured with all the same.
+    """
+
+    folder: Path
+    planned: Planned
+    utility: Utility
+    guarantee: Guarantee
+    set_aside: int = 0
+    shared: int = 0
+
+
+def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
+    """A new run in `folder`."""
+    check_used(experiment)
+    check_base_model(experiment)
+    policies = make_policies(experiment)
+    shared = check_apart(experiment)
+    tokenizer = make_tokenizer(experiment, policies.marking)
+    identity = identity_of(experiment, policies, tokenizer)
+    with RunFolder.create(folder) as run, _nothing_left_if_refused(run):
+        run.write_json(PrivateFile.SETTINGS, experiment.model_dump(mode="json"))
+        run.write_json(PrivateFile.SHARED, Shared(shared))
+        run.write_json(PrivateFile.IDENTITY, identity)
+        tokenizer = tokenizer.made_under(hash_outside(policies.marking, run.key))
+        run.write(ReleaseFile.TOKENIZER, tokenizer.save)
+        return _go_on(experiment, policies, tokenizer, run, observe)
+
+
+@contextmanager
+def _nothing_left_if_refused(run: RunFolder) -> Iterator[None]:
+    """A start that is refused leaves nothing behind; one that failed for lack of room can be resumed."""
+    try:
+        yield
+    except RunError:
+        raise
+    except TacitError:
+        if not any(run.ledger.charges().values()):
+            run.discard()
+        raise
+
+
+def resume(folder: Path, observe: Observer) -> Trained:
+    """Go on with the run in `folder`; one that was finished must verify, and is sealed anew."""
+    seen = RunFolder.view(folder)
+    if seen.path(ReleaseFile.MANIFEST).exists():
+        check_verified(seen)
+    with RunFolder.open(folder) as run:
+        if not (run.path(PrivateFile.SETTINGS).exists() and run.path(ReleaseFile.TOKENIZER).exists()):
+            raise RunError(
+                expected="a run that had begun",
+                found="one that was stopped before its first step; nothing was spent",
+                way_out="train again with the same --out",
+            )
+        experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
+        check_stores(run)
+        policies = make_policies(experiment)
+        tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+        check_identity(run, experiment, policies, tokenizer)
+        return _go_on(experiment, policies, tokenizer, run, observe)
+
+
+def _go_on(
+    experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run: RunFolder, observe: Observer
+) -> Trained:
+    policy = policies.marking
+    run.unseal()
+    note(run)
+    prepare_stores(experiment, policies, tokenizer, run, observe)
+    note_stores(run)
+    store, held_out = (PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
+    reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
+    _check_held_out(held_out)
+    marks = RecordMarks.load(run.path(PrivateFile.MARKS))
+    caps = Caps(experiment.plan.get("user_cap"), experiment.plan.get("entity_cap"))
+    annotation, dropped = annotate(store, marks, caps)
+    pools = Pools(annotation)
+    _check_counts(experiment.plan)
+    evidence = _evidence(experiment, policies, marks, dropped)
+    planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
+    _check_vocabulary(planned.mechanism, tokenizer, hash_outside(policy, run.key))
+    _check_duplicates(planned.mechanism, experiment)
+    check_public_steps(experiment, planned.plan)
+    if planned.mechanism.notions():
+        check_detector_data(policies.together(), lambda: read(experiment.corpus))
+    if experiment.classifies:
+        check_learns_labels(planned.plan)
+    measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(experiment))
+    chooses = experiment.choose_every is not None
+    terms = Terms.of(planned.mechanism, classifies=experiment.classifies, chooses=chooses, measuring=measuring)
+    run.write_json(ReleaseFile.PLAN, terms)
+    _declare(run, terms)
+    learner = make_learner(experiment, tokenizer)
+    run.write_json(ReleaseFile.ARCHITECTURE, learner.description())
+    choice = _choice(experiment, policy, tokenizer, learner, planned.mechanism, run)
+    if planned.mechanism.notions():
+        check_covered(experiment)
+    streams = Streams.research(experiment.seed or 0) if experiment.mode == Mode.RESEARCH else Streams.release()
+    trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(experiment), choice)
+    with watched(run, experiment.log, _priced(observe, run, planned)) as watching:
+        trainer.train(streams, _keeping(watching, run, experiment.keep_every, learner))
+    utility, contributions = _measure(experiment, learner, held_out, test_reader, observe)
+    run.write_json(PrivateFile.UTILITY, utility)
+    seeded = experiment.mode == Mode.RESEARCH
+    release_utility(run, contributions, Random(f"utility {experiment.seed or 0}") if seeded else SystemRandom())
+    write_model(run, dict(learner.module.named_parameters()))
+    run.write_json(ReleaseFile.CONFIG, for_release(experiment))
+    terms, charges = run.read_json(Terms, ReleaseFile.PLAN), run.ledger.charges()
+    guarantee = terms.conclude(charges, evidence)
+    run.write_json(PrivateFile.GUARANTEE, guarantee)
+    run.write_json(ReleaseFile.GUARANTEE, terms.conclude(charges, evidence_outside(evidence, policy, run.key)))
+    run.seal()
+    set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
+    return Trained(run.folder, planned, utility, guarantee, set_aside, run.read_json(Shared, PrivateFile.SHARED).texts)
+
+
+def _priced(observe: Observer, run: RunFolder, planned: Planned) -> Observer:
+    """`observe`, told now and then what was spent so far."""
+    private = planned.mechanism.private
+    if private is None:
+        return observe
+    headline = str(planned.mechanism.notions()[0])
+    known, since = 0.0, float("-inf")
+
+    def told(progress: Progress) -> None:
+        nonlocal known, since
+        if time.monotonic() - since > _SECONDS_BETWEEN_PRICES or progress.done == progress.total:
+            done = run.ledger.compositions()[headline]
+            known, since = quick_account(done).epsilon(private.delta) if done else 0.0, time.monotonic()
+        observe(replace(progress, epsilon=known))
+
+    return told
+
+
+def _keeping(observe: Observer, run: RunFolder, every: int | None, learner: Model) -> Observer:
+    """`observe`, with the model kept every so many steps and after the last."""
+    if every is None:
+        return observe
+
+    def told(progress: Progress) -> None:
+        if progress.done % every == 0 or progress.done == progress.total:
+            keep_model(run, progress.done, dict(learner.module.named_parameters()))
+        observe(progress)
+
+    return told
+
+
+def _choice(
+    experiment: Experiment, policy: Policy, tokenizer: Tokenizer, learner: Model, mechanism: Mechanism, run: RunFolder
+) -> Choice | None:
+    if experiment.choose_every is None:
+        return None
+    on = experiment.choose_on
+    check_choice(mechanism, on)
+    place = run.path(PrivateFile.HELD_OUT)
+    if on not in ("redacted", "full"):
+        place = run.path(PrivateFile.CHOICE)
+        if not place.exists():
+            settings = PrepareConfig(experiment.max_tokens, labelled=experiment.classifies)
+            prepare(read(on), policy, tokenizer, place, settings)
+    store = PreparedCorpus(place)
+    reader = make_reader(experiment, tokenizer, store)
+    redacted = on == "redacted"
+    view, targets = (View.REDACTED, Targets.PUBLIC) if redacted else (View.FULL, Targets.ALL)
+    return Choice(
+        run, experiment.choose_every, experiment.patience, lambda: mean_nats(learner, store, reader, view, targets)
+    )
+
+
+def _check_held_out(store: PreparedCorpus) -> None:
+    if not len(store):
+        raise ConfigError(
+            expected="at least one held-out record, to measure with",
+            found="none: the corpus has few users, or few records; or no record of held_out_corpus can be used",
+            way_out="raise held_out (the share of users, or of records without users), then train again",
+        )
+
+
+def _check_counts(words: dict[str, Any]) -> None:
+    given = COUNTED & words.keys()
+    if given:
+        raise ConfigError("counts from the corpus itself", ", ".join(sorted(given)), "leave them out of `plan`")
+
+
+def _evidence(experiment: Experiment, policies: Policies, marks: RecordMarks, dropped: float | None) -> Evidence:
+    """What is known beside the plan."""
+    policy = policies.marking
+    covered = Covered()
+    if experiment.coverage is not None:
+        second = None if policies.conservative is None else policies.conservative.hash
+        used = TrainedOn(
+            read(experiment.corpus), experiment.pieces, lambda owner: side_of(experiment, owner) == Split.TRAIN
+        )
+        covered = read_coverage(Path(experiment.coverage), policy.hash, second, used)
+    return Evidence(
+        policy_id=policy.id,
+        policy_hash=policy.hash,
+        coverage=covered.coverage,
+        conservative_id=None if policies.conservative is None else policies.conservative.id,
+        conservative_coverage=covered.conservative_coverage,
+        among_secrets=covered.among_secrets,
+        dropped_share=dropped,
+        # elsewhere a hash of secrets would leave
+        entity_list_hash=marks.entity_list_hash if experiment.protects_entities else None,
+        detector_data=detector_data(policies.together()),
+        user_origin=_user_origin(experiment),
+        record_is=RECORD_IS[experiment.pieces],
+        examples_given=bool(experiment.inventions),
+        pretrained=not experiment.is_new,
+        accelerated=experiment.device != "cpu",
+        repeatable=experiment.mode == Mode.RESEARCH,
+    )
+
+
+def _user_origin(experiment: Experiment) -> str | None:
+    cut = experiment.users == "given" and experiment.pieces != "record"
+    return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[experiment.users]
+
+
+def _chosen_by_held_out(experiment: Experiment) -> bool:
+    return experiment.choose_every is not None and experiment.choose_on in ("redacted", "full")
+
+
+def _declare(run: RunFolder, terms: Terms) -> None:
+    """Tell the ledger what each step costs each kind of neighbours; a resumed ledger knows already."""
+    known = run.ledger.charges()
+    for step, prices in terms.prices().items():
+        if step not in known:
+            run.ledger.declare(step, prices)
+
+
+def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:
+    """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
+    secrets_only = all(neighbours.unit == Unit.SECRETS for neighbours in mechanism.notions())
+    redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
+    if experiment.which_duplicates != "keep" and not (secrets_only or redacted_only):
+        raise ClaimRefused(
+            expected=f"duplicates: keep, under the claim of {mechanism.name}",
+            found=f"duplicates: {experiment.which_duplicates}, which lets one record decide about another",
+            way_out="leave duplicates out",
+        )
+
+
+def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy_hash: str) -> None:
+    for neighbours in mechanism.notions():
+        secrets_only = neighbours.unit == Unit.SECRETS
+        depends = tokenizer.depends_on
+        if not (depends.free_for_secrets(policy_hash) if secrets_only else depends.free_for_records):
+            raise ClaimRefused(
+                expected=f"a tokenizer that says nothing about {neighbours.unit}",
+                found=f"one that depends on: {depends.source.value}",
+                way_out="use tokenizer: bytes, or give a vocabulary_corpus that is public",
+            )
+
+
+def _measure(
+    experiment: Experiment, learner: Model, store: PreparedCorpus, reader: AnyBatchReader, observe: Observer
+) -> tuple[Utility, Contributions]:
+    def told(done: int) -> None:
+        observe(Progress("measuring", done, len(store)))
+
+    if isinstance(learner, Classifier) and isinstance(reader, LabelReader):
+        labels, contributions = label_quality(learner, reader, told)
+        return Utility(TokenQuality(), TokenQuality(), 0, labels), contributions
+    characters = sum(len(record.text) for record in records_of(experiment, Split.VALIDATION))
+    return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told)

@@ -1,0 +1,121 @@
+"""Negative controls of T11: mistakes that were found in review are put back by patches, and each must be caught."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from neighbour_checks import Broken, fuzz
+from neighbour_settings import OwnNetwork, published, words_of
+from tacit.data.prepare import DuplicateKey
+from tacit.models import custom as own
+from tacit.policies.marking import Annotator
+from tacit.training.covered import COVERED
+from tacit.training.gradients.contributions import Outer
+
+SEEDS = 12
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with published(tmp_path_factory.mktemp("published")) as folder:
+        yield folder
+
+
+def _without(field: str) -> property:
+    """The key of a duplicate as it was once made."""
+    digest = DuplicateKey.digest.fget  # type: ignore[attr-defined]
+
+    def made(self: DuplicateKey) -> bytes:
+        same: dict[str, Any] = {"label": None} if field == "label" else {"flagged": True}
+        found: bytes = digest(replace(self, **same))
+        return found
+
+    return property(made)
+
+
+@contextmanager
+def _dropping(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """Private steps in training mode."""
+    with torch.autocast(device.type, enabled=False):
+        yield
+
+
+class Rounded(Outer):
+    """The head's squared norms as products in the caller's bfloat16."""
+
+    def squared_norms(self) -> Tensor:
+        left, right = (values.bfloat16() for values in (self.left.values, self.right.values))
+        grams = [torch.bmm(values, values.transpose(1, 2)) for values in (left, right)]
+        return (grams[0] * grams[1]).sum(dim=(1, 2)).float().clamp_min(0.0)
+
+
+class Encoder(OwnNetwork):
+    """It reads what follows, and padding."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        read = self.embedding(tokens)
+        scores: Tensor = self.head(self.norm(self.inner(read + read.mean(dim=1, keepdim=True))))
+        return scores
+
+
+@contextmanager
+def _bidirectional() -> Iterator[None]:
+    """As if nobody checked."""
+    with (
+        patch.dict(own._OWN, {"neighbours": Encoder}),
+        patch.object(own, "_check"),
+        patch("neighbour_worlds.check_gradients"),
+    ):
+        yield
+
+
+CONTROLS: dict[str, tuple[Any, dict[str, str]]] = {
+    "norms in the caller's bfloat16": (
+        lambda: patch("tacit.training.gradients.clipped.Outer", Rounded),
+        {"mechanism": "dpsgd", "model": "gpt", "moves": "head"},
+    ),
+    "one mask of words for a micro-batch": (
+        lambda: patch("tacit.training.gradients.clipped.exact", _dropping),
+        {"mechanism": "cadp", "embedding_dropout": "some"},
+    ),
+    "duplicates without their labels": (
+        lambda: patch.object(DuplicateKey, "digest", _without("label")),
+        {"mechanism": "crt", "duplicates": "exact", "task": "classification"},
+    ),
+    "duplicates without their routing": (
+        lambda: patch.object(DuplicateKey, "digest", _without("flagged")),
+        {"mechanism": "crt", "duplicates": "exact", "conservative": "given"},
+    ),
+    "entities where the policy marks them": (
+        lambda: patch.object(Annotator, "search", lambda self, records: None),
+        {"mechanism": "uedp", "user_cap": "given", "rest": "plain", "entity_kinds": "some"},
+    ),
+    "an encoder for a causal model": (
+        _bidirectional,
+        {"mechanism": "dpsgd", "model": "own", "dropout": "of the model"},
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", CONTROLS)
+def test_a_mistake_that_we_made_is_caught(mistake: str, place: Path, tmp_path: Path) -> None:
+    """In the first corpora already; and where it is, the same neighbours are equal enough without the mistake."""
+    control, choice = CONTROLS[mistake]
+    whole = {**{name: values[0] for name, values in COVERED.items()}, **choice}
+    for seed in range(SEEDS):
+        words = words_of(whole, place, Random(seed))
+        try:
+            with control():
+                fuzz(tmp_path / f"{seed} with", words, seed)
+        except Broken:
+            fuzz(tmp_path / f"{seed} without", words, seed)
+            return
+    pytest.fail("nothing was caught")

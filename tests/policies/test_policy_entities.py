@@ -1,0 +1,546 @@
+"""Named entities: one vocabulary, pieces, memory, and the three kinds of taggers against slow twins."""
+
+import json
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from readers import LABELS, PIPELINE, needs_pipeline, needs_presidio, save_tiny_classifier
+from tacit.common import libraries as silence
+from tacit.common.workers import Workers
+from tacit.data.records import NAMES, ONTONOTES, PERSONAL, Record, Span, common_kind, resolve_overlaps, spans_fault
+from tacit.errors import PolicyError, TacitError
+from tacit.policies import token_classifier
+from tacit.policies.entities import Presidio, SpacyEntities, names
+from tacit.policies.memory import Memory
+from tacit.policies.pii.policy import KINDS as PII_KINDS
+from tacit.policies.policy import Policy
+from tacit.policies.registry import build_policy, parse_policy
+from tacit.policies.tagging import LONGEST, default_pipeline, digest_of, find_pipeline, pieces, readable, tidied
+from tacit.policies.token_classifier import TokenClassifier
+
+PIPE = PIPELINE or ""
+DIALOG = (
+    "SYS: Hello, what is your name?\nUSR: Patrick Schug\nSYS: Thanks, Patrick. Where do you live?\n"
+    "USR: In Paris, and I work for Google since May 2020.\n"
+)
+WORDS = st.sampled_from(
+    ["Ann Lee", "Paris", "שלום", "مرحبا", "😀", "\u202e", "\n", "USR:", "Google", "5 May 1980", "İstanbul", "e\u0301",
+     "\x00", "((((", "a@b.example", "\ud800", "\u2028", "戦場"]
+)  # fmt: skip
+TEXTS = st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=40)
+
+
+def record(text: str) -> Record:
+    return Record("r", text)
+
+
+# one vocabulary
+
+
+def test_every_name_of_a_kind_is_one_kind() -> None:
+    rows = {
+        "PERSON": ("PER", "B-PER", "I-PER", "person", "NAME"),
+        "LOC": ("LOC", "LOCATION", "E-LOC"),
+        "ORG": ("ORGANIZATION", "B-ORG"),
+        "DATE": ("DATE_TIME",),
+        "NORP": ("NRP",),
+        "CARD": ("CREDIT_CARD",),
+        "ID": ("US_PASSPORT", "UK_NHS", "CRYPTO", "ID"),
+        "SSN": ("US_SSN",),
+        "WORK_OF_ART": ("work of art", "Work-of-Art"),
+        "MISC": ("MISC", "I-MISC"),
+        "DRUG": ("drug", "B-DRUG"),
+    }
+    for kind, labels in rows.items():
+        assert {common_kind(label) for label in labels} == {kind}
+
+
+def test_all_kinds_of_pii_are_in_the_vocabulary() -> None:
+    assert {common_kind(kind) for kind in PII_KINDS} <= {*ONTONOTES, *PERSONAL}
+    assert len(ONTONOTES) == 18
+
+
+PREFIXED = st.builds("{}{}".format, st.text("BILUSEMb- ", max_size=8), st.sampled_from(["PER", "E-MAIL", "x", ""]))
+
+
+@given(st.text(max_size=12) | PREFIXED | st.sampled_from([*ONTONOTES, *PERSONAL, "US_X", "E-MAIL", "I-B-PER"]))
+def test_g1_a_common_kind_stays_what_it_is(label: str) -> None:
+    once = common_kind(label)
+    assert common_kind(once) == once
+    if once in (*ONTONOTES, *PERSONAL):
+        assert common_kind(f"B-{label}") == common_kind(label.lower()) == once
+
+
+def test_g1_a_listed_name_is_itself_before_a_prefix_is_looked_for() -> None:
+    rows = {"E-MAIL": "EMAIL", "B-E-MAIL": "EMAIL", "I-B-PER": "PERSON", "PHONE-NUMBER": "PHONE", "S-": "S-"}
+    assert {label: common_kind(label) for label in rows} == rows
+
+
+def test_a_house_s_own_kind_is_no_number_of_a_country() -> None:
+    own = ("IT_SYSTEM", "US_CITY", "IN_HOUSE", "CA_RESIDENT", "DE_")
+    assert tuple(common_kind(label) for label in own) == own
+
+
+def test_every_number_of_a_country_that_presidio_finds_is_listed() -> None:
+    pytest.importorskip("presidio_analyzer")
+    from presidio_analyzer import PatternRecognizer, predefined_recognizers
+
+    every = (getattr(predefined_recognizers, name) for name in predefined_recognizers.__all__)
+    patterns = [one for one in every if isinstance(one, type) and issubclass(one, PatternRecognizer)]
+    labels = {str(label) for one in patterns for label in one().supported_entities}  # type: ignore[call-arg]
+    assert len(labels) > 30
+    unlisted = {label for label in labels if common_kind(label) not in (*ONTONOTES, *PERSONAL)}
+    assert unlisted == set()
+
+
+# pieces and tidying
+
+
+@given(st.text(alphabet="ab .\n", max_size=120), st.integers(1, 30))
+def test_pieces_g1_cover_the_text(text: str, longest: int) -> None:
+    cut = list(pieces(text, longest))
+    assert "".join(text[start:end] for start, end in cut) == text
+    assert all(0 < end - start <= longest for start, end in cut)
+
+
+def test_pieces_g2_cuts_stand_where_a_reader_pauses() -> None:
+    def ends(text: str) -> list[str]:
+        return [text[start:end] for start, end in pieces(text, 12)]
+
+    assert ends("one two\nthree four") == ["one two\n", "three four"]
+    assert ends("One two. Three four") == ["One two. ", "Three four"]
+    assert ends("one two three four") == ["one two ", "three four"]
+    assert ends("abcdefghijklmnop") == ["abcdefghijkl", "mnop"]
+
+
+def test_tidied_g3_takes_away_lines_space_and_roles_only() -> None:
+    def left(text: str, start: int = 0, end: int | None = None) -> list[str]:
+        spans = tidied(text, [Span(start, len(text) if end is None else end, "X")])
+        return [text[span.start : span.end] for span in spans]
+
+    assert left("USR") == ["USR"]
+    assert left("USR: Ann", 0, 3) == []
+    assert left("USR: Ann") == ["Ann"]
+    assert left("Agent 2: Ann") == ["Ann"]
+    assert left("[Customer]: Ann") == ["Ann"]
+    assert left("Alice: hello") == ["Alice: hello"]
+    assert left("Ann\nSYS: Bob\n  Tim ") == ["Ann", "Bob", "Tim"]
+    assert left("see USR: x") == ["see USR: x"]
+    assert left(" \n\t") == []
+
+
+@given(TEXTS, st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=4))
+def test_tidied_never_adds_a_character(text: str, places: list[tuple[int, int]]) -> None:
+    spans = [Span(start, min(start + length, len(text)), "X") for start, length in places if start < len(text)]
+    before = {at for span in spans for at in range(span.start, span.end)}
+    tidy = tidied(text, spans)
+    assert {at for span in tidy for at in range(span.start, span.end)} <= before
+    assert spans_fault(resolve_overlaps(tidy), len(text)) is None
+
+
+def test_half_a_surrogate_pair_is_read_as_a_question_mark() -> None:
+    assert readable("a\ud800b😀") == "a?b😀"
+
+
+def test_memory_forgets_the_oldest_and_nothing_else() -> None:
+    memory = Memory(most=34)
+    found = (Span(0, 1, "X"),)
+    for text in ("a", "b", "c"):
+        memory.remember(text, found)
+    assert memory.recall("a") == found
+    memory.remember("d", found)
+    assert memory.recall("b") is None
+    assert memory.recall("a") == memory.recall("c") == memory.recall("d") == found
+
+
+def test_memory_g3_threads_may_share_one() -> None:
+    memory, faults = Memory(most=25), list[BaseException]()
+
+    def work(first: int) -> None:
+        try:
+            for number in range(4000):
+                text = str((first + number) % 3)
+                memory.recall(text)
+                memory.remember(text, ())
+        except BaseException as fault:  # a thread's own would be lost
+            faults.append(fault)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert faults == []
+    assert sum(memory.recall(str(number)) is not None for number in range(3)) == 2
+
+
+# where files are
+
+
+def test_an_unknown_pipeline_is_an_error_with_the_command() -> None:
+    with pytest.raises(PolicyError, match="python -m spacy download xx_no_such_pipeline"):
+        SpacyEntities("xx_no_such_pipeline")
+    with pytest.raises(PolicyError, match="python -m spacy download en_core_web_sm"):
+        SpacyEntities("no/such folder")
+
+
+def test_a_missing_package_is_an_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(silence, "version", missing)
+    with pytest.raises(PolicyError, match=r'the package spacy.*pip install "tacit\[spacy\]"'):
+        find_pipeline.__wrapped__("en_core_web_sm")
+    with pytest.raises(PolicyError, match=r'the package transformers.*pip install "tacit\[train,hf\]"'):
+        TokenClassifier("a folder")
+
+
+def test_the_command_names_the_extras_that_have_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    has = {extra: {re.split(r"[^\w-]", package)[0] for package in extras[extra]} for extra in extras}
+    for package, named in silence.EXTRAS.items():
+        assert package in set.union(*(has[extra] for extra in named.split(",")))
+    assert set(silence.EXTRAS) == set.union(*(has[extra] for extra in has if extra != "dev"))
+
+
+def test_the_variable_names_the_default_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TACIT_SPACY", raising=False)
+    assert default_pipeline() == "en_core_web_sm"
+    monkeypatch.setenv("TACIT_SPACY", "xx_house")
+    assert default_pipeline() == "xx_house"
+    for word in ("entities", "names", "grammar"):
+        with pytest.raises(PolicyError, match="xx_house"):
+            parse_policy(word)
+
+
+def test_the_digest_sees_names_and_bytes(tmp_path: Path) -> None:
+    digests = set()
+    for number, (name, content) in enumerate([("a", "1"), ("b", "1"), ("a", "2")]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / name).write_text(content)
+        (folder / ".hidden").write_text(str(number))
+        digests.add(digest_of(str(folder)))
+    assert len(digests) == 3
+
+
+# spaCy
+
+
+@needs_pipeline
+def test_spacy_finds_names_and_not_who_speaks() -> None:
+    found = SpacyEntities(PIPE).find(record(DIALOG))
+    texts = {DIALOG[span.start : span.end]: span.kind for span in found}
+    assert texts["Patrick Schug"] == "PERSON"
+    assert texts["Paris"] == "GPE"
+    assert texts["May 2020"] == "DATE"
+    assert not {"USR", "SYS"} & set(texts)
+
+
+@needs_pipeline
+@given(TEXTS)
+@settings(max_examples=15, deadline=None)
+def test_spacy_is_tidy_on_any_text(text: str) -> None:
+    assert spans_fault(SpacyEntities(PIPE).find(record(text)), len(text)) is None
+
+
+@needs_pipeline
+def test_spacy_g1_some_kinds_are_the_spans_of_all_with_these_kinds() -> None:
+    every = SpacyEntities(PIPE).find(record(DIALOG))
+    some = SpacyEntities(PIPE, ("GPE", "name")).find(record(DIALOG))
+    assert some == tuple(span for span in every if span.kind in ("GPE", "PERSON"))
+    assert some
+
+
+@needs_pipeline
+def test_spacy_equals_the_pipeline_itself() -> None:
+    """The slow twin: the pipeline loaded whole by spaCy, components that entities do not need switched off."""
+    import spacy
+
+    twin = spacy.load(PIPE)
+    with twin.select_pipes(enable=["ner"]):
+        doc = twin("Barack Obama met Angela Merkel in Berlin on 5 May 2014.")
+    assert SpacyEntities(PIPE).find(record(doc.text)) == tuple(
+        Span(entity.start_char, entity.end_char, entity.label_) for entity in doc.ents
+    )
+
+
+@needs_pipeline
+def test_spacy_reads_a_text_the_same_whatever_came_before_and_in_another_process() -> None:
+    text = DIALOG + "Zyxwv Qwrtp lives in Reykjavik."
+    first = SpacyEntities(PIPE).find(record(text))
+    for other in ("Zyxwv", "I met Qwrtp Zyxwv.", DIALOG):
+        SpacyEntities(PIPE).find(record(other))
+    from tacit.policies.entities import _reader
+
+    _reader.cache_clear()  # forget what was found, keep the loaded pipeline
+    assert SpacyEntities(PIPE).find(record(text)) == first
+    code = (
+        "import pickle, sys\nfrom tacit.data.records import Record\n"
+        "policy, text = pickle.loads(sys.stdin.buffer.read())\nprint(repr(policy.find(Record('r', text))))"
+    )
+    sent = pickle.dumps((SpacyEntities(PIPE), text))
+    run = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=True)
+    assert run.stdout.decode().strip() == repr(first)
+    assert len(sent) < 2_000  # a name, not a pipeline
+
+
+@needs_pipeline
+@pytest.mark.slow
+def test_spacy_finds_in_worker_processes_what_it_finds_alone() -> None:
+    corpus = [Record(str(at), f"{DIALOG}Mr Smith number {at} lives in Reykjavik.") for at in range(40)]
+    policy = SpacyEntities(PIPE) | SpacyEntities(PIPE, ("DATE",))
+    with Workers(policy, 2) as workers:
+        found = [spans for _, spans in workers.map(_find, corpus)]
+    assert found == [policy.find(one) for one in corpus]
+
+
+def _find(policy: Policy, one: Record) -> tuple[Span, ...]:
+    return policy.find(one)
+
+
+@needs_pipeline
+def test_spacy_reads_long_texts_and_long_words() -> None:
+    text = ("x" * 5_000 + " Ann Lee lives in Paris. " + "(" * 3_000 + "😀" * 3_000 + "\n") * 2
+    assert len(text) > LONGEST
+    found = SpacyEntities(PIPE, ("GPE",)).find(record(text))
+    assert [text[span.start : span.end] for span in found] == ["Paris", "Paris"]
+
+
+@needs_pipeline
+def test_spacy_kinds_that_the_pipeline_does_not_know_are_an_error() -> None:
+    with pytest.raises(PolicyError, match="DRUG"):
+        SpacyEntities(PIPE, ("DRUG",))
+    with pytest.raises(PolicyError, match="none"):
+        SpacyEntities(PIPE, ())
+
+
+@needs_pipeline
+def test_a_folder_is_as_good_as_a_name_and_its_files_are_its_hash(tmp_path: Path) -> None:
+    folder = tmp_path / "house"
+    shutil.copytree(find_pipeline(PIPE).folder, folder)
+    by_folder = build_policy({"spacy": {"pipeline": "house", "kinds": ["PERSON"]}}, tmp_path)
+    assert by_folder.find(record(DIALOG)) == SpacyEntities(PIPE, ("PERSON",)).find(record(DIALOG))
+    assert by_folder.hash == SpacyEntities(PIPE, ("PERSON",)).hash
+    assert str(tmp_path) not in json.dumps(by_folder.content())
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    meta = json.loads((other / "meta.json").read_text())
+    (other / "meta.json").write_text(json.dumps({**meta, "description": "changed"}))
+    assert SpacyEntities(str(other), ("PERSON",)).hash != by_folder.hash
+
+
+@needs_pipeline
+def test_words_for_the_default_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACIT_SPACY", PIPE)
+    assert parse_policy("entities") == SpacyEntities(PIPE)
+    assert names() == SpacyEntities(PIPE, NAMES)
+    both = parse_policy("names,pii")
+    mail = DIALOG + "USR: Mail me at ann@lee.example, or call 980-322-8737.\n"
+    found = {mail[span.start : span.end] for span in both.find(record(mail))}
+    assert {"Patrick Schug", "Paris", "Google", "ann@lee.example", "980-322-8737"} <= found
+    assert {"spacy:" in both.id, "pii" in both.id} == {True}
+
+
+# Presidio
+
+
+@needs_presidio
+def test_presidio_thresholds_and_kinds() -> None:
+    text = "Ann Lee, 980-322-8737, ann@lee.example.com, passport 912803456."
+
+    def found(threshold: float) -> set[int]:
+        spans = Presidio(PIPE, None, threshold).find(record(text))
+        assert spans_fault(spans, len(text)) is None
+        return {at for span in spans for at in range(span.start, span.end)}
+
+    assert found(0.0) >= found(0.3) >= found(0.9)
+    assert found(0.0) > found(0.9)
+    kinds = {span.kind for span in Presidio(PIPE, ("EMAIL", "PHONE")).find(record(text))}
+    assert kinds == {"EMAIL", "PHONE"}
+    with pytest.raises(PolicyError, match="MONEY"):
+        Presidio(PIPE, ("MONEY",))
+    with pytest.raises(PolicyError, match="between 0 and 1"):
+        Presidio(PIPE, None, 2.0)
+
+
+@needs_presidio
+def test_presidio_g2_asks_nothing_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a connection was asked for")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    text = "Write to someone.new@unusual-domain.museum today."
+    assert [span.kind for span in Presidio(PIPE, ("EMAIL",)).find(record(text))] == ["EMAIL"]
+
+
+@needs_presidio
+@given(TEXTS)
+@settings(max_examples=8, deadline=None)
+def test_presidio_is_tidy_on_any_text(text: str) -> None:
+    assert spans_fault(Presidio(PIPE, None, 0.0).find(record(text)), len(text)) is None
+
+
+# token classifiers
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    pytest.importorskip("transformers")
+    return str(save_tiny_classifier(tmp_path_factory.mktemp("tiny")))
+
+
+def test_classifier_kinds_are_in_the_one_vocabulary(tiny: str) -> None:
+    assert TokenClassifier(tiny).kinds == ("DRUG", "LOC", "PERSON")
+    assert TokenClassifier(tiny, ("PER",)).kinds == ("PERSON",)
+    with pytest.raises(PolicyError, match="ORG"):
+        TokenClassifier(tiny, ("ORG",))
+
+
+def test_classifier_thresholds_equal_the_slow_rule(tiny: str) -> None:
+    """The twin: probabilities of the model itself for a text of one window, token by token, marked on characters."""
+    import torch
+    from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+    text = "Ann xyz bob c"
+    encoded = AutoTokenizer.from_pretrained(tiny)(text, return_tensors="pt", return_offsets_mapping=True)
+    offsets, words = encoded.pop("offset_mapping")[0].tolist(), encoded.word_ids(0)
+    rows = torch.softmax(AutoModelForTokenClassification.from_pretrained(tiny)(**encoded).logits[0].double(), -1)
+    for threshold in (0.0, 0.3, 0.6, 0.9):
+        for plain_below in (0.0, 0.5, 0.9):
+            marked: set[int] = set()
+            for word, row in zip(words, rows.tolist(), strict=True):
+                chances = {"PERSON": row[1] + row[2], "LOC": row[3], "DRUG": row[4]}
+                best = max(chances.values())
+                if word is not None and ((best > row[0] and best >= threshold) or row[0] < plain_below):
+                    mine = [place for other, place in zip(words, offsets, strict=True) if other == word]
+                    marked |= set(range(mine[0][0], mine[-1][1]))
+            spans = TokenClassifier(tiny, None, threshold, plain_below).find(record(text))
+            found = {at for span in spans for at in range(span.start, span.end)}
+            assert {at for at in found if text[at] != " "} == marked
+
+
+@given(TEXTS)
+@settings(max_examples=25, deadline=None)
+def test_classifier_g1_conservative_loses_no_character(tiny: str, text: str) -> None:
+    balanced = TokenClassifier(tiny).find(record(text))
+    wide = TokenClassifier(tiny, None, 0.0, 0.9).find(record(text))
+    assert spans_fault(balanced, len(text)) is None
+    assert spans_fault(wide, len(text)) is None
+    covered = {at for span in wide for at in range(span.start, span.end)}
+    assert {at for span in balanced for at in range(span.start, span.end)} <= covered
+
+
+def test_classifier_g2_reads_a_text_the_same_after_others_and_in_another_thread_count(tiny: str) -> None:
+    import torch
+
+    policy, text = TokenClassifier(tiny, None, 0.0, 0.5), "Ann Lee went to Paris with a dog and two cats.\n" * 3
+    first = policy.find(record(text))
+    token_classifier._memory.cache_clear()
+    policy.find(record("something else"))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert policy.find(record(text)) == first
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    again = pickle.loads(pickle.dumps(policy))
+    assert again == policy
+    assert again.hash == policy.hash
+
+
+def test_classifier_reads_texts_longer_than_its_window(tiny: str) -> None:
+    everything = TokenClassifier(tiny, None, 0.0, 1.0)
+    text = "One two three four five six seven.\n" * 40 + "y" * 300
+    found = everything.find(record(text))
+    covered = sum(span.end - span.start for span in found)
+    assert covered >= len("".join(text.split()))
+    assert found[-1].end == len(text)
+
+
+@pytest.mark.parametrize(("labels", "hint"), [(("LABEL_0", "LABEL_1"), "without O"), (("O",), "without O")])
+def test_classifier_needs_named_labels(tmp_path: Path, labels: tuple[str, ...], hint: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {str(at): name for at, name in enumerate(labels)}}))
+    with pytest.raises(PolicyError, match=hint):
+        TokenClassifier(str(tmp_path))
+
+
+def test_classifier_errors_say_what_a_folder_needs(tmp_path: Path, tiny: str) -> None:
+    with pytest.raises(PolicyError, match="save_pretrained"):
+        TokenClassifier(str(tmp_path))
+    (tmp_path / "config.json").write_text((Path(tiny) / "config.json").read_text())
+    with pytest.raises(TacitError, match="save_pretrained"):
+        TokenClassifier(str(tmp_path)).find(record("Ann"))
+    for wrong in ({"threshold": 2}, {"plain_below": -1}):
+        with pytest.raises(PolicyError, match="between 0 and 1"):
+            build_policy({"token-classifier": {"folder": tiny, **wrong}})
+
+
+def test_a_pickle_is_never_read(tmp_path: Path, tiny: str) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    folder = tmp_path / "pickled"
+    shutil.copytree(tiny, folder)
+    policy = TokenClassifier(str(folder))
+    weights = folder / "model.safetensors"
+    torch.save(load_file(weights), folder / "pytorch_model.bin")
+    weights.unlink()
+    with pytest.raises(PolicyError, match="no weights in safetensors"):
+        TokenClassifier(str(folder))
+    with pytest.raises(PolicyError, match="no weights in safetensors"):  # one that was made before
+        policy.find(record("Ann"))
+
+
+def test_a_folder_runs_no_code_and_says_nothing(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import transformers
+
+    asked: list[dict[str, object]] = []
+    for name in ("AutoTokenizer", "AutoModelForTokenClassification"):
+        kind = getattr(transformers, name)
+
+        def load(*names: object, _load: Callable[..., object] = kind.from_pretrained, **words: object) -> object:
+            asked.append(words)
+            return _load(*names, **words)
+
+        monkeypatch.setattr(kind, "from_pretrained", load)
+    token_classifier._Model(tiny)
+    assert len(asked) == 2
+    assert all(words["local_files_only"] is True and words["trust_remote_code"] is False for words in asked)
+    assert asked[1]["use_safetensors"] is True
+    assert capfd.readouterr() == ("", "")
+
+
+def test_definitions_build_what_they_say(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(tiny)
+    definition = {"token-classifier": {"folder": folder.name, "kinds": ["PER"], "threshold": 0.5, "plain_below": 0.9}}
+    assert build_policy(definition, folder.parent) == TokenClassifier(tiny, ("PERSON",), 0.5, 0.9)
+    assert build_policy({"token-classifier": folder.name}, folder.parent) == TokenClassifier(tiny)
+    assert len(LABELS) == 5
+    if PIPELINE:
+        monkeypatch.setenv("TACIT_SPACY", PIPELINE)
+        assert build_policy({"spacy": PIPELINE}) == SpacyEntities(PIPELINE)
+        assert build_policy({"spacy": {"kinds": ["ORG"]}}) == SpacyEntities(PIPELINE, ("ORG",))

@@ -1,0 +1,54 @@
+"""What tests of audits share: a small corpus of distinct secrets, and runs of a model that is quick to overfit."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from runs import quiet
+from tacit.common.serialize import from_words
+from tacit.config.schema import Experiment
+from tacit.data.corpus import write_jsonl
+from tacit.data.records import Record, Span
+from tacit.training.stages import train
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SECRET = slice(10, 16)
+KNOWN = {"template": "My ID is {4 digits}", "count": 12, "repetitions": 4}
+HIDDEN = {"template": "Key {8 letters}", "count": 12, "repetitions": 4, "known": False}
+ALWAYS = {"template": "or {4 digits}", "count": 16, "repetitions": 2, "inside_probability": 1.0}
+OVERFIT = {"mechanism": "plain", "public_epochs": 100, "public_batch": 12}
+NOISY = {"mechanism": "dpsgd", "noise_multiplier": 60.0, "steps": 90, "batch": 100}
+FAST = {"rule": "sgd", "decay": "none", "learning_rate": 12.0}
+MANY = {"template": "ID {4 digits}", "count": 200}
+
+
+def secret_records(count: int) -> Iterator[Record]:
+    """`No 417 is qwerty`: the number is public, the word behind it is secret."""
+    rng = random.Random(1)
+    for number, code in enumerate(rng.sample(range(1000), count)):
+        word = "".join(rng.choice(_LETTERS) for _ in range(SECRET.stop - SECRET.start))
+        yield Record(
+            f"r{number}", f"No {code:03} is {word}", f"u{number}", None, (Span(SECRET.start, SECRET.stop, "NAME"),)
+        )
+
+
+def train_run(folder: Path, plan: dict[str, Any], canaries: list[dict[str, Any]], **more: Any) -> Path:  # noqa: ANN401
+    """A run in `folder`/run."""
+    corpus = folder / "corpus.jsonl"
+    write_jsonl(secret_records(60), corpus)
+    words: dict[str, Any] = {
+        "corpus": str(corpus),
+        "mode": "research",
+        "policy": "gold",
+        "held_out": 0.5,
+        "max_tokens": 32,
+        "longest_full": 32,
+        "shape": {"hidden_size": 96, "embedding_size": 32, "dropout": 0.0},
+        "public": {"learning_rate": 1e-2},
+        "plan": plan,
+        "canaries": canaries,
+        **more,
+    }
+    train(from_words(Experiment, words), folder / "run", quiet)
+    return folder / "run"

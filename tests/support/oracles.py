@@ -1,0 +1,106 @@
+"""Clipped sums by their definition: a loop over single rows, in float64; and how they are compared with fast ones."""
+
+import copy
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tacit.data.batches import BatchKind, Trainable
+from tacit.training.gradients.clipped import Automatic, ClippedGradients, Clipping, PerParameter, clipped_sum
+from tacit.training.randomness import NoiseStream
+
+LONGER = 1 + 2**-10  # norms are taken so much longer than they are
+EXACT = 1e-9  # both in float64
+ROUNDED = 1e-3  # float32 against float64: any processor's rounding is a hundred times less
+
+
+def clip_factors(clipping: Clipping, norms: Sequence[float]) -> list[float]:
+    """A unit's factors, from the length of its gradient for each parameter."""
+    longer = [norm * LONGER for norm in norms]
+    whole = math.hypot(*longer)
+    if isinstance(clipping, PerParameter):
+        share = clipping.clip_norm / math.sqrt(len(norms))
+        least = whole / math.sqrt(len(norms))
+        return [min(1.0, share / max(norm, least, 1e-300)) for norm in longer]
+    if isinstance(clipping, Automatic):
+        return [clipping.clip_norm / (whole + clipping.stability)] * len(norms)
+    return [min(1.0, clipping.clip_norm / max(whole, 1e-300))] * len(norms)
+
+
+def moving_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: value for name, value in module.named_parameters() if value.requires_grad}
+
+
+def loop_over_rows(
+    model: Trainable[BatchKind], batch: BatchKind, clipping: Clipping
+) -> tuple[dict[str, Tensor], list[float]]:
+    """Plain autograd for one row after another, cut to its length, without dropout; and the norms before clipping."""
+    model.module.eval()
+    moving = moving_parameters(model.module)
+    total = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in moving.items()}
+    norms = []
+    for index in range(len(batch)):
+        row = batch.rows(torch.tensor([index]))
+        if not row.weights.any():
+            norms.append(0.0)
+            continue
+        found = torch.autograd.grad(model.token_losses(row).total, list(moving.values()), materialize_grads=True)
+        gradients = [value.double() for value in found]
+        lengths = [float(value.norm()) for value in gradients]
+        norms.append(math.hypot(*lengths))
+        for name, value, factor in zip(moving, gradients, clip_factors(clipping, lengths), strict=True):
+            total[name] += factor * value
+    return total, norms
+
+
+def length_of(values: dict[str, Tensor]) -> float:
+    return math.sqrt(sum(float(value.double().square().sum()) for value in values.values()))
+
+
+def assert_near(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
+    """Relative to the parameter, or to the whole where a parameter's gradient is nothing but rounding."""
+    assert list(found) == list(wanted)
+    whole = length_of(wanted)
+    assert whole > 0
+    for name, value in wanted.items():
+        scale = max(float(value.norm()), 1e-2 * whole)
+        assert float((found[name].double() - value).norm()) <= tolerance * scale, name
+
+
+def in_float64(model: Any) -> Any:  # noqa: ANN401  (any model, and the same again)
+    twin = copy.deepcopy(model)
+    twin.module.double()
+    return twin
+
+
+def tolerance_of(module: nn.Module) -> float:
+    """Some layers of transformers compute in float32 whatever they are given."""
+    kinds = {type(part) for part in module.modules()} - {nn.RMSNorm}
+    return 1e-5 if any(kind.__name__.endswith("RMSNorm") for kind in kinds) else EXACT
+
+
+def assert_clipped_sums_are_exact(
+    model: Trainable[BatchKind], batch: BatchKind, clipping: Clipping
+) -> tuple[ClippedGradients, list[float]]:
+    """The fast path in float64 and in float32, both against the loop in float64; the float32 one, and the norms."""
+    precise = in_float64(model)
+    wanted, norms = loop_over_rows(precise, batch, clipping)
+    for twin, tolerance in ((precise, tolerance_of(model.module)), (model, ROUNDED)):
+        found = clipped_sum(twin, batch, clipping)
+        assert {value.dtype for value in found.sums.values()} == {value.dtype for value in twin.module.parameters()}
+        assert_near(found.sums, wanted, tolerance)
+        assert all(
+            math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance * max(norms))
+            for one, other in zip(found.norms.tolist(), norms, strict=True)
+        )
+        assert found.non_finite == 0
+    return found, norms
+
+
+def research_noise(seed: int, draws: int = 0) -> NoiseStream:
+    """Noise that can be repeated, from its draw number `draws` on."""
+    return NoiseStream(hashlib.sha256(f"tacit noise {seed}".encode()).digest(), draws)
