@@ -208,7 +208,6 @@ CORPORA: dict[str, Callable[[], Iterator[Record]]] = {
     "pii_synth": pii_synth,
 }
 
-
 SPLITS: dict[str, Callable[[str], Iterator[Record]]] = {
     "ag_news-entities": of_uedp("ag_news"),
     "sec_clauses-entities": of_uedp("sec_clauses"),

@@ -25,7 +25,6 @@ from tacit.training.stages import Trained, train
 
 DIALOGS, PUBLIC_DIALOGS, PUBLIC_SEED = 420, 500, 1_000_003
 
-
 SHARED: dict[str, Any] = {
     "policy": "pii",
     "pieces": "turn",
@@ -43,15 +42,9 @@ SHARED: dict[str, Any] = {
     ],
 }
 
-
 EXACT: dict[str, Any] = {"public_epochs": 6, "public_batch": 32}
-
-
 NOISY: dict[str, Any] = {"epsilon": 2, "epochs": 4, "batch": 200}
-
-
 SLOWLY = {"rule": "sgd", "learning_rate": 1.0, "decay": "none"}  # keeps what exact steps learned
-
 
 WAYS: dict[str, dict[str, Any]] = {  # equal redacted turns are left out for crt: as many steps need more epochs
     "plain": {"plan": EXACT},
@@ -60,7 +53,6 @@ WAYS: dict[str, dict[str, Any]] = {  # equal redacted turns are left out for crt
     "selective": {"plan": {**EXACT, **NOISY}, "private": {**SLOWLY, "learning_rate": 0.3}},
     "crt": {"plan": {**EXACT, **NOISY, "public_epochs": 20}, "private": SLOWLY, "conservative": "digits"},
 }
-
 
 Watch = Callable[[str], AbstractContextManager[Observer]]
 

@@ -23,20 +23,10 @@ from tacit.data.views import encode_all
 from tacit.errors import AttackError
 
 Integers = npt.NDArray[np.int64]
-
-
 TokenRows = npt.NDArray[np.unsignedinteger]
-
-
 _AT_A_TIME = 1 << 16
-
-
 _KEY_BITS = 64
-
-
 _GPT2_WORDS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-
-
 _BEFORE_SPACE = re.compile("[!-~](?= )")
 
 

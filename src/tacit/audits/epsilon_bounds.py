@@ -150,11 +150,7 @@ def count(judged: Judged, plan: GuessPlan, doubt: float) -> Guesses:
 
 
 ONE_RUN = "one run: Steinke et al. 2023, theorem 5.2, or the f-DP bound after Mahloujifar et al. 2024 if it is higher"
-
-
 _UNFAIR = 1e-9
-
-
 _WIDEST = 64.0  # no count of guesses that fits in memory reaches so far
 
 

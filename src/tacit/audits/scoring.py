@@ -21,14 +21,8 @@ from tacit.errors import AttackError
 from tacit.models.language_model import DecoderState, Speaker
 
 AttackProgress = Callable[[int, int], None]
-
-
 _MEMORY = 1 << 30
-
-
 _COPIES = 8  # of one row's state: the parent's, the chosen, the grown, two of its scores, and what waits further up
-
-
 _ROWS_AT_MOST = 4096  # more do not make the products any faster
 
 

@@ -39,11 +39,7 @@ from tacit.common.formatting import Interval, exact_interval
 from tacit.errors import AttackError
 
 Floats = npt.NDArray[np.float64]
-
-
 Booleans = npt.NDArray[np.bool_]
-
-
 _SHOWN = 3
 
 
@@ -293,8 +289,6 @@ def _pairs_interval(value: float, pairs: int, confidence: float) -> Interval:
 
 
 IntegerCounts = npt.NDArray[np.signedinteger]
-
-
 _EXACT_UP_TO = 600
 
 

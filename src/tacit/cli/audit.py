@@ -142,22 +142,17 @@ _COLOURS = {
     Finding.NOT_COMPARABLE: "bold yellow",
 }
 
-
 NO_CANARIES = """\
 No canaries were planted with this run, so neither exposure nor epsilon was measured. Plant some in its YAML file:
   canaries:
     - {template: "My ID is {6 digits}", count: 200, repetitions: 1}
     - {template: "My code is {6 digits}", count: 20, repetitions: 10, known: false}"""
 
-
 WHICH_CANARIES = """\
 Canaries measure a claim about secrets with known: true, repetitions: 1 and inside_probability: 1.0 (a coin chose each
 value); one about records or users with inside_probability: 0.5 (a coin chose whether there is one)."""
 
-
 FEW_ROWS = "Membership was not attacked: one side of the corpus has fewer than 10 records. Raise held_out."
-
-
 NO_SECRETS = "Extraction was not tried: one side of the corpus has no marked secrets."
 
 

@@ -12,7 +12,6 @@ detector = typer.Typer(
     help="Train a detector of sensitive contexts, to be used as a policy; show and measure it.", no_args_is_help=True
 )
 
-
 Folder = Annotated[Path, typer.Argument(help="A folder that `tacit detector train` wrote.")]
 
 

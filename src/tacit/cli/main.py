@@ -27,13 +27,9 @@ from tacit.common.libraries import EXTRAS, missing_library
 from tacit.errors import ConfigError, OutOfMemory, TacitError, failed, out_of_memory
 
 UNEXPECTED = 70
-
-
 """The exit code of a fault in tacit itself, as sysexits.h has it."""
 
-
 _PACKAGE = Path(__file__).parents[1]
-
 
 app = typer.Typer(
     name="tacit",

@@ -20,17 +20,9 @@ if TYPE_CHECKING:
     from tacit.mechanisms.build import Planned
 
 BAR_WIDTH = 40
-
-
 FILE = typer.Argument(None, help="YAML file with settings under `plan:`; flags go over it.")
-
-
 LIST = typer.Option(False, "--list", help="List the mechanisms and stop.")
-
-
 JSON = typer.Option(False, "--json", help="Print settings, plan and guarantee as JSON.")
-
-
 CERTIFICATE = typer.Option(False, "--certificate", help="Print the whole certificate as Markdown.")
 
 
@@ -86,11 +78,7 @@ def _signature() -> inspect.Signature:
 
 
 plan_command.__signature__ = _signature()  # type: ignore[attr-defined]
-
-
 plan_command.__annotations__ = {name: p.annotation for name, p in _signature().parameters.items()}
-
-
 plan_command.__doc__ = plan.__doc__
 
 

@@ -35,11 +35,7 @@ if TYPE_CHECKING:
     from tacit.policies.coverage import CoverageCounts
 
 _MOST_KINDS = 20
-
-
 _NOT_MEASURED = "–"
-
-
 policy = typer.Typer(help="Compare policies: what each covers, misses and costs.", no_args_is_help=True)
 
 
@@ -218,9 +214,7 @@ label = typer.Typer(
     help="Measure what a policy misses: draw a sample of the corpus, label it, read the labels.", no_args_is_help=True
 )
 
-
 PolicyWords = Annotated[str, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
-
 
 Conservative = Annotated[
     str | None,

@@ -19,38 +19,16 @@ if TYPE_CHECKING:
     from tacit.policies.scan import Scan
 
 _STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "bright_green")
-
-
 _MOST_KINDS = 20
-
-
 NAMES = Fields()
-
-
 CorpusPath = Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")]
-
-
 Processes = Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")]
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-
-
 TextField = Annotated[str, typer.Option(help="What the corpus calls the text.")]
-
-
 IdField = Annotated[str, typer.Option(help="What it calls the id.")]
-
-
 UserField = Annotated[str, typer.Option(help="What it calls the user.")]
-
-
 LabelField = Annotated[str, typer.Option(help="What it calls the label.")]
-
-
 SpansField = Annotated[str, typer.Option(help="What it calls gold spans.")]
-
-
 TurnsField = Annotated[str, typer.Option(help="What it calls the turns of a dialog.")]
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tacit.sweeps.scheduler import Told
 
 HEADS = ("run", "how far", "perplexity", "on secrets", "epsilon", "canaries", "seconds")
-
-
 _WAITS = "waits"
 
 

@@ -22,36 +22,18 @@ if TYPE_CHECKING:
     from tacit.training.stages import Trained
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
-
-
 Policy = Annotated[str | None, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
-
-
 Mechanism = Annotated[str | None, typer.Option(help="How to train; `tacit plan --list` lists the ways.")]
-
-
 Epsilon = Annotated[float | None, typer.Option(help="Target; noise, rate and steps are derived from it.")]
-
-
 Epochs = Annotated[float | None, typer.Option(help="Expected passes over the private units.")]
-
-
 Batch = Annotated[float | None, typer.Option(help="Expected units in a private draw.")]
-
-
 Task = Annotated[str | None, typer.Option(help="language, or classification of records by their label.")]
-
-
 Model = Annotated[str | None, typer.Option(help="lstm, gpt, or a local Hugging Face folder.")]
-
-
 Tokens = Annotated[str | None, typer.Option("--tokenizer", help="bytes, bpe, model, or a tokenizer.json.")]
-
 
 Seed = Annotated[
     int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of a research run (--set mode=research).")
 ]
-
 
 Sets = Annotated[
     list[str] | None,

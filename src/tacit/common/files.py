@@ -29,10 +29,7 @@ from tacit.common import files as given
 from tacit.errors import ConfigError, RunError, failed
 
 LARGEST_DOCUMENT = 1 << 28
-
-
 """Bytes of a file that is read whole, such as a tokenizer or a list of words."""
-
 
 _SECONDS_FOR_A_WRITER = 2.0
 
@@ -97,8 +94,6 @@ def _check_kind(mode: int, descriptor: int, pipes: bool) -> None:
 
 
 DRAFT = ".draft-"
-
-
 """How the name of a file or folder begins that is not whole yet."""
 
 
@@ -196,8 +191,6 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 KEY_BYTES = 32
-
-
 _BLOCK = 1 << 20
 
 

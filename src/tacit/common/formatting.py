@@ -61,11 +61,7 @@ def rounded_up(value: float, digits: int) -> str:
 
 
 VISIBLE = 900
-
-
 _LONGEST_KIND = 40
-
-
 _JOINERS = "\u200c\u200d"
 
 
@@ -89,8 +85,6 @@ def _printable(character: str) -> str:
 
 
 _LONGEST_TEXT = 4000
-
-
 _LONGEST_NAME = 60
 
 

@@ -14,11 +14,7 @@ from tacit.common.serialize import read_json
 from tacit.errors import ModelError, TacitError
 
 _MOST_LAYERS = 1_000
-
-
 _LARGEST_SIZE = 2**31 - 1
-
-
 _SHOWN = 3
 
 

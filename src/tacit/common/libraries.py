@@ -14,8 +14,6 @@ EXTRAS = {
     "spacy": "spacy",
     "tensorboardX": "tensorboard",
 }
-
-
 """The extras of tacit that install a package."""
 
 

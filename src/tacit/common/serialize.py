@@ -19,26 +19,12 @@ from tacit.common.files import read_bytes, read_text, why
 from tacit.errors import ConfigError
 
 LARGEST_SEED = 2**63 - 1
-
-
 LARGEST_YAML = 1_000_000
-
-
 DEEPEST = 100
-
-
 MOST_NODES = 100_000
-
-
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
-
-
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
-
-
 _OLD_NUMBER = re.compile(r"[-+]?(?:0[0-7_]+$|[0-9_]+:)")
-
-
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -192,8 +178,6 @@ def _refused(path: Path, found: str) -> ConfigError:
 
 
 T = TypeVar("T")
-
-
 Settings = TypeVar("Settings", bound=BaseModel)
 
 

@@ -25,14 +25,8 @@ from typing import Any, Generic, Self, TypeVar
 from tacit.errors import ConfigError, WorkerLost
 
 Tool = TypeVar("Tool")
-
-
 Item = TypeVar("Item")
-
-
 Result = TypeVar("Result")
-
-
 IN_FLIGHT = 3
 
 

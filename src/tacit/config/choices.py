@@ -12,8 +12,6 @@ class Mode(StrEnum):
 
 
 Duplicates = Literal["keep", "exact", "doubtful"]
-
-
 Pieces = Literal["record", "turn", "sentence"]
 
 

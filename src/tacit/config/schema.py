@@ -30,10 +30,7 @@ BASELINES: dict[str, str] = {
     "anonymisation": "redaction",  # S-DP, section 5.4: all that the policy finds, there digits, becomes <num>
     "user-level": "user",  # UeDP, section 5: McMahan et al.
 }
-
-
 """What papers call their baselines, and the mechanism that each is: the claim is that mechanism's."""
-
 
 _INVENTING = ("selective", "twice")
 
@@ -90,17 +87,9 @@ def invents(mechanism: str, public_view: str | None) -> bool:
 
 
 BUILT_IN = ("lstm", "gpt")
-
-
 DEFAULT_HELD_OUT = 0.05
-
-
 _DROPOUTS = ("dropout", "embedding_dropout", "weight_drop")
-
-
 Shape = TypeVar("Shape", LSTMConfig, CausalLMConfig)
-
-
 ClassName = Annotated[str, Field(coerce_numbers_to_str=True)]  # labels 0 and 1 are names too
 
 

@@ -16,14 +16,8 @@ from tacit.data.text_files import Placed, unreadable
 from tacit.errors import CorpusError
 
 _ROWS_AT_ONCE = 64
-
-
 _BROKEN = (pa.ArrowException, UnicodeDecodeError)  # a name of a column may be damaged too
-
-
 _BUFFER_BYTES = 1 << 20
-
-
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 

@@ -32,8 +32,6 @@ from tacit.errors import ModelError, PrepareError
 from tacit.privacy.plan import Targets, View
 
 _PAD = 0  # any valid token: a causal model never looks at what follows, and padding weighs nothing
-
-
 PADDING = -1  # in the inputs of a labelled batch, whose models must know where a row ends
 
 
@@ -76,8 +74,6 @@ class Examples(Protocol):
 
 
 BatchKind = TypeVar("BatchKind", bound=Examples)
-
-
 _BatchKind = TypeVar("_BatchKind", bound=Examples, contravariant=True)
 
 
@@ -279,8 +275,6 @@ def _weighted(losses: Tensor, weights: Tensor) -> Tensor:
 
 
 VALUES = 1024
-
-
 """Invented secrets of a kind, from which spans take theirs."""
 
 

@@ -25,11 +25,7 @@ from tacit.errors import PrepareError
 from tacit.policies.policy import Policy
 
 CANARY = "CANARY"
-
-
 _SLOT = re.compile(r"\{(?:([1-9]\d{0,2}) )?(digit|letter|word)s?\}")
-
-
 _ALPHABETS = {"digit": "0123456789", "letter": "abcdefghijklmnopqrstuvwxyz"}
 
 

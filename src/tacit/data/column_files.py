@@ -18,11 +18,7 @@ from tacit.common.files import digest
 from tacit.errors import PrepareError
 
 _BUFFERED_NUMBERS = 1 << 12
-
-
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
-
 _TYPES = "^<u[248]$|^\\|u1$"
 
 

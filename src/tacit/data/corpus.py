@@ -45,19 +45,10 @@ from tacit.data.text_files import (
 from tacit.errors import ConfigError, CorpusError
 
 __all__ = ["CorpusReader", "Fields", "Tally", "TextRecords", "read"]
-
-
 TextRecords = Literal["line", "block"]
-
-
 _COMPRESSIBLE = ("jsonl", "csv", "txt")
-
-
 LONGEST_RECORD = 2_000_000
-
-
 """Bytes. A policy reads a record as one text, some seven microseconds per character at worst, without progress."""
-
 
 _PLAIN = {".jsonl", ".csv", ".txt"}
 

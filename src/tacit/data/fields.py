@@ -27,8 +27,6 @@ from tacit.data.records import Record, Span, spans_fault
 from tacit.errors import CorpusError
 
 RawRow = Mapping[str, object]
-
-
 _LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 
 

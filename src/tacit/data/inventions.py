@@ -27,19 +27,13 @@ from faker.providers.person.en_US import Provider as _People
 from tacit.data.records import common_kind
 
 Maker = Callable[[str, random.Random], str]
-
-
 _DRAWS = 64  # chance to draw the original each time out of two or more candidates: at most 2^-64
-
-
 _WORD = re.compile(r"[^\W\d_]+")
-
 
 _KEPT_IN_NAMES = re.compile(
     r"mr|mrs|ms|miss|mx|dr|prof|sir|st|jr|sr|ii|iii|iv|md|phd|de|da|del|della|di|van|von|der|den|la|le",
     re.IGNORECASE,
 )
-
 
 _KEPT_IN_ADDRESSES = re.compile(
     r"street|st|avenue|ave|road|rd|boulevard|blvd|lane|ln|drive|dr|court|ct|circle|cir|place|pl|square|sq"
@@ -47,7 +41,6 @@ _KEPT_IN_ADDRESSES = re.compile(
     r"|e|w|ne|nw|se|sw|north|south|east|west|room|rm|building|bldg",
     re.IGNORECASE,
 )
-
 
 _STATES = re.compile(
     r"AL|AK|AZ|AR|CA|CO|CT|DE|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH"
@@ -242,35 +235,16 @@ def _maker(kind: str) -> Maker:
 
 
 KindExamples = Mapping[str, Sequence[str]]
-
-
 """Public examples of the form of a kind: of each, `surrogate` keeps what the kind keeps (an area code, a country)."""
 
-
 _SCALES = (1, 2, 3, 4, 5, 6)
-
-
 _HOW_OFTEN_SO_LONG = (30, 30, 14, 6, 3, 1)
-
-
 _UNITS = ("miles", "km", "feet", "metres", "acres", "pounds", "kg", "tons", "square miles", "inches")
-
-
 _SPANS_OF_TIME = ("days", "weeks", "months", "years", "hours", "minutes")
-
-
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-
-
 _CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "a dozen", "hundreds")
-
-
 _BUILDINGS = ("Bridge", "Airport", "Hall", "Stadium", "Park", "Hospital", "Tower", "Station")
-
-
 _PHONE_FORMS = ("{}-{}-{:04}", "({}) {}-{:04}", "{}.{}.{:04}", "{}{}{:04}", "+1 {} {} {:04}")
-
-
 _PLACES = ("River", "Valley", "Mountains", "Lake", "Bay", "Island", "Coast", "Hills")
 
 

@@ -16,8 +16,6 @@ from tacit.errors import ConfigError
 from tacit.privacy.plan import Plan, SplitBatch, Targets, View
 
 _ROWS = 64
-
-
 _NO_CLASS = -1
 
 

@@ -33,8 +33,6 @@ import numpy.typing as npt
 from tacit.errors import PrepareError
 
 UnitsOfRecord = Mapping[str, Collection[Hashable]]
-
-
 """The units a record belongs to, by noun: {"user": ["u17"], "entity": ["Ann", "Bern"]}."""
 
 

@@ -40,8 +40,6 @@ from tacit.errors import PolicyError, PrepareError, TacitError, failed
 from tacit.policies.policy import Policy
 
 _DIGEST_BYTES = 16
-
-
 _CACHE_KIBIBYTES = 8192
 
 
@@ -96,11 +94,7 @@ def seen_texts(folder: Path) -> Iterator[Seen]:
 
 
 _BATCH_RECORDS = 512
-
-
 _BATCH_CHARACTERS = 1 << 19
-
-
 _FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 
 

@@ -141,11 +141,7 @@ def not_writable(path: Path, found: str) -> CorpusError:
 
 
 _DIGEST_BYTES = 16
-
-
 _EMPTY = bytes(_DIGEST_BYTES)
-
-
 _FIRST_SLOTS = 1 << 10
 
 

@@ -77,11 +77,7 @@ def resolve_overlaps(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 _SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]{0,4}(?=\s)(?!\s{1,8}[a-z])|\n""")
-
-
 _ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Co|No|vs|etc|e\.g|i\.e)|\b[A-Z])\.$")
-
-
 _LOOK_BACK = 8
 
 
@@ -144,24 +140,15 @@ ONTONOTES = (
     "PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE", "DATE", "TIME",
     "PERCENT", "MONEY", "QUANTITY", "ORDINAL", "CARDINAL",
 )  # fmt: skip
-
-
 """The kinds of named entities."""
-
 
 PERSONAL = (
     "ADDRESS", "AGE", "CARD", "EMAIL", "IBAN", "ID", "IP", "ORDER", "PHONE", "SSN", "TRACKING", "URL"
 )  # fmt: skip
-
-
 """The kinds of personal data that are not named entities."""
 
-
 NAMES = ("FAC", "GPE", "LOC", "ORG", "PERSON")
-
-
 """Names of persons, places and organisations: what the policy `names` looks for."""
-
 
 _OTHER_NAMES = {
     "PERSON": "NAME PER PERS PATIENT DOCTOR STAFF HCW FIRSTNAME LASTNAME GIVENNAME SURNAME FULL_NAME",
@@ -181,7 +168,6 @@ _OTHER_NAMES = {
     "URL": "DOMAIN_NAME",
     "ID": "CRYPTO MAC_ADDRESS MEDICAL_LICENSE UUID IDNUM MEDICALRECORD ABA_ROUTING_NUMBER",
 }
-
 
 _OF_COUNTRIES = {
     "AU": "ABN ACN MEDICARE TFN",
@@ -206,17 +192,13 @@ _OF_COUNTRIES = {
     "ZA": "COMPANY_REGISTRATION DRIVER_LICENSE ID_NUMBER INCOME_TAX_NUMBER LICENSE_PLATE MOBILE_NUMBER PASSPORT "
     "TELEPHONE_NUMBER TRAFFIC_REGISTER_NUMBER VAT_NUMBER",
 }
-
-
 """Numbers that a country gives, as Presidio names them (US_PASSPORT): each is an ID."""
-
 
 _COMMON = {
     **{kind: kind for kind in (*ONTONOTES, *PERSONAL)},
     **{other: kind for kind, others in _OTHER_NAMES.items() for other in others.split()},
     **{f"{country}_{number}": "ID" for country, numbers in _OF_COUNTRIES.items() for number in numbers.split()},
 }
-
 
 _PREFIX = re.compile(r"[BILUSEM]-\s*(?=\S)")
 

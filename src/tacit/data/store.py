@@ -38,14 +38,8 @@ from tacit.data.views import FullTokens, PublicTokens, Tokens, fill_in
 from tacit.errors import PrepareError
 
 HEADER = "header.json"
-
-
 PUBLIC = "public"
-
-
 PRIVATE = "private"
-
-
 AnyHeader = TypeVar("AnyHeader", bound=BaseModel)
 
 

@@ -26,11 +26,7 @@ else:
 
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
-
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
 _SKIP_BYTES = 1 << 16
 
 

@@ -33,14 +33,8 @@ from tacit.common.serialize import parse_json
 from tacit.errors import PrepareError
 
 FORMAT = "tacit-tokenizer"
-
-
 FORMAT_VERSION = 1
-
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 _SPECIAL_NAMES = ("END", "MASK")
 
 
@@ -84,8 +78,6 @@ class Dependence:
 
 
 NOTHING = Dependence(VocabularySource.NOTHING)
-
-
 UNKNOWN = Dependence(VocabularySource.UNKNOWN)
 
 

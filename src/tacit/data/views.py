@@ -41,8 +41,6 @@ from tacit.data.tokenizer import Tokenizer
 from tacit.errors import PrepareError
 
 Tokens = npt.NDArray[np.unsignedinteger]
-
-
 Mask = npt.NDArray[np.bool_]
 
 
@@ -126,8 +124,6 @@ def fill_in(
 
 
 STAND_IN = "\ufffc"  # the object replacement character: no letter, no space, no punctuation to the sentence finder
-
-
 _SURELY_TOO_LONG = 32  # characters a token: longer stretches are cut without asking the tokenizer
 
 

@@ -27,7 +27,6 @@ ROUTED = Condition(
     "the detector was trained on public or disjoint data and frozen; each record's routing is public", Status.ASSUMED
 )
 
-
 NOT_PROTECTED = ("sensitive records the detector cleared", "which records were flagged")
 
 

@@ -28,7 +28,6 @@ from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 
 REPLACED = Neighbors(Unit.FLAGGED_RECORD, Relation.REPLACE)
 
-
 NOTIONS = (
     Neighbors(Unit.FLAGGED_RECORD),
     REPLACED,
@@ -36,10 +35,7 @@ NOTIONS = (
     Neighbors(Unit.SECRETS),
 )
 
-
 EXACT_DUPLICATES = Condition("duplicates are found by an exact hash of the redacted text", Status.ASSUMED)
-
-
 ROUTED = Condition("both policies are frozen, local and public; each record's routing is public", Status.ASSUMED)
 
 

@@ -25,8 +25,6 @@ _SAID: dict[Unit, tuple[str, tuple[Condition, ...], tuple[str, ...]]] = {
     Unit.RECORD: ("left empty", (), ("what several records of one person say together", "the number of records")),
     Unit.FLAGGED_RECORD: ("left empty", (ROUTED,), ("sensitive records that were cleared", "which ones were flagged")),
 }
-
-
 """Of each unit: its other world, what else the claim rests on, and what it leaves open."""
 
 

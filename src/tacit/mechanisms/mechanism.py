@@ -49,11 +49,7 @@ from tacit.privacy.plan import (
 )
 
 _LARGEST_POWER = 700.0
-
-
 Spent = Mapping[Neighbors, Composition]
-
-
 """What was done, priced for each kind of neighbours a mechanism speaks of: from its plan, or from a ledger."""
 
 

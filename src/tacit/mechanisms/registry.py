@@ -125,7 +125,6 @@ REGISTRY: dict[str, MechanismEntry] = {
     "uedp-published": MechanismEntry("UeDP-Alg as printed, with the number that holds", _uedp_published, UeDPPublished),
 }
 
-
 _OWN: dict[str, MechanismEntry] = {}
 
 

@@ -24,7 +24,6 @@ from tacit.privacy.plan import Neighbors, Plan, Pool, Targets, Unit, View
 
 COPIES = (2, 5, 10)
 
-
 NOTIONS = (
     Neighbors(Unit.SECRETS),
     Neighbors(Unit.SECRETS, Relation.REPLACE),

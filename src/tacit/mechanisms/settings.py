@@ -10,20 +10,11 @@ from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps
 
 DEFAULT_EPOCHS = 20.0
-
-
 DEFAULT_PUBLIC_BATCH = 32
-
-
 CorpusCounts = Mapping[str, Callable[[], float]]
-
-
 """Public numbers of a corpus, by the word that they stand for; what a person gives goes first."""
 
-
 START_NOISE = 1.0
-
-
 """The noise a mechanism is built with before it is calibrated to a target epsilon."""
 
 

@@ -20,16 +20,13 @@ from tacit.privacy.plan import Plain, Plan, Unit, cost
 
 PUBLIC_CLASSES = Condition("the list of classes is public, and was not collected from the corpus", Status.ASSUMED)
 
-
 PUBLIC_LABELS = Condition(
     "for secrets, labels are public annotation: what a marked span says does not decide a label", Status.ASSUMED
 )
 
-
 OWN_LABELS = Condition(
     "for records, users and entities, a record's label is part of the record and protected with it", Status.MET
 )
-
 
 EXPOSED_LABELS = "labels of the records that plain steps read"
 

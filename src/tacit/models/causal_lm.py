@@ -24,11 +24,7 @@ from tacit.models.lstm import SETTINGS_FILE
 from tacit.models.pretrained import pretrained, with_adapters
 
 _ADAPTER_FILE = "adapter.safetensors"
-
-
 _ADAPTER_MARK = ".lora_"
-
-
 _BASE_MARK = ".base_layer."
 
 

@@ -37,20 +37,11 @@ from tacit.models.language_model import Rereading, losses_of, speaking
 from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE
 
 Build = Callable[[int, int, Mapping[str, float]], nn.Module]
-
-
 """From the number of tokens, the longest row and the words under `shape` to a network with a `head`."""
 
-
 _OWN: dict[str, Build] = {}
-
-
 _TAKEN = ("lstm", "gpt")
-
-
 _ROWS, _LENGTH = 5, 128
-
-
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 

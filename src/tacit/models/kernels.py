@@ -17,25 +17,12 @@ from torch import Tensor
 from tacit.errors import GradientError
 
 SWITCH = "TACIT_NATIVE"
-
-
 BLOCK = 1 << 17  # numbers of noise under one block number
-
-
 KEY_BYTES = 16
-
-
 _NAME = "_kernels"
-
-
 _INTERFACE = 3
-
-
 _NUMBERS_A_THREAD = 1 << 11  # fewer are not worth a second thread
-
-
 _POINTER, _SIZE, _THREADS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-
 
 _SIGNATURES = {
     "tacit_softmax_gradient": [*[_POINTER] * 6, *[_SIZE] * 3, _THREADS],
@@ -65,8 +52,6 @@ def _loaded() -> ctypes.CDLL | None:
 
 
 _library = _loaded()
-
-
 available = _library is not None
 
 

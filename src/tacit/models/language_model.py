@@ -140,8 +140,6 @@ class Rereading:
 
 
 _COLDEST = 1e-6
-
-
 """Below it, float32 would divide to infinity; the most probable token is all that is left there."""
 
 

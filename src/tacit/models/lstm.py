@@ -180,8 +180,6 @@ def _weight_gradient(pre_activations: Tensor, hidden: Tensor) -> Tensor:
 
 
 SETTINGS_FILE = "model.json"
-
-
 WEIGHTS_FILE = "model.safetensors"
 
 

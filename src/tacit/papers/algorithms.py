@@ -43,8 +43,6 @@ from tacit.training.gradients.clipped import MARGIN, Flat, clipped_sum, plain_su
 from tacit.training.randomness import NoiseStream
 
 MarkedTokens = tuple[Sequence[int], Sequence[bool]]  # tokens, and which of them are private
-
-
 Apply = Callable[[dict[str, Tensor]], None]  # one step along gradients, by parameter name
 
 

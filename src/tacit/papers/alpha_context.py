@@ -40,20 +40,11 @@ from tacit.models.loading import load, load_foreign
 from tacit.runs.folder import MARK
 
 Paraphrases = Callable[[Sequence[str]], Sequence[Sequence[str]]]
-
-
 """A semantic-invariant map: for each text, others that mean the same; it should be a pure function of each."""
 
-
 _WORD = re.compile(r"\w+|[^\w\s]")
-
-
 _FIRST_TRIED = 8  # suffixes at once; then twice as many, and so on
-
-
 _NUMBERS_AT_ONCE = 1 << 26  # of the scores of all positions
-
-
 _KEPT = 2
 
 

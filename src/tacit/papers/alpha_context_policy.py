@@ -19,8 +19,6 @@ from tacit.errors import ConfigError, PolicyError
 from tacit.policies.policy import Policy
 
 ALPHA_CONTEXT = "alpha-context"
-
-
 TRAINED_ON = ("public", "disjoint")
 
 

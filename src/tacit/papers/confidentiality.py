@@ -19,11 +19,7 @@ from tacit.reports.finished_run import Finished
 from tacit.reports.scales import Axis, axis_for
 
 _MECHANISM = "crt"
-
-
 _RATES = tuple(10 ** (-3 + 3 * at / 48) for at in range(49))
-
-
 _SHOWN = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 

@@ -110,8 +110,6 @@ class CADPPublished:
 
 
 SDP_ORDERS: tuple[float, ...] = (*(1 + k / 10 for k in range(1, 100)), *(float(k) for k in range(12, 64)))
-
-
 UEDP_ORDERS: tuple[float, ...] = tuple(float(k) for k in range(2, 65))
 
 
@@ -131,7 +129,6 @@ SELECTIVE_REASONS = (
     "exact public gradients on the same batch show who is in it, so nothing is amplified",
     "the definition replaces values, which moves a sum by 2C, but C is accounted",
 )
-
 
 STATES = Condition(
     "every hidden state that leaves a private segment is one of the noised states, or is reset", Status.ASSUMED
@@ -186,7 +183,6 @@ UEDP_REASONS = (
     "Lemmas 1 and 2 miss a factor 2: a clipped update becomes another one",
     "small printed values are the floor ln(1/delta)/64 of a truncated grid of orders",
 )
-
 
 FIXED_SIZE = Condition("no round uses more users than the sensitivity counts (q_u |U| + 1)", Status.MET)
 

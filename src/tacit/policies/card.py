@@ -38,8 +38,6 @@ from tacit.policies.patterns import Gold
 from tacit.policies.policy import Policy
 
 CONFIDENCE = 0.95
-
-
 _BOTH_HOLD = 1 - (1 - CONFIDENCE) / 2
 
 
@@ -281,11 +279,7 @@ def _quality_to_json(measured: PolicyQuality) -> dict[str, Any]:
 
 
 MOST_KINDS = 40
-
-
 OTHERS = "(others)"
-
-
 _NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,29}\d{0,2}")
 
 

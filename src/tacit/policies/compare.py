@@ -35,11 +35,7 @@ from tacit.policies.scan import SMALL, WORDS, measured_card, name_of, set_aside
 from tacit.policies.stability import StabilityCounts
 
 _FORMAT = 1
-
-
 _WARM_UP = Record("warm-up", "SYS: Who is it?\nUSR: Ann Smith, 12 Elm Street, 555-0123.", spans=())
-
-
 PolicyPair = tuple[int, int]
 
 

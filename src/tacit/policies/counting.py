@@ -18,23 +18,11 @@ from tacit.policies.policy import Policy
 from tacit.policies.stability import StabilityCounts, mask_stability
 
 STABILITY_RECORDS = 200
-
-
 STABILITY_SPANS = 5
-
-
 STABILITY_LONGEST = 5_000
-
-
 _BATCH_CHARACTERS = 100_000
-
-
 _BATCH_RECORDS = 1_000
-
-
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-
-
 _ONE_WORD = re.compile(r"\w+")
 
 

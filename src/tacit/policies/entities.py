@@ -102,26 +102,15 @@ def _reader(pipeline: str) -> TaggedReader:
 
 
 _FROM_PIPELINE = ("DATE", "FAC", "GPE", "LOC", "NORP", "ORG", "PERSON", "TIME")
-
-
 """The pipeline's kinds that Presidio makes use of; it ignores amounts, works of art and the like."""
 
-
 KINDS = frozenset({*_FROM_PIPELINE, "CARD", "EMAIL", "IBAN", "ID", "IP", "PHONE", "SSN", "URL"})
-
-
 """What Presidio finds in English text, in the one vocabulary."""
 
-
 BALANCED = 0.3
-
-
 """The threshold of CRT's policy pi (Zhao et al. 2022, appendix A.4)."""
 
-
 _STEPS = 1_000  # scores are compared in thousandths
-
-
 _NEEDLESS = frozenset({"parser", "senter", "textcat"})  # Presidio asks for lemmas and entities
 
 
@@ -238,16 +227,10 @@ _LEVELS: "dict[str, tuple[str, Callable[[Token], bool]]]" = {
     "proper-nouns": ("PROPER_NOUN", lambda token: token.pos_ == "PROPN"),
     "pronouns": ("PRONOUN", lambda token: token.pos_ == "PRON"),
 }
-
-
 """By level: the kind of its words, and which words those are (labels of English and of universal dependencies)."""
 
-
 LEVELS = ("entities", *_LEVELS)
-
-
 """What can be protected, each by itself."""
-
 
 _NEEDLESS_FOR_GRAMMAR = frozenset({"lemmatizer", "trainable_lemmatizer", "textcat", "textcat_multilabel"})
 

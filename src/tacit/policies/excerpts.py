@@ -20,23 +20,12 @@ from tacit.common.formatting import VISIBLE, printable, short
 from tacit.data.records import Record, Span, resolve_overlaps
 
 BLOCK = "█████"
-
-
 """What stands for a hidden secret, whatever its length."""
 
-
 _LEAD = 120
-
-
 _COST_OF_A_SECRET = 8
-
-
 _LONGEST_SECRET_SHOWN = 200
-
-
 _SHORTEST_REPEAT = 3
-
-
 _LONGEST_REPEAT = 500
 
 

@@ -20,32 +20,18 @@ import numpy as np
 from tacit.errors import PolicyError
 
 SEEN = 10_000
-
-
 _BOUNDARY = "\uffff"  # no character: it is in no text that means something
-
-
 _SURROGATE = re.compile("[\ud800-\udfff\uffff]")
-
-
 _GROUP = r"\((?:\?(?:P?<\w+>|[a-zA-Z]*(?:-[a-zA-Z]+)?[:)]))?(?!\?)"
-
-
 _CLASS = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
-
-
 _ESCAPE = r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)"
-
-
 _REPEAT = r"[*+?]|\{\d*(?:,\d*)?\}"
-
 
 _TOKEN = re.compile(
     rf"(?P<group>{_GROUP})|(?P<comment>\(\?#[^)]*\))|(?P<set>{_CLASS})|(?P<escape>{_ESCAPE})|(?P<repeat>{_REPEAT})"
     r"|(?P<mark>[)|^$])|(?P<dot>\.)|(?P<character>.)",
     re.DOTALL,
 )
-
 
 _DEPENDS_ON_ALPHABET = re.compile(r"\\[wWdDsSuUN]|.\[")  # an inner bracket would be a class of POSIX
 

@@ -38,10 +38,7 @@ HOW_TO_LABEL = (
     "each as its exact text (every place where it stands then counts) or as [start, end], characters from 0, half open."
 )
 
-
 _SEED_BITS = 63
-
-
 _Hexadecimal = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -212,11 +209,7 @@ def sealed(header: SampleHeader, items: tuple[LabelItem, ...]) -> SampleHeader:
 
 
 _LABELLED = "LABELLED"
-
-
 _KEYS = {"id", "text", "user", "label", "found", "secrets"}
-
-
 _FAULTS_SHOWN = 10
 
 

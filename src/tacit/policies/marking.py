@@ -44,8 +44,6 @@ from tacit.policies.stability import affordable, stable_spans
 from tacit.training.pools import Annotation, RowEntities
 
 _SALT = "tacit caps"
-
-
 _SPACE = re.compile(r"\s+")
 
 

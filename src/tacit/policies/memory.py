@@ -15,11 +15,7 @@ from collections import OrderedDict
 from tacit.data.records import Span
 
 _MOST = 300_000
-
-
 _A_TEXT = 10  # what a text without findings weighs, in findings
-
-
 _ALL: "weakref.WeakSet[Memory]" = weakref.WeakSet()
 
 

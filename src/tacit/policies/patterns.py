@@ -22,8 +22,6 @@ from tacit.policies.expressions import Expression
 from tacit.policies.policy import Policy
 
 _TOKEN_WITH_DIGIT = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
-
-
 _WORD = re.compile(r"[^\W\d_](?:[\w'’-]*\w)?")
 
 
@@ -152,8 +150,6 @@ def _all_lower(word: str) -> bool:
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 _DICTIONARY_WORD = re.compile(r"[^\W\d_](?:[\w'’-]*\w)?")
 
 

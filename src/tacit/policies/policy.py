@@ -15,8 +15,6 @@ from tacit.data.records import Range, Record, Span, resolve_overlaps, sentences,
 from tacit.errors import ConfigError, PolicyError
 
 Definition = str | dict[str, Any]
-
-
 """What a person writes in YAML to get a policy: a name, or one key with its argument."""
 
 

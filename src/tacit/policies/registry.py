@@ -25,8 +25,6 @@ from tacit.policies.tagging import default_pipeline
 from tacit.policies.token_classifier import TokenClassifier
 
 Value = Any
-
-
 """What YAML gives for a field, or what it was turned into."""
 
 
@@ -244,9 +242,7 @@ _NAMED: dict[str, Callable[[], Policy]] = {
     "pii": Pii,
 }
 
-
 _OWN: dict[str, Callable[[], Policy]] = {}
-
 
 _KEYED: dict[str, _Row] = {
     "all": _Row({"policies": _Field(_policies)}, lambda policies: reduce(Both, policies)),

@@ -27,11 +27,7 @@ from tacit.policies.policy import Policy
 from tacit.policies.stability import StabilityCounts
 
 WORDS = "words and marks"
-
-
 SMALL = 8  # batches: fewer are for one process
-
-
 _FORMAT = 2
 
 

@@ -16,14 +16,9 @@ from tacit.errors import PolicyError
 from tacit.policies.policy import Policy
 
 PLACEHOLDER = "\ue000"
-
-
 """One character of the private-use area: neither letter nor digit nor mark, as opaque to a policy as a token is."""
 
-
 MOST_CHARACTERS = 4_000_000
-
-
 """How much of one record is read again to see whether its redaction is stable."""
 
 

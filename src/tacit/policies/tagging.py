@@ -46,11 +46,7 @@ if TYPE_CHECKING:
     from spacy.vocab import Vocab
 
 DEFAULT_PIPELINE = "en_core_web_sm"
-
-
 PIPELINE_VARIABLE = "TACIT_SPACY"
-
-
 _FIND_ENTITIES = ("ner", "entity_ruler", "span_ruler", "beam_ner")
 
 
@@ -157,18 +153,12 @@ _ROLES = (
     "teacher|tutor|buyer|seller|q|a"
 )
 
-
 _LABEL = re.compile(
     rf"^[ \t]{{0,4}}[\[<(*]{{0,2}}(?:{_ROLES})(?:[ _]?\d{{1,3}})?[\])>*]{{0,2}}[ ]?[:\t]", re.IGNORECASE | re.MULTILINE
 )
 
-
 _LINE = re.compile(r"[^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
-
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 _SPACE_BEFORE_END = re.compile(r"\s\S*\Z")
 
 
@@ -227,13 +217,9 @@ def _label_end(labels: list[Range], end: int) -> int:
 
 
 LONGEST = 20_000
-
-
 """Characters read at once: spaCy's memory grows with the text, and it refuses a million."""
 
-
 _TOO_LONG = re.compile(r"\S{128}(?=\S)")
-
 
 _NEEDLESS = frozenset(
     {
@@ -241,7 +227,6 @@ _NEEDLESS = frozenset(
         *("trainable_lemmatizer", "textcat", "textcat_multilabel"),
     }
 )
-
 
 _SHARED = frozenset({"tok2vec", "transformer", "curated_transformer"})
 

@@ -33,17 +33,9 @@ from tacit.policies.policy import Policy
 from tacit.policies.tagging import check_kinds, digest_of, kinds_in_id, pieces, readable, tidied
 
 BALANCED = 0.3
-
-
 _PLAIN = "O"
-
-
 _CHARACTERS_A_TOKEN = 3
-
-
 _LONGEST_WINDOW = 512
-
-
 _FEWEST_TOKENS = 8
 
 

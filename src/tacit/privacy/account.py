@@ -27,17 +27,9 @@ from tacit.privacy.profile import Profile, SmallerOf, TwoHops
 from tacit.privacy.renyi import RDP
 
 _CHECKED_DELTAS = (1e-3, 1e-5, 1e-8)
-
-
 _NOTICED = 1e-11  # lost mass that begins to show at small deltas
-
-
 _LIBRARY_INTERVALS = (1e-3, 1e-4)
-
-
 _LOOSENESS = 1.003
-
-
 _LIBRARY_MOST_STEPS, _LIBRARY_MOST_EPSILON = 100_000, 150.0  # beyond these its grids outgrow seconds and memory
 
 
@@ -107,17 +99,9 @@ def quick_account(composition: Composition) -> Profile:
 
 
 _NOISE_TOLERANCE = 0.002
-
-
 _MOST_NOISE, _LEAST_NOISE = 1e6, 1e-3
-
-
 _TRIES = 8  # the search is priced by the quick accountant, which may be a little below the final one
-
-
 ExcessFunction = Callable[[float], float]
-
-
 """log(epsilon spent / target) at a point of the line that is searched; it decreases along the line."""
 
 

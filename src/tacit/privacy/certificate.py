@@ -10,11 +10,7 @@ from tacit.common.formatting import rounded_up
 from tacit.privacy.guarantee import Figure, Guarantee, Status
 
 SETTING = "central: one trusted curator trains, and releases the model and all its checkpoints"
-
-
 ACCESSES = "every training step, by its ledger entry; evaluation and tuning only as stated"
-
-
 _MARK = {status: str(status) for status in Status} | {Status.ASSUMED: "assumed by the reader"}
 
 

@@ -37,8 +37,6 @@ from tacit.privacy.events import (
 )
 
 Floats = npt.NDArray[np.float64]
-
-
 _LARGEST_SHIFT, _MOST_EVENTS = 500.0, 10**12  # beyond them grids outgrow seconds and memory
 
 

@@ -79,14 +79,8 @@ class ExposedGaussian:
 
 
 NoisyEvent = Gaussian | SampledGaussian | ExposedGaussian
-
-
 Event = Free | Unbounded | NoisyEvent
-
-
 Composition = tuple[tuple[Event, int], ...]
-
-
 """Events with how often each took place; the order does not matter."""
 
 

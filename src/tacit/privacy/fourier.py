@@ -18,23 +18,11 @@ from scipy import fft
 from tacit.privacy.dominating_pairs import Floats
 
 _BINARY = np.finfo(np.longdouble).nmant in (52, 63, 112)  # else two doubles: another arithmetic than the proof's
-
-
 Real: type[np.floating] = np.longdouble if _BINARY else np.float64
-
-
 UNIT = float(np.finfo(Real).eps) / 2  # relative rounding of one operation
-
-
 _ROOTS = 8.0
-
-
 _PRODUCT = math.sqrt(5)  # units of rounding of a complex product (Brent, Percival, Zimmermann 2007)
-
-
 _VANISHES = -80.0  # frequencies below e^-80 are left out, and counted
-
-
 _SLOP = 1.01  # the bound is itself computed with rounding
 
 

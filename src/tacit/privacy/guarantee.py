@@ -75,8 +75,6 @@ def unused(composition: Composition, neighbours: Neighbors) -> Figure:
 
 
 _OF_NOISE = 0.2
-
-
 """The share of the doubt that noise in the counts takes; chance in drawing the sample has the rest."""
 
 
@@ -204,17 +202,14 @@ class Guarantee:
 
 _WITH_USERS = {Unit.USER, Unit.USER_AND_ENTITY}
 
-
 COVERAGE_INSIDE = (
     "Coverage: how many secrets the policy misses was measured; whoever trained the model can tell the bound, and what"
     " the policy misses has no guarantee."
 )
 
-
 COVERAGE_NOT_MEASURED = (
     "Coverage: how many secrets the policy misses was not measured; what it misses has no guarantee."
 )
-
 
 BY_POLICY = {Unit.SECRETS, Unit.FLAGGED_RECORD, Unit.ENTITY, Unit.USER_AND_ENTITY}
 
@@ -243,8 +238,6 @@ _COVERED = {
         "without that record if it has a secret",
     ),
 }
-
-
 """Of a unit that a policy chooses: who is covered, and the other world."""
 
 

@@ -25,7 +25,6 @@ from tacit.privacy.events import (
 
 JsonEvent = dict[str, str | float | int]
 
-
 _KINDS: dict[str, type[Event]] = {
     "free": Free,
     "unbounded": Unbounded,
@@ -33,7 +32,6 @@ _KINDS: dict[str, type[Event]] = {
     "sampled-gaussian": SampledGaussian,
     "exposed-gaussian": ExposedGaussian,
 }
-
 
 _TYPES: dict[str, type] = {
     "reason": str,

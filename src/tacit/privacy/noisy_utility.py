@@ -23,23 +23,11 @@ from tacit.privacy.events import Event, Free, Gaussian, Relation
 from tacit.privacy.guarantee import MeasuredUtility
 
 EPSILON = 1.0
-
-
 LONGEST = 64
-
-
 STEP = "utility"
-
-
 HELD_OUT = "a held-out record, zero-out"
-
-
 NOT_READ = Free("reads no held-out record")
-
-
 HELD_OUT_ALONE = Free("reads held-out records alone, and no unit is on both sides")
-
-
 _GRID = 2.0**-30
 
 

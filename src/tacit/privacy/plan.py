@@ -57,8 +57,6 @@ class Unit(StrEnum):
 
 
 _OWNERS = (Unit.USER, Unit.ENTITY, Unit.USER_AND_ENTITY)
-
-
 _SPLIT_PROTECTS = {"segments": Unit.SECRETS, "records": Unit.FLAGGED_RECORD}
 
 
@@ -127,8 +125,6 @@ class UsersAndEntities:
 
 
 ClipStyle = Literal["flat", "automatic", "per parameter"]  # the sensitivity is the clip norm, whichever way
-
-
 Moves = Literal["all", "head", "biases", "adapters"]  # parameters of a step: its gradient and noise have no other
 
 
@@ -166,8 +162,6 @@ class SplitBatch:
 
 
 Draw = ShuffledBatch | ShuffledPass | PoissonRecords | PoissonUsers | UsersAndEntities
-
-
 Update = Plain | Noisy | SplitBatch
 
 

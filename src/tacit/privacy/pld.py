@@ -36,14 +36,8 @@ from tacit.privacy.profile import Law, Profile, price
 from tacit.privacy.renyi import log_moments
 
 _LOST = 1e-15  # mass that may leave the window
-
-
 _MOST_POINTS = 1 << 21  # of the composed distribution
-
-
 _MOST_STEP_POINTS = 1 << 19  # of one step's distribution, times components
-
-
 _WINDOW_ORDERS: Floats = np.logspace(-4, 6, 61)
 
 

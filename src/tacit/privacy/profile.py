@@ -20,17 +20,10 @@ from tacit.privacy.dominating_pairs import Floats, PricedEvents, put_in_order
 from tacit.privacy.events import Composition, Relation
 
 SMALLEST_DELTA = 1e-10
-
-
 """Below this the floating-point error of a composed distribution is not far away any more."""
 
-
 CURVE_DELTAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
-
-
 _SAMPLES, _FINE = 400, 32
-
-
 _OFTEN = 1e-2
 
 

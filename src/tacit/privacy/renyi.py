@@ -16,11 +16,7 @@ from tacit.privacy.events import Composition
 from tacit.privacy.profile import Law, Profile, price
 
 ORDERS: Floats = 1 + np.concatenate([np.logspace(-4, 1, 110), np.logspace(1.03, 6, 130)])
-
-
 _MOST_POINTS = 1 << 15
-
-
 _ROUNDING = 1e-14  # added to each logarithm: what an integral of doubles may have lost
 
 

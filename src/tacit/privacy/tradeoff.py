@@ -23,11 +23,7 @@ from tacit.privacy.plan import Noisy, Plan, Step
 from tacit.privacy.profile import GaussianLaw
 
 _GRID = 60
-
-
 _STEEPEST = 700.0
-
-
 POINTS = 20
 
 

@@ -24,14 +24,8 @@ from tacit.reports.row_charts import Bar, ChartRow, Dot, Mark, RowSketch, Whiske
 from tacit.reports.scales import Axis, axis_for
 
 _MOST_DOTS = 300
-
-
 _MOST_ROWS = 40
-
-
 _FEWEST_FOR_LOW_RATES = 200
-
-
 _LOWEST_RATE = 1e-3
 
 

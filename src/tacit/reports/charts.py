@@ -11,17 +11,9 @@ from markupsafe import Markup
 from tacit.reports.scales import Attribute, Axis, element, group, line, marker, path, whisker, words
 
 WIDTH, HEIGHT = 480.0, 330.0
-
-
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 34.0, 46.0
-
-
 _LETTER, _LINE = 7.8, 15.0
-
-
 COLOURS = 8
-
-
 PAGE_LABELS = 14  # more points than this are named by hovering alone
 
 

@@ -20,13 +20,8 @@ from tacit.reports.scales import Axis, axis_for
 from tacit.runs.utility import LabelQuality, Utility
 
 _MOST_CURVES = 6
-
-
 _MOST_BARS = 60
-
-
 _MOST_STEPS = 12
-
 
 PRICES = {
     "free": "costs the protected content nothing",

@@ -35,10 +35,7 @@ from tacit.reports.run_page import (
 from tacit.reports.scales import axis_for, epsilon_axis
 
 _MOST_SETTINGS = 8
-
-
 _MOST_PAIRS = 6
-
 
 _WORDS = {
     Order.BETTER: "promises more",
@@ -46,7 +43,6 @@ _WORDS = {
     Order.EQUAL: "equal",
     Order.NOT_COMPARABLE: "not comparable",
 }
-
 
 SIGNS = {Order.BETTER: ">", Order.WORSE: "<", Order.EQUAL: "=", Order.NOT_COMPARABLE: "·"}
 
@@ -195,8 +191,6 @@ def _better_said_the_other_way(comparison: GuaranteeComparison, first: Finished,
 
 
 _LONGEST_LABEL = 20
-
-
 Measure = Callable[[Finished], float | None]
 
 

@@ -29,8 +29,6 @@ from tacit.runs.utility import Utility
 from tacit.runs.verify import PAPERS, check_verified
 
 T = TypeVar("T")
-
-
 _LARGEST_FILE = 50_000_000
 
 

@@ -21,8 +21,6 @@ from tacit.policies.scan import Scan
 from tacit.reports.environment import template
 
 MOST_KINDS = 40
-
-
 _COLOURS = 8
 
 

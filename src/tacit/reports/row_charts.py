@@ -9,11 +9,7 @@ from tacit.reports.charts import COLOURS, WIDTH, Chart, Entry, Table, frame, tic
 from tacit.reports.scales import Axis, element, group, line, marker, whisker, words
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 10.0, 18.0, 8.0, 46.0
-
-
 _LABEL, _BAND, _GAP = 18.0, 26.0, 12.0
-
-
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 

@@ -211,10 +211,7 @@ def _without_paths(value: Any) -> Any:  # noqa: ANN401
 
 
 _MOST_EXPOSURES = 12
-
-
 _MOST_KINDS = 40
-
 
 SECTIONS = (
     ("protected", "Protected"),

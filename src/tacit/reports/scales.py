@@ -15,14 +15,8 @@ from markupsafe import Markup, escape
 from tacit.common.formatting import number, printable
 
 _MOST_TICKS = 10
-
-
 _MOST_POWERS = 7
-
-
 _BAND = 0.16
-
-
 _ROOM = 0.04
 
 

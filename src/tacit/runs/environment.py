@@ -15,8 +15,6 @@ from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
 
 _LIBRARIES = ("tacit", "torch", "numpy", "scipy", "dp-accounting", "tokenizers", "transformers", "peft", "faker")
-
-
 _CODE = (".py", ".jinja", ".cpp")
 
 

@@ -65,11 +65,7 @@ from tacit.runs.files import FileName, PrivateFile, ReleaseFile
 from tacit.runs.release import LedgerEnd, Manifest, check_fields, digests, released
 
 T = TypeVar("T")
-
-
 MARK = "run.json"
-
-
 _MARK_CONTENT = {"format": "tacit-run", "version": 1}
 
 

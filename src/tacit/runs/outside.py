@@ -21,8 +21,6 @@ from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
 
 _DIGEST = re.compile(r", SHA-256 [0-9a-f]+")
-
-
 """In what a detector's card states of the files it was trained on, which may have the words of a person."""
 
 

@@ -49,13 +49,9 @@ SETTINGS = (
     *("held_out", "mode", "canaries[].count", "canaries[].inside_probability", "canaries[].known"),
     *("canaries[].repetitions", "canaries[].template"),
 )
-
-
 """Of the corpus, of seeds, of examples of secrets, of word lists and of held-out files there is nothing."""
 
-
 _STEP = "plan.phases[].turns[][]"
-
 
 _PLAN = {
     **_rows(ReleaseReason.SETTING, "classifies", "chooses", "measuring.noise_multiplier", "measuring.chose"),
@@ -72,7 +68,6 @@ _PLAN = {
     **_rows(ReleaseReason.PUBLIC, "plan.phases[].rounds", _STEP, f"{_STEP}.draw.rate"),
     **_rows(ReleaseReason.PUBLIC, *(f"{_STEP}.draw.{unit}_rate" for unit in ("user", "entity", "other"))),
 }
-
 
 _GUARANTEE = {
     **_rows(
@@ -99,9 +94,7 @@ _GUARANTEE = {
     **_rows(ReleaseReason.PRICED, "utility.epsilon", "utility.delta", "utility.records"),
 }
 
-
 _EXPOSURE = "canaries[].exposure"
-
 
 _AUDIT = {
     **_rows(ReleaseReason.MADE_UP, *(f"canaries[].{word}" for word in ("template", "known", "repetitions"))),
@@ -113,7 +106,6 @@ _AUDIT = {
     **_rows(ReleaseReason.MADE_UP, "bounds[].verdict.finding", "bounds[].verdict.sentence"),
     **_rows(ReleaseReason.MADE_UP, "verdict.finding", "verdict.sentence"),
 }
-
 
 TABLE: dict[str, ReleaseRows] = {
     "config.json": _rows(ReleaseReason.SETTING, *SETTINGS),
@@ -132,8 +124,6 @@ TABLE: dict[str, ReleaseRows] = {
     "audit.json": _AUDIT,
     "manifest.json": _rows(ReleaseReason.NOISY_SUMS, "files.*", "ledger.head", "ledger.length"),  # of the other files
 }
-
-
 """The files that are written as JSON. The model and the ledger are functions of the noisy sums, pages and papers of the
 other released files; the tokenizer is public, or a function of the redacted view where the claim allows it."""
 

@@ -13,8 +13,6 @@ from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 
 _STORES = (PrivateFile.PREPARED, PrivateFile.HELD_OUT, PrivateFile.MEMBERS, PrivateFile.CHOICE)
-
-
 _BESIDE = (PrivateFile.MARKS, PrivateFile.CANARIES)
 
 

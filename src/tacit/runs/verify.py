@@ -41,17 +41,9 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.release import LedgerEnd, Manifest, disagreements
 
 TOLERANCE = 1e-6
-
-
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-
-
 _DIGITS = (3, 4, 6)  # with which figures are printed
-
-
 _FROM = "from plan.json and ledger.jsonl"
-
-
 _Json = dict[str, "_Json"] | list["_Json"] | str | float | bool | None
 
 
@@ -122,20 +114,11 @@ def _is_rounding(number: str, follows: str, figures: list[float]) -> bool:
 
 
 T = TypeVar("T")
-
-
 PAPERS = frozenset({ReleaseFile.REPORT, ReleaseFile.CERTIFICATE, ReleaseFile.REGISTRY, ReleaseFile.MODEL_CARD})
-
-
 """What `report` makes of the other files: it can be made anew."""
 
-
 AFTER_TRAINING = PAPERS | {ReleaseFile.AUDIT}
-
-
 _LARGEST_FILE = 50_000_000
-
-
 _RESTORE = "restore the file from a copy, or train again"
 
 

@@ -55,8 +55,6 @@ def _as_system_error(error: SafetensorError) -> OSError:
 
 
 _FOLDER = "kept"
-
-
 _FILE = re.compile(r"step-(\d+)\.safetensors")
 
 

@@ -52,7 +52,6 @@ AGENDAS = (
     Agenda("cancel", 5, side_questions=("cost", "mail", "hours")),
 )
 
-
 AGENDA_PHRASES: dict[str, tuple[str, ...]] = {
     "tracking_line": (
         "Here is your tracking number: {TRACKING}.",
@@ -208,23 +207,14 @@ AGENDA_PHRASES: dict[str, tuple[str, ...]] = {
     ),
 }
 
-
 KINDS = ("NAME", "ADDRESS", "PHONE", "ORDER", "TRACKING")
-
-
 _CARRIERS = ("Swift Parcel", "Blue Heron Express", "Northline", "City Courier", "Parcel Fox", "Wayfarer Freight")
-
-
 _AGENDA_WEIGHTS = list(accumulate(agenda.weight for agenda in AGENDAS))
 
 
 # A secret's symbol in the phrases, and the kind of its span.
 _SECRETS = {**{kind: kind for kind in KINDS}, "FIRST": "NAME"}
-
-
 Template = tuple[tuple[str, str | None], ...]
-
-
 """Literal text, each piece followed by the symbol that stands after it."""
 
 

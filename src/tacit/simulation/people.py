@@ -23,8 +23,6 @@ from tacit.data.records import Record, Span
 from tacit.errors import ConfigError
 
 SPLITS = ("train", "validation", "test")
-
-
 _TABLES = (*SPLITS, "held-out")
 
 
@@ -48,24 +46,12 @@ _AREA_CODES = {
     "WI": "262 414 608 715 920", "WY": "307",
 }  # fmt: skip
 
-
 _PLACES = [(code, state) for state, codes in _AREA_CODES.items() for code in codes.split()]
-
-
 _FIRST_NAMES = {**Persons.first_names_female, **Persons.first_names_male}
-
-
 _FIRST_NAME_WEIGHTS = list(accumulate(_FIRST_NAMES.values()))
-
-
 _LAST_NAME_WEIGHTS = list(accumulate(Persons.last_names.values()))
-
-
 _FIRST_NAMES_LISTED = list(_FIRST_NAMES)
-
-
 _LAST_NAMES_LISTED = list(Persons.last_names)
-
 
 _STREET_WORDS = (
     "Alder", "Aspen", "Birch", "Bluebell", "Cedar", "Cherry", "Chestnut", "Clover", "Copper", "Cottonwood", "Elm",
@@ -73,7 +59,6 @@ _STREET_WORDS = (
     "Mill", "Oak", "Orchard", "Pine", "Poplar", "Quarry", "Railroad", "River", "Rosewood", "School", "Second",
     "Sixth", "Spruce", "Sunset", "Sycamore", "Third", "Walnut", "Willow",
 )  # fmt: skip
-
 
 _STREET_KINDS = (
     "Avenue", "Avenue", "Boulevard", "Circle", "Court", "Drive", "Drive", "Lane", "Lane", "Parkway", "Place", "Road",
@@ -89,15 +74,9 @@ _ALPHABETS = {
     "X": "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789",
 }
 
-
 _HOUSE_NUMBERS = ("N", "N0", "N00", "N00", "N000", "N000", "N0000")
-
-
 _UNITS = (("Apt ", "N"), ("Apt ", "N0"), ("Apt ", "NA"), ("Unit ", "N0"), ("Suite ", "N00"), ("#", "N0"))
-
-
 _ORDERS = ("N00-0000000-0000000", "N0000000", "AA-000000", "A0000000", "N000-0000-00", "AAA-00000")
-
 
 _TRACKINGS = (
     "XXXXXXXXXX",
@@ -107,7 +86,6 @@ _TRACKINGS = (
     "1ZXXXXXX0000000000",
     "9400N00000000000000000",
 )
-
 
 _PHONES = (
     "({area}) {exchange}-{line}",

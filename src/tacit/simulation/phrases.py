@@ -157,7 +157,6 @@ SHARED_PHRASES: dict[str, tuple[str, ...]] = {
     ),
 }
 
-
 VERIFICATION_PHRASES: dict[str, tuple[str, ...]] = {
     "why": (
         "To open your account",

@@ -25,8 +25,6 @@ from tacit.simulation.people import Person, held_out_people, people_of, profile
 
 # A person comes back now and then while among the latest customers: 1 + about Poisson(0.8) dialogs a person.
 _RETURNING = 0.44
-
-
 _LATEST = 400
 
 

@@ -36,11 +36,7 @@ from tacit.sweeps.result_columns import (
 )
 
 _CHANCE = 0.5
-
-
 _MOST_ROWS, _MOST_SAID = 60, 14
-
-
 _BESIDE = 0.11  # of the room that a word has
 
 

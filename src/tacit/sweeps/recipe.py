@@ -45,17 +45,9 @@ from tacit.errors import ConfigError
 from tacit.sweeps.result_columns import COLUMNS, ChartSpec, check_draws, draws_of
 
 SettingsDict = dict[str, Any]
-
-
 SEED = "seed"
-
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
 _GRID = "grid"
-
-
 _REPEATABLE: SettingsDict = {"mode": "research"}  # unless a recipe says otherwise
 
 

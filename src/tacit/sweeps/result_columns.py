@@ -34,8 +34,6 @@ from tacit.common.serialize import from_words
 from tacit.errors import ConfigError
 
 ResultLine = Mapping[str, Any]
-
-
 Column = Callable[[ResultLine], float | None]
 
 
@@ -109,10 +107,7 @@ COLUMNS: dict[str, Column] = {
     "group membership": _membership(True),
     "blind": _at("figures", "attacks", "blind", "accuracy"),
 }
-
-
 """Every column of a table, and where a line has it."""
-
 
 DRAWN: dict[str, Column] = {
     **COLUMNS,
@@ -121,10 +116,7 @@ DRAWN: dict[str, Column] = {
     "two-stage membership": _at("figures", "attacks", "two_stage", "accuracy"),
     "two-stage membership of random scores": _at("figures", "attacks", "two_stage", "of_noise"),
 }
-
-
 """What a picture of runs may have on an axis."""
-
 
 CHECKPOINT: dict[str, Column] = {
     "step": lambda point: point["step"],
@@ -137,14 +129,9 @@ CHECKPOINT: dict[str, Column] = {
     "best exposure, unknown": lambda point: _of_plan(point["canaries"], False, "best"),
     "membership": lambda point: point["membership"],
 }
-
-
 """What a picture of models on the way may have on an axis, and where a point of a line's curve has it."""
 
-
 _ROUNDED_UP = {"epsilon", "printed epsilon"}
-
-
 _DIVERGED = 1e99  # perplexities end at exp(700)
 
 
@@ -243,11 +230,7 @@ def _seconds(lines: Sequence[ResultLine]) -> str:
 
 
 RUN = "run"
-
-
 PRICES = {"epsilon", "printed epsilon"}
-
-
 _MOST = 30
 
 

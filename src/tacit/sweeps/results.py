@@ -30,8 +30,6 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.utility import LabelQuality, TokenQuality, Utility
 
 Figures = dict[str, Any]
-
-
 _WORD = re.compile(r"\S+")
 
 

@@ -22,17 +22,9 @@ from tacit.sweeps.recipe import Variation, dotted
 from tacit.sweeps.worker import Job, JobState, read_state, write_state
 
 RunPlace = str | Path
-
-
 COMMAND = (sys.executable, "-c", "from tacit.sweeps.worker import main; main()")
-
-
 _SECONDS_FOR_LOCK = 30.0
-
-
 _QUOTED = re.compile(r"(['\"])(/[^'\"\n]+)\1")
-
-
 _FOLDERS = re.compile(r"(?<![\w.~)])/+(?:[^\s/'\"]+/+)*(?=[^\s/'\"])")
 
 

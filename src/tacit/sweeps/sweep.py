@@ -44,8 +44,6 @@ from tacit.sweeps.worker import (
 )
 
 TUNING = "Whoever chooses among these runs by their figures has used the corpus once more: no guarantee covers that."
-
-
 MIXED = "These runs were made with different versions of tacit: their figures may differ for that alone."
 
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tacit.config.audit_schema import AuditConfig
 
 _SECONDS_BETWEEN = 0.5
-
-
 _SECONDS_OF_GRACE = 20.0
 
 

@@ -36,11 +36,7 @@ from tacit.training.pools import ShuffleState
 from tacit.training.randomness import StreamsState
 
 KEPT = 2
-
-
 _MODEL, _OPTIMISER, _STATE, _MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
-
-
 _STEP = re.compile(r"step-\d+")
 
 

@@ -16,25 +16,13 @@ from tacit.mechanisms.registry import REGISTRY
 from tacit.models.custom import is_own
 
 SettingChoice = Mapping[str, str]
-
-
 """A value for each setting of the table."""
 
-
 SECRETS_ONLY = ("redaction", "selective", "twice", "selective-published")
-
-
 WITH_USERS = ("user", "uedp", "uedp-published")
-
-
 WITH_ENTITIES = ("uedp", "uedp-published")
-
-
 CLIPPING = ("dpsgd", "selective", "twice", "cadp", "crt", "user", "uedp", "uedp-published", "own")
-
-
 WITH_PUBLIC_STEPS = ("redaction", "selective", "twice", "cadp", "crt", "own")
-
 
 COVERED: dict[str, tuple[str, ...]] = {
     "mechanism": (*(name for name in REGISTRY if name != "plain"), "own"),
@@ -68,8 +56,6 @@ COVERED: dict[str, tuple[str, ...]] = {
     "choose_on": ("never", "redacted", "public"),
     "held_out": ("corpus", "share"),
 }
-
-
 """The values of each setting that were compared; the first is what the fuzzer takes where nothing else is asked."""
 
 
@@ -135,8 +121,6 @@ NEEDS: tuple[Needs, ...] = (
     Needs("choose_on", "redacted", "mechanism", SECRETS_ONLY, "held-out records are protected too"),
     Needs("choose_on", "redacted", "held_out", ("share",), "a held-out file measures alone"),
 )
-
-
 """All pairs of values that are refused under a claim, by the value that forbids the others."""
 
 

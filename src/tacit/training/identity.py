@@ -21,11 +21,7 @@ from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 
 _CORPORA = ("corpus", "held_out_corpus", "vocabulary_corpus")
-
-
 _OTHER_FILES = ("aliases", "coverage")
-
-
 _MOVES_NO_NUMBER = ("device", "positions", "checkpoint_steps", "checkpoint_minutes", "keep_every", "log")
 
 

@@ -12,11 +12,7 @@ from torch import Tensor
 from tacit.config.model_schema import OptimizerConfig
 
 _BETAS = (0.9, 0.999)
-
-
 _STABILITY = 1e-8
-
-
 _LEAST_SHARE = 0.1  # of the noise's variance: what the corrected second moment keeps at least
 
 

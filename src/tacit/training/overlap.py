@@ -26,14 +26,8 @@ from tacit.data.records import Record
 from tacit.errors import ConfigError
 
 SHORTEST_COMPARED = 20  # characters of a text that is looked for in the other file
-
-
 MOST_SHARED = 0.2  # of the texts of a file: from there on it is no other one
-
-
 MOST_LINES_SHARED = 0.5
-
-
 _LINES_COMPARED = 10_000
 
 

@@ -41,20 +41,10 @@ from tacit.training.trainer import TrainSettings
 from tacit.training.updates import UpdateSettings
 
 Model = Learner | Classifier
-
-
 AnyBatchReader = RowReader | LabelReader
-
-
 DEALT = (15.0, 2.0)  # records of an invented user: mean and deviation, as UeDP deals AG News
-
-
 DEFAULT_VOCABULARY = 1000
-
-
 _SALT = "tacit held-out"
-
-
 _RECORDS_BETWEEN = 500
 
 

@@ -338,8 +338,6 @@ def measured_counts(
 COUNTED = frozenset(
     ("records", "secret_records", "flagged", "other_records", "users", "sensitive_share", "segments_per_record")
 )
-
-
 """Words of a plan that a corpus decides."""
 
 

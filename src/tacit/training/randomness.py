@@ -55,8 +55,6 @@ from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.models import kernels as native
 
 _KEY_BYTES = 32
-
-
 _SEED_BYTES = 16
 
 
@@ -180,14 +178,8 @@ def _restored(state: GeneratorState) -> np.random.Generator:
 
 
 _BLOCK = native.BLOCK
-
-
 _PIECE = 1 << 15  # numbers at a time, in one thread: torch divides larger ones, and their last digits follow
-
-
 _BEYOND = np.uint64(1 << 63)  # the counter's top bit: where the further bits of small words come from
-
-
 _SMALL = 1 << 16
 
 

@@ -80,13 +80,8 @@ USER_ORIGINS = {
     "dealt": "invented: records were dealt at random, about 15 to each",
 }
 
-
 WHERE_NONE_IS_NAMED = "as the corpus names them; where it names none, the text that the record was cut from"
-
-
 RECORD_IS = {"record": None, "turn": "one turn of a dialog", "sentence": "one sentence"}
-
-
 _SECONDS_BETWEEN_PRICES = 5.0
 
 

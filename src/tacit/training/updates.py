@@ -43,7 +43,6 @@ from tacit.training.randomness import NoiseStream, Streams
 
 _SCORES = 1 << 26  # in memory at a time: 256 MB
 
-
 _STYLES: dict[ClipStyle, Callable[[float], Clipping]] = {
     "flat": Flat,
     "automatic": Automatic,

@@ -44,8 +44,6 @@ from tacit.errors import AttackError
 from tacit.models.language_model import Speaker
 
 _GROUPS = 10
-
-
 _SMALL = 1e-4  # below it the library's distribution function loses digits
 
 

@@ -43,11 +43,7 @@ from tacit.errors import AttackError
 from tacit.models.language_model import Speaker
 
 MIN_K_SHARE = 0.2
-
-
 _POSITIONS = 1 << 14  # padded positions in a pass
-
-
 _NUMBERS = 1 << 26  # and logits, when whole distributions are needed
 
 
@@ -221,11 +217,7 @@ def _compressed(text: str) -> bytes:
 
 
 FOLDS = 5
-
-
 _HASHED = 256  # places for n-grams; two that share one are told apart by nobody, which costs power and no truth
-
-
 _PENALTY = 1.0
 
 

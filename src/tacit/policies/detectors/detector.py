@@ -34,20 +34,10 @@ from tacit.policies.policy import PIECES, Policy
 from tacit.policies.stability import PLACEHOLDER
 
 DETECTOR = "detector.json"
-
-
 CARD = "card.json"
-
-
 SKETCHES = "sketches.json"
-
-
 _FORMAT = 2
-
-
 _SKETCH_SIZE = 1_000
-
-
 _SHORTEST = 40  # characters; shorter lines, such as greetings, stand in corpora that have nothing to do with another
 
 
@@ -173,11 +163,7 @@ def _damaged(folder: Path, found: str) -> PolicyError:
 
 
 KIND = "SENSITIVE"
-
-
 _MOST_SHARED = 3
-
-
 _MOST_SHARE = 0.01
 
 

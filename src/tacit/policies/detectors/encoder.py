@@ -32,14 +32,8 @@ from tacit.policies.detectors.fitting import FeatureRows, Reals, fit
 from tacit.policies.detectors.linear import NO_WORDS, Window, cut, masked
 
 HEAD = "head.npy"
-
-
 MODEL = "model"
-
-
 _ROWS = 32
-
-
 _LONGEST = 256
 
 
@@ -178,14 +172,8 @@ def loaded(folder: Path) -> tuple[Any, Any]:
 
 
 _BATCH = 32
-
-
 _AT_ONCE = 256
-
-
 _Told = Callable[[int, int, float | None], None]
-
-
 """So many rows more, with so many tokens, at this loss."""
 
 

@@ -20,16 +20,9 @@ from tacit.policies.detectors.detector import TextDigest
 from tacit.policies.detectors.linear import masked
 
 _SLOT = re.compile(r"\{[^{}]*\}")
-
-
 _SENSITIVE = {"sensitive": True, "1": True, "true": True, "harmless": False, "0": False, "false": False}
-
-
 _SHARES = (0.6, 0.2, 0.2)  # train, threshold, test
-
-
 _FEWEST = 20
-
 
 _THINGS = (
     *("favourite song", "favorite color", "dog", "cat", "car", "garden", "kitchen", "lunch", "breakfast", "dinner"),
@@ -40,7 +33,6 @@ _THINGS = (
     *("brother", "sister", "mother", "father", "friend", "neighbour", "teacher", "boss", "colleague", "cousin"),
     *("turn in the queue", "place in line", "waiting number", "bus number", "gate number", "page number", "room"),
 )
-
 
 _SENTENCES = (
     "my {thing} is",

@@ -23,11 +23,7 @@ from scipy.special import expit
 from tacit.policies.detectors.linear import NUMBER, UNIT, Linear, Window, Windows, grams, lengths, masked
 
 Reals = npt.NDArray[np.float64]
-
-
 BooleanLabels = npt.NDArray[np.bool_]
-
-
 _ITERATIONS = 300
 
 

@@ -31,47 +31,23 @@ import numpy.typing as npt
 from tacit.errors import PolicyError
 
 Integers = npt.NDArray[np.int64]
-
-
 Hashes = npt.NDArray[np.uint64]
-
-
 NUMBER = "0"
-
 
 _SPELLED = (
     "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
     "|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million"
 )
 
-
 _APART = re.compile(r"(?:[^\w\n]|_)+")
-
-
 _WITH_DIGIT = re.compile(r"(?<!\S)[^\s\d]*+\d\S*")  # possessive: one look at each character
-
-
 _NUMBER_WORD = re.compile(rf"\b(?:{_SPELLED})\b")
-
-
 _NUMBERS = re.compile(rf"\b{NUMBER}(?: {NUMBER})+\b")
-
-
 _BREAK = re.compile(r" ?\n ?")
-
-
 _WORD_GRAMS = 3
-
-
 _CHARACTER_GRAMS = (3, 4, 5)
-
-
 _SIZES = (*(1 for _ in _CHARACTER_GRAMS), *range(1, _WORD_GRAMS + 1))
-
-
 _PRIME = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
-
-
 _INVERSE = pow(_PRIME, -1, 1 << 64)
 
 
@@ -232,11 +208,7 @@ def _geometric(base: int, length: int) -> Hashes:
 
 
 WEIGHTS = "weights.npy"
-
-
 UNIT = 2.0**-20
-
-
 NO_WORDS = -1e9
 
 

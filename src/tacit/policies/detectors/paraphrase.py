@@ -132,14 +132,8 @@ class SameMeaning:
 
 
 Paraphrases = Callable[[Sequence[str]], Sequence[Sequence[str]]]
-
-
 _SECONDS_A_PROGRAM = 600
-
-
 _ROWS_A_BATCH = 16
-
-
 _LONGEST_SAID = 96
 
 

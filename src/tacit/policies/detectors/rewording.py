@@ -70,13 +70,11 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "department": ("office", "bureau", "agency"),
 }
 
-
 VERBS = (
     *("is", "was", "will be", "is now", "is still", "would be", "equals", "reads", "goes", "is set to", "was set to"),
     *("happens to be", "should be", "has been changed to", "has become", "consists of", "is just", "begins with"),
     *("starts with", "ends in", "has always been", "came out as", "turned out to be", "must be", "are", "were", ":"),
 )
-
 
 OPENINGS = (
     *("by the way,", "just so you know,", "for the record,", "please note that", "as I told you,", "to be clear,"),
@@ -84,13 +82,8 @@ OPENINGS = (
     *("remember that", "I can confirm that", "please write down that", "okay,", "yes,", "I forgot to say that"),
 )
 
-
 PRESENT = ("is", "are", "was", "were", "will be", "equals", "reads")
-
-
 _OWNERS = ("my", "our", "the", "his", "her", "your", "their")
-
-
 _ADDED = ("new", "old", "current", "personal", "own", "secret", "private", "temporary", "four digit", "online")
 
 
@@ -132,17 +125,14 @@ FRAMES = (
     "if you need {owner} {thing}, it {verb}",
 )
 
-
 _SHAPE = re.compile(
     rf"^(?P<owner>{'|'.join(_OWNERS)})\s+(?P<thing>[^\W\d_][\w' -]*?)\s+(?P<verb>{'|'.join(PRESENT)})\b\W*$",
     re.IGNORECASE,
 )
 
-
 _TOGETHER = re.compile(
     "|".join(rf"\b{re.escape(words)}\b" for words in sorted(SYNONYMS, key=len, reverse=True)), re.IGNORECASE
 )
-
 
 _SAID_ANEW = 0.6
 

@@ -124,8 +124,6 @@ def _batches(texts: Iterable[str]) -> Iterable[Sequence[str]]:
 
 
 _HEX_DIGITS = 12
-
-
 _AT_ONCE = 256
 
 

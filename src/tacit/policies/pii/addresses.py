@@ -18,7 +18,6 @@ _STATE_CODES = words(
     "PA RI SC SD TN TX UT VT VA WA WV WI WY DC AS GU MP PR VI FM MH PW AA AE AP"
 )
 
-
 _STATE_LAST_WORDS = words(
     "alabama alaska arizona arkansas california colorado connecticut delaware florida georgia hawaii idaho illinois "
     "indiana iowa kansas kentucky louisiana maine maryland massachusetts michigan minnesota mississippi missouri "
@@ -26,67 +25,44 @@ _STATE_LAST_WORDS = words(
     "tennessee texas utah vermont virginia washington wisconsin wyoming columbia rico guam"
 )
 
-
 _STATES = frozenset(code.lower() for code in _STATE_CODES) | _STATE_LAST_WORDS
-
 
 _PLAIN_SUFFIXES = words(
     "street st avenue ave av road rd boulevard blvd lane ln drive dr highway hwy parkway pkwy terrace crescent "
     "turnpike expressway freeway alley"
 )
 
-
 _SUFFIXES = frozenset(usaddress.STREET_NAMES) - words("is la un te ex mi it est pr un uns in")
-
-
 _DIRECTIONS = frozenset(usaddress.DIRECTIONS)
-
-
 _UNITS = words("apt apartment suite ste unit room rm floor fl bldg building lot box dept flat space no number trlr")
-
-
 _CONNECTORS = words("of the de la del el los las du des le new old little long great good")
-
-
 _DOTTED = _PLAIN_SUFFIXES | _SUFFIXES | _UNITS | _DIRECTIONS | words("ft mt sta")
-
 
 _OPENING = re.compile(
     r"(?<![\w$€£./:-])\d{1,6}[A-Za-z]?(?:-\d{1,5})?(?:\ 1/2)?(?=[ \t]{1,3}(?:[^\W\d_]|\d{1,3}(?:st|nd|rd|th)\b))"
 )
-
 
 _TOKEN = re.compile(
     r"[ \t]{0,3}(?:(?P<word>[^\W\d_][\w'’-]{0,40}\.?)|(?P<comma>,[ \t]{0,3}\n?)|(?P<line>\n)|"
     r"(?P<number>\#?[ ]?\d[\w-]{0,12}|\#[ ]?[A-Za-z][\w-]{0,5}))"
 )
 
-
 _POSTCODE = re.compile(r"[ \t]{0,3}(?:[A-Z]{1,2}\d[A-Z\d]?[ ]?\d[A-Z]{2}|[A-Z]\d[A-Z][ ]?\d[A-Z]\d)\b")
-
-
 _ZIP = re.compile(r"\d{5}(?:-\d{4})?")
-
 
 _LAST_LINE = re.compile(
     r"[ \t]{0,8}(?:[^\W\d_][\w.'’-]{0,30}[ ]){1,4}?,?[ ]?[A-Z]{2}[ ]\d{5}\b|"
     r"[ \t]{0,8}[^\W\d_][\w.'’ -]{0,40},[ ]?[A-Z]{2}[ ]\d{5}\b"
 )
 
-
 _UNIT_BEFORE = re.compile(r"\b(?:apt|apartment|suite|ste|unit|flat|room)\.? #?\w{1,6},? $")
-
-
 _UNIT_ALONE = re.compile(r"(?<!\w)(?:apt|apartment|suite)\.?[ ]#?[ ]?\d[\w-]{0,6}(?!\w)")
-
 
 _HOME = re.compile(
     r"\b(?:address|live|lives|living|located|ship|deliver|send|sent|moved|stay|staying)\b[^.\n]{0,20}\s$"
 )
 
-
 _BOX = re.compile(r"(?<!\w)p\.?[ ]?o\.?[ ]?box[ ]#?\d{1,7}(?!\w)")
-
 
 _MILITARY = re.compile(
     r"(?<!\w)(?:psc|cmr|unit|uss|usns|usnv|uscgc)[ ][\w .,#'’-]{1,60}?[,\s]{1,3}"
@@ -94,19 +70,10 @@ _MILITARY = re.compile(
     r"(?:-\d{4})?(?!\w)"
 )
 
-
 _STATE_ZIP = re.compile(r"[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?![\w-])")
-
-
 _PLACE_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w.'’-]{0,30}(?:,[ ]?|[ ])){1,5}$")
-
-
 _PLACE = re.compile(r"[ ,]{0,3}\n?(?:[^\W\d_][\w.'’-]{0,30},?[ ]){1,5}?[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?!\w)")
-
-
 _LOOK_BACK = 80
-
-
 _MOST_TOKENS = 20
 
 

@@ -13,65 +13,32 @@ from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import CODE_CUES, COMMON_PAIRS, Cue, covers, phrases, words
 
 _CODE = re.compile(r"(?<![$€£@.])[-_/]{0,2}[A-Za-z0-9]{1,200}(?:[-_/][A-Za-z0-9]{1,200}){0,12}(?![@%]|[.,:]\d)")
-
-
 _SPACED = re.compile(r"(?:[A-Z]{0,4}\d[A-Z\d]{0,11})(?:[ -][A-Z\d]{0,6}\d[A-Z\d]{0,11}){1,8}(?!\w)")
-
-
 _LOOSE_PHONE = re.compile(r"\d(?:[ ().-]{0,2}\d){6,14}(?!\w)")
-
-
 _LETTERS_SIGN = re.compile(r"[A-Z]{7}")
-
-
 _LETTERS = re.compile(r"\b[A-Z]{7,24}\b")
-
-
 _STRONG = re.compile(r"\s{0,2}(?:'s\s)?(?:number|numbers|num|no\b\.?|nr\b|id\b|code|reference|ref\b|#|:|=)")
-
-
 _NAMED_AFTER = re.compile(r"\s(?:is|was|are|will be|would be)\s(?:the|your|my|our|its|his|her)?\s?(?:new\s)?")
-
 
 _AMOUNT = re.compile(
     r"\d{1,4}(?:st|nd|rd|th|am|pm|s|x|k|m|gb|mb|tb|mg|ml|kg|lb|lbs|oz|cm|mm|km|ft|in|min|mins|hrs?|days?|usd|eur)",
     re.IGNORECASE,
 )
 
-
 _ALWAYS_STRONG = phrases(
     "id|pin|ssn|social security|zip|zip code|zipcode|postal code|postcode|passcode|tracking|passport|pnr|vin|phone|"
     "telephone|mobile|cell|cellphone|fax|tel|whatsapp|landline"
 )
 
-
 _GENERIC = words("id code codes reference ref record file pin")
-
-
 _PERSONS = words("customer employee member patient student")
-
-
 _CODE_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/")
-
-
 _MOST_COMMON_PAIRS = 0.55
-
-
 _MOST_BEFORE_DIGIT = 60
-
-
 _STRONG_REACH = 70
-
-
 _WEAK_REACH = 30
-
-
 _REPLY_REACH = 200
-
-
 Announcement = tuple[str, bool]
-
-
 """The kind a cue announces, and whether the cue is strong."""
 
 

@@ -34,10 +34,7 @@ CODE_CUES: dict[str, str] = {
     }.items()
     for cue in cues.split()
 } | {"social security": "SSN", "call me": "PHONE", "zip code": "ADDRESS", "postal code": "ADDRESS"}
-
-
 """Words before a number or code, and the kind of secret they announce."""
-
 
 PERSON_CUES: dict[str, str] = {
     cue: role
@@ -65,10 +62,7 @@ PERSON_CUES: dict[str, str] = {
     }.items()
     for cue in cues
 }
-
-
 """Words near a person's name, and how the name stands to them."""
-
 
 DATE_CUES = words(
     """
@@ -76,10 +70,7 @@ DATE_CUES = words(
     sep sept oct nov dec
     """
 )
-
-
 """Months."""
-
 
 NEVER_A_NAME = words(
     """
@@ -119,10 +110,7 @@ NEVER_A_NAME = words(
     checking writing reaching following sending getting inquiring enquiring responding replying transferring
     """
 )
-
-
 """Lower-case words that stand beside cues and are not names."""
-
 
 NAMESAKES = words(
     """
@@ -132,10 +120,7 @@ NAMESAKES = words(
     wise wish work world young
     """
 )
-
-
 """Words that are never a name alone in lower case, and yet part of many."""
-
 
 COMMON_PAIRS = words(
     """
@@ -145,16 +130,10 @@ COMMON_PAIRS = words(
     ld ry mp fe bl ab gh ty op wo sa ay ke ck
     """
 )
-
-
 """Pairs of letters that English is full of: a code in letters has few of them."""
 
-
 PARTICLES = words("de da del della der den di dos du la le van von bin ibn al el st")
-
-
 NAME_ENDINGS = words("jr sr ii iii iv md phd dds dvm esq cpa rn")
-
 
 BEFORE_VOCATIVE = words(
     """
@@ -162,10 +141,7 @@ BEFORE_VOCATIVE = words(
     again welcome sorry problem done thanks luck care bye goodbye for information details order inconvenience in
     """
 )
-
-
 """Words after which, behind a comma, somebody is called by name."""
-
 
 FILLERS = phrases(
     "sure|yes|yeah|yea|yep|yup|ok|okay|of course|certainly|absolutely|hi|hello|hey|thanks|thank you|please|well|um|uh|"
@@ -174,20 +150,11 @@ FILLERS = phrases(
     "name's|the name is|you can call me|call me|they call me|here it is|here you go|here|under|it's under|sir|madam|"
     "ma'am|there|robot|bot|definitely|gladly|happy to|sure thing|the name's|name|no worries|one moment|let me see"
 )
-
-
 """What people say before they give their name."""
 
-
 _ALL_CUES = sorted(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES)
-
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 _AUTOMATON = ahocorasick_rs.AhoCorasick(_ALL_CUES)
-
-
 Cue = tuple[int, int, str]
 
 

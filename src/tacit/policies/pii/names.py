@@ -24,17 +24,10 @@ from tacit.policies.pii.cues import (
 )
 
 NAME_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){0,40}+(?!-?[\d_])")
-
-
 """A word that can be part of a name: letters, with apostrophes and hyphens inside."""
 
-
 _MENTION = re.compile(r"[^\W\d_a-z](?:[^\W\d_]|['’-](?=[^\W\d_]{2})){1,40}+(?!\w)")
-
-
 _FEW = 16
-
-
 _WIDEST_GAP = 8
 
 
@@ -71,19 +64,13 @@ def _joins(gap: str) -> bool:
 
 
 _CAPITAL = re.compile(r"(?<![\w'’-])[^\W\d_a-z][^\W\d_]{0,40}")
-
-
 _TITLE = re.compile(r"(?:Mr|Mrs|Ms|Miss|Dr|Prof|Professor|Mx)\b\.?[ ]", re.IGNORECASE)
-
-
 _BETWEEN_WORDS = re.compile(r"\.?,?[ \t]{1,2}")
-
 
 _AFTER_NAME = re.compile(
     r"(?:['’]s)?\s{0,2}(?:(?:on|for|in)\s(?:the\s|my\s|this\s|your\s)?\w{1,20}\s)?"
     r"(?:\s{0,2}(?:is|was|as|to|would be|should be|of|it's|:|-|–|=|,))?\s{0,2}(?:also\s|just\s|listed as\s)?[\"“'‘(]?",
 )
-
 
 _NAMED_THINGS = words(
     """
@@ -92,17 +79,12 @@ _NAMED_THINGS = words(
     """
 )
 
-
 _LABEL = re.compile(
     r"[ \t]{0,4}[\[<(]?[^\W\d_][\w ]{0,20}[\])>]?(?:\s{0,2}\d{1,3})?[:\t][ \t]{0,4}|[ \t]{0,4}(?:USR|SYS)[ \t]{1,4}"
 )
 
-
 _LONGEST_FIRST = "|".join(sorted(FILLERS, key=lambda filler: (-len(filler), filler)))
-
-
 _FILLER = re.compile(rf"(?:{_LONGEST_FIRST})(?![\w'])[\s,.!:;–-]{{1,4}}")
-
 
 _LEAD_IN = re.compile(
     r"(?:[^\n.,;:!?]{0,60}\s)?(?:as|is|under|be|by|called|named|me|for|with|to|say|am)\s"
@@ -110,31 +92,14 @@ _LEAD_IN = re.compile(
     r"[ \t]{0,2}(?=[.,;!?\n]|$)"
 )
 
-
 _SENTENCE_END = re.compile(r"[?!.]['\"”)]{0,2}\s{1,4}|\n")
-
-
 _GREETING_END = re.compile(r"[\s]{0,2}(?:so much|very much|again|a lot|back|there)?,?[ ]{1,2}|,[ ]?")
-
-
 _CLAUSE_END = re.compile(r"[ \t]{0,2}(?:[.,;:!?)\"”\n—–-]|$)")
-
-
 _KIN_BETWEEN = re.compile(r",?[ ](?:(?:is|was|named|called)[ ])?")
-
-
 _SPOKEN_TO = re.compile(r",[ ](?=[^\W\d_a-z])")
-
-
 _NAME_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w'’-]{1,30}[ ]){1,3}$")
-
-
 _ADDRESSEE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w'’-]{1,30}(?:[ ]|,\s|\s{0,2}\n)){2,4}$")
-
-
 _REPLY_REACH = 160
-
-
 _MOST_WORDS = 5
 
 

@@ -27,10 +27,7 @@ from tacit.policies.pii.names import find_names
 from tacit.policies.policy import Policy
 
 _EMAIL = re.compile(r"(?<![\w.+%-])[\w+%][\w.+%'-]{0,127}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)")
-
-
 _DOMAIN_SIGN = re.compile(r"\.(?:com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai)(?![\w-])")
-
 
 _URL = re.compile(
     r"""(?<![\w@.-])(?:(?:https?|ftp)://[^\s<>"']{1,2000}+|www\.[^\s<>"']{1,2000}+
@@ -39,30 +36,14 @@ _URL = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
-
 _IPV6_SIGN = re.compile(r":[0-9A-Fa-f]{0,4}:")
-
-
 _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:])[0-9A-Fa-f:]{2,39}(?:\.\d{1,3}){0,3}(?![\w:])")
-
-
 _IPV4 = re.compile(r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?!\w|\.\d)(?::\d{1,5})?(?:/\d{1,2}(?!\w))?")
-
-
 _NUMBER_SIGN = re.compile(r"\d{7}|\d{1,6}[-./ )]{1,3}[(]?\d")
-
-
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
-
-
 _IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?(?!\w)")
-
-
 _SSN = re.compile(r"(?<![\w-])\d{3}([- ])\d{2}\1\d{4}(?!\w|-\d)")
-
-
 _EXTENSION = r"(?:[ ,]{0,2}(?:x|ext\.?|extension)[ .:]{0,2}\d{1,7})?"
-
 
 _PHONE = re.compile(
     r"(?<![\w+])(?<!\w[.-])(?:(?:\+|00)?1[ .-]{0,2})?(?:\(\d{3}\)|\d{3})[ ./-]{0,3}\d{3}[ .-]{0,3}\d{4}"
@@ -70,19 +51,15 @@ _PHONE = re.compile(
     re.IGNORECASE,
 )
 
-
 _PHONE_ABROAD = re.compile(rf"(?<![\w+-])(?:\+|00)[1-9][\d ().-]{{6,20}}\d{_EXTENSION}(?!\w)", re.IGNORECASE)
-
 
 _DATE = re.compile(
     r"(?<![\w/.-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2(?:\d{4}|\d{2}))(?![\w/-]|\.\d)"
 )
 
-
 _AFTER_MONTH = re.compile(
     r"\.?[ -]\d{1,2}(?:st|nd|rd|th)?(?!\w|:\d)(?:,?[ -]\d{4}(?!\w))?|\.?,?[ -](?:of )?\d{4}(?!\w)"
 )
-
 
 _BEFORE_MONTH = re.compile(r"(?<![\w.$])\d{1,2}(?:st|nd|rd|th)?[ -](?:of )?$")
 
@@ -196,20 +173,11 @@ def _luhn_checks(digits: list[int]) -> bool:
 KINDS = (
     "ADDRESS", "CARD", "DATE", "EMAIL", "IBAN", "ID", "IP", "NAME", "ORDER", "PHONE", "SSN", "TRACKING", "URL"
 )  # fmt: skip
-
-
 """Every kind of personal data this policy tells apart."""
 
-
 _NUMBER = re.compile(r"\d+")
-
-
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
-
-
 _DECIDING = ("addresses", "codes", "cues", "names", "policy")
-
-
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
 

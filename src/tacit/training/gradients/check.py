@@ -16,14 +16,8 @@ from tacit.training.gradients.clipped import ClippedGradients, Flat, clipped_sum
 from tacit.training.gradients.recording import chosen_parameters
 
 _TOLERANCE = 1e-3
-
-
 _NO_CLIPPING = 1e30
-
-
 _ROWS, _LENGTHS = 5, (9, 5, 2)  # the rows that are compared have different lengths
-
-
 _AHEAD = 128  # how far a language model is tried for looking ahead
 
 

@@ -25,11 +25,7 @@ from tacit.data.batches import wide
 from tacit.models import kernels as native
 
 _GRAM_ROUNDING = 8.0  # in units of the last place; errors of up to half of it were seen where steps cancel
-
-
 _SURE, _LARGEST = 1e30, 1e36  # squared norms: below, float32 did not overflow on the way; above, a row counts as zero
-
-
 _DIRECT_NUMBERS = 1 << 22  # how many numbers of per-row gradients are formed at a time
 
 

@@ -19,14 +19,8 @@ from tacit.models import kernels as native
 from tacit.training.gradients.contributions import Outer, Sequence
 
 _PRODUCT_NUMBERS = 1 << 26  # scores at a time; the products of fewer rows are less efficient
-
-
 _SOFTMAX_NUMBERS = 1 << 18  # while they are in the cache
-
-
 _LEAST_PROBABILITY = 1e-30  # below it, float32 probabilities lose digits; the loss is then taken from the scores
-
-
 _WORTH_PACKING = 0.9  # of the positions count; otherwise the others are left out
 
 
