@@ -31,21 +31,24 @@ import json, statistics, sys, time
 from pathlib import Path
 import numpy as np
 import torch
-from tacit.training.gradients.clipped import Flat, clipped_sum; from tacit.training.randomness import NoiseStream
-from tacit.models.lstm import LSTM, LSTMSettings
+from tacit.training.gradients.clipped import Flat, clipped_sum
+from tacit.training.randomness import NoiseStream
+from tacit.config.model_schema import LSTMConfig
+from tacit.models.lstm import LSTM
 from tacit.privacy.plan import Noisy, Phase, Plan, PoissonRecords, Pool, Step, Targets, View
-from tacit.data.store import PreparedCorpus as Prepared
+from tacit.data.store import PreparedCorpus
 from tacit.data.batches import RowReader
-from tacit.training.pools import Annotation, Pools; from tacit.training.sampling import Samplers
+from tacit.training.pools import Annotation, Pools
+from tacit.training.sampling import Samplers
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
-learner = LSTM.new(LSTMSettings({VOCABULARY}, 16, 16))
+learner = LSTM.new(LSTMConfig({VOCABULARY}, 16, 16))
 generator, noise = np.random.default_rng(0), NoiseStream(b'0', 0)
 
 class Stepping:
     def __init__(self, folder):
-        store = Prepared(Path(folder))
+        store = PreparedCorpus(Path(folder))
         draw = PoissonRecords({EXPECTED_BATCH} / len(store))
         update = Noisy(1.0, 1.0, {EXPECTED_BATCH})
         self.step = Step("private", View.FULL, Pool.WITH_SECRETS, draw, update, "private", Targets.ALL)
@@ -75,27 +78,29 @@ WIDE = f"""
 import json, sys, tempfile
 from pathlib import Path
 import torch
-from tacit.models.causal_lm import CausalLM as GPT; from tacit.config.model_schema import CausalLMConfig as GPTSettings
-from tacit.models.lstm import LSTM, LSTMSettings
-from tacit.privacy.plan import Neighbors as Neighbours, Noisy, Phase, Plan, PoissonRecords, Pool, Step, Unit, View, cost
-from tacit.data.store import PreparedCorpus as Prepared
+from tacit.models.causal_lm import CausalLM
+from tacit.config.model_schema import CausalLMConfig, LSTMConfig
+from tacit.models.lstm import LSTM
+from tacit.privacy.plan import Neighbors, Noisy, Phase, Plan, PoissonRecords, Pool, Step, Unit, View, cost
+from tacit.data.store import PreparedCorpus
 from tacit.training.randomness import Streams
 from tacit.data.batches import RowReader
-from tacit.runs.files import PrivateFile; from tacit.runs.folder import RunFolder as Run
+from tacit.runs.files import PrivateFile
+from tacit.runs.folder import RunFolder
 from tacit.training.pools import Annotation, Pools
 from tacit.training.trainer import Trainer, TrainSettings
 
 torch.set_num_threads(1)
 shapes = {{
-    "lstm": lambda: LSTM.new(LSTMSettings({WIDE_VOCABULARY}, 200, 200)),
-    "gpt": lambda: GPT.new(GPTSettings({WIDE_VOCABULARY}, width=768, layers=6, heads=12, context=128)),
+    "lstm": lambda: LSTM.new(LSTMConfig({WIDE_VOCABULARY}, 200, 200)),
+    "gpt": lambda: CausalLM.new(CausalLMConfig({WIDE_VOCABULARY}, width=768, layers=6, heads=12, context=128)),
 }}
-learner, store = shapes[sys.argv[1]](), Prepared(Path(sys.argv[2]))
+learner, store = shapes[sys.argv[1]](), PreparedCorpus(Path(sys.argv[2]))
 before = {{name: value.detach().clone() for name, value in learner.module.named_parameters()}}
 step = Step("private", View.FULL, Pool.EVERY, PoissonRecords(1.0), Noisy(1.0, 1.0, 8.0), "private")
 plan = Plan((Phase(((step, 1),)),))
-with Run.create(Path(sys.argv[3])) as run:
-    run.ledger.declare("private", {{"a record": cost(step, Neighbours(Unit.RECORD))}})
+with RunFolder.create(Path(sys.argv[3])) as run:
+    run.ledger.declare("private", {{"a record": cost(step, Neighbors(Unit.RECORD))}})
     reader, pools = RowReader(store, 0, 63), Pools(Annotation.of(store))
     Trainer(run, learner, plan, reader, pools, TrainSettings()).train(Streams.research(0), lambda done: None)
     print(json.loads(run.path(PrivateFile.STEPS).read_text().split("\\n")[0])["drawn"])

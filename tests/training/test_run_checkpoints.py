@@ -238,7 +238,7 @@ FORKING = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tacit.runs.folder import RunFolder as Run
+from tacit.runs.folder import RunFolder
 from tacit.training.checkpoints import Checkpoints
 from test_run_checkpoints import a_checkpoint
 
@@ -251,7 +251,7 @@ def count_down(real, left):
     return call
 
 def write_for_ever(fatal_call):
-    with Run.open(Path(sys.argv[1])) as run:
+    with RunFolder.open(Path(sys.argv[1])) as run:
         if fatal_call:
             left = [fatal_call]
             for name in ("fsync", "rename", "mkdir", "rmdir", "unlink", "close", "open"):
