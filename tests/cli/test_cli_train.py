@@ -65,7 +65,14 @@ def test_without_torch_the_command_that_installs_it_is_named(tmp_path: Path) -> 
     corpus = tmp_path / "c.jsonl"
     corpus.write_text('{"text": "one"}\n' * 20)
     arguments = ["train", str(corpus), "--mechanism", "plain", "--out", str(tmp_path / "run")]
-    program = f"import sys; sys.modules['torch'] = None; from tacit.cli.main import main; main({arguments!r})"
+    program = (
+        "import sys\n"
+        "class NoTorch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch': raise ModuleNotFoundError(name, name=name)\n"
+        "sys.meta_path.insert(0, NoTorch())\n"
+        f"from tacit.cli.main import main; main({arguments!r})"
+    )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert 'pip install "tacit[train]"' in ended.stderr

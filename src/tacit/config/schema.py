@@ -21,7 +21,6 @@ from tacit.config.model_schema import (
 )
 from tacit.data.canaries import CanaryPlan
 from tacit.errors import ConfigError
-from tacit.models.custom import is_own
 from tacit.privacy.plan import ClipStyle, Moves, Noisy, Plan, Targets
 
 BASELINES: dict[str, str] = {
@@ -209,6 +208,8 @@ class Experiment(BaseModel):
     @property
     def is_new(self) -> bool:
         """Whether the model is made here, with a shape of the settings; otherwise it comes from a folder."""
+        from tacit.models.custom import is_own
+
         return self.model in BUILT_IN or is_own(self.model)
 
 
