@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tacit.common.charts import Axis, Point, ScatterChart, Series, Table, axis_for
 from tacit.common.formatting import number
 from tacit.common.serialize import to_json
 from tacit.mechanisms.build import plan
@@ -17,8 +18,8 @@ from tacit.privacy.guarantee import Figure, figure
 from tacit.privacy.ledger_lines import Entries
 from tacit.privacy.plan import Neighbors, Unit, cost
 from tacit.privacy.tradeoff import allowed, best_guess, frontier, implied, spending
-from tacit.reports.charts import Point, Series, Sketch, Table, draw
-from tacit.reports.scales import Axis, axis_for, element, marker, round_off
+from tacit.reports.drawing import draw
+from tacit.reports.svg import element, marker, round_off
 
 SIZES = st.floats(1e-6, 1e6)
 TABLE = Table(("a", "b"), (("1", "2"),))
@@ -155,7 +156,7 @@ def test_g2_spending_ends_with_what_the_ledger_counted() -> None:
 
 def test_a_chart_names_itself_and_its_points() -> None:
     points = (Point(1, 2, "run <a>\nfirst", "#run-1", "a"), Point(2, 4, "run b", "#run-2", "b"))
-    sketch = Sketch(
+    sketch = ScatterChart(
         "key",
         "Title & more",
         "It shows <this>.",

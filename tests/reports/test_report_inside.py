@@ -32,6 +32,7 @@ from tacit.privacy.confidentiality import average_case
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Coverage, Evidence
 from tacit.reports.comparison_page import comparison_page
+from tacit.reports.drawing import draw
 from tacit.reports.finished_run import read_inside, read_run, read_runs
 from tacit.reports.run_page import run_page
 from tacit.reports.write import report, report_inside
@@ -182,7 +183,7 @@ def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theor
     own = average_case(replaced, figure.delta, *(coverage.miss_rate_at(0.975) for coverage in among))
     shown = re.findall(r"[\d.e-]+", drawn.table.rows[0][-1])
     assert [float(one) for one in shown] == pytest.approx([own.amplified, own.delta], rel=1e-2)
-    assert drawn.picture.count('<a class="point" href="#run-1"') == 1
+    assert draw(drawn).picture.count('<a class="point" href="#run-1"') == 1
     both = comparison_page(read_runs([plain, folder]))
     assert "What a policy that misses little is worth" in both
     assert 'id="chart-amplification-title"' in run_page(read_run(folder))

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from browser import CHROMIUM, Browser, browser
+from tacit.common.charts import Axis, Point, ScatterChart, Series, Table, axis_for, epsilon_axis, word_axis
 from tacit.errors import ConfigError
-from tacit.reports.charts import Chart, Point, Series, Sketch, Table, draw
-from tacit.reports.scales import Axis, axis_for, epsilon_axis, word_axis
-from tacit.sweeps.charts import charts, sweep_page
+from tacit.reports.drawing import Drawing, draw, place_on
+from tacit.sweeps.charts import charts as chart_data
+from tacit.sweeps.charts import sweep_page
 from tacit.sweeps.recipe import Recipe, read_recipe, variations
 from tacit.sweeps.result_columns import CHECKPOINT, COLUMNS, DRAWN, averaged
 
@@ -79,7 +80,11 @@ def results_of(recipe: Recipe, lines: list[dict[str, Any]]) -> dict[str, Any]:
     return {"recipe": recipe.name, "scale": 1.0, "tuning": "Tuned.", "mixed": None, "runs": lines}
 
 
-def markers(chart: Chart) -> list[tuple[float, float]]:
+def charts(recipe: Recipe, lines: list[dict[str, Any]]) -> list[Drawing]:
+    return [draw(one) for one in chart_data(recipe, lines)]
+
+
+def markers(chart: Drawing) -> list[tuple[float, float]]:
     """Where circles and other shapes stand, the latter by the middle of their box."""
     found = []
     for circle in re.finditer(r'<circle class="marker[^"]*" cx="([\d.]+)" cy="([\d.]+)"', chart.picture):
@@ -235,9 +240,9 @@ def test_an_axis_for_claims_has_places_for_none_and_for_zero() -> None:
 def test_whiskers_end_where_they_should() -> None:
     point = Point(1, 2, x_ends=(0.5, 1.5), y_ends=(1, 4))
     axes = Axis("x", 0, 2), Axis("y", 0, 5)
-    sketch = Sketch("k", "t", "d", *axes, (Series("s", (point,), 2, "s", hollow=True),), Table(("a",), (("1",),)))
+    sketch = ScatterChart("k", "t", "d", *axes, (Series("s", (point,), 2, "s", hollow=True),), Table(("a",), (("1",),)))
     drawn = draw(sketch).picture
-    bottom, top = (sketch.at(1, y)[1] for y in (1, 4))
+    bottom, top = (place_on(sketch, 1, y)[1] for y in (1, 4))
     assert f'class="whisker c2" x1="261" y1="{bottom:g}" x2="261" y2="{top:g}"' in drawn
     assert drawn.count("whisker") == 6
     assert 'class="marker c2 hollow"' in drawn

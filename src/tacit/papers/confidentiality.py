@@ -8,15 +8,15 @@ bounds, which share the doubt. All from the price of replacing a protected recor
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tacit.common.charts import Axis, Chart, Point, ScatterChart, Series, Table, axis_for
 from tacit.common.formatting import name, number, rounded_up
 from tacit.privacy.account import account, quick_account
 from tacit.privacy.confidentiality import AverageCase, Prices, average_case
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Figure, average_rates
 from tacit.privacy.plan import cost
-from tacit.reports.charts import COLOURS, Chart, Point, Series, Sketch, Table, draw
+from tacit.reports.drawing import COLOURS
 from tacit.reports.finished_run import Finished
-from tacit.reports.scales import Axis, axis_for
 
 _MECHANISM = "crt"
 _RATES = tuple(10 ** (-3 + 3 * at / 48) for at in range(49))
@@ -62,20 +62,18 @@ def amplification_chart(runs: Sequence[Finished], looks: Mapping[int, tuple[str,
         tuple((one.run.name, *(rounded_up(one.at(rate), 4) for rate in _SHOWN), *_cells(one)) for one in shown),
         f"And {len(of_it) - len(shown)} more runs." if len(of_it) > len(shown) else "",
     )
-    return draw(
-        Sketch(
-            "chart-amplification",
-            "What a policy that misses little is worth",
-            f"Average-case epsilon over the miss rate of the redaction policy. {said}.",
-            Axis("Miss rate among records with secrets", _RATES[0], 1.0, True),
-            axis_for("Average-case epsilon", [0.0, highest], logarithmic=False, least=0.0),
-            tuple(series),
-            table,
-            note="Of known secrets that an attacker tests for, with a false-alarm probability of at most phi for each, "
-            "a share of at most e^epsilon phi + delta is detected on average; no single secret has this guarantee. "
-            "Curves: as if the conservative policy missed nothing. A point: the bounds that were measured for both.",
-            legend=not alone,
-        )
+    return ScatterChart(
+        "chart-amplification",
+        "What a policy that misses little is worth",
+        f"Average-case epsilon over the miss rate of the redaction policy. {said}.",
+        Axis("Miss rate among records with secrets", _RATES[0], 1.0, True),
+        axis_for("Average-case epsilon", [0.0, highest], logarithmic=False, least=0.0),
+        tuple(series),
+        table,
+        note="Of known secrets that an attacker tests for, with a false-alarm probability of at most phi for each, "
+        "a share of at most e^epsilon phi + delta is detected on average; no single secret has this guarantee. "
+        "Curves: as if the conservative policy missed nothing. A point: the bounds that were measured for both.",
+        legend=not alone,
     )
 
 

@@ -14,14 +14,29 @@ from tacit.audits.findings import (
     ExtractionFinding,
 )
 from tacit.audits.statistics import Rates
+from tacit.common.charts import (
+    Axis,
+    Bar,
+    Chart,
+    ChartRow,
+    ChartRule,
+    Dot,
+    LegendItem,
+    Mark,
+    Point,
+    Region,
+    RowChart,
+    ScatterChart,
+    Series,
+    Table,
+    Whisker,
+    axis_for,
+)
 from tacit.common.formatting import chance, interval, name, number, percent, rounded_up
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Figure, Guarantee
 from tacit.privacy.plan import Neighbors, Unit
 from tacit.privacy.tradeoff import allowed, frontier
-from tacit.reports.charts import Chart, ChartRule, Entry, Point, Region, Series, Sketch, Table, draw
-from tacit.reports.row_charts import Bar, ChartRow, Dot, Mark, RowSketch, Whisker, bar_swatch, dot_swatch, draw_rows
-from tacit.reports.scales import Axis, axis_for
 
 _MOST_DOTS = 300
 _MOST_ROWS = 40
@@ -99,18 +114,16 @@ def _tradeoff(
     described = [series_.tip.replace("\n", ", ") for series_ in series if series_.tip]
     if figure is not None:
         described.append(f"at 1 % false alarms the claim allows {percent(allowed(figure, [0.01])[0])} true ones")
-    return draw(
-        Sketch(
-            key,
-            title,
-            "; ".join(described) + ".",
-            Axis("False-positive rate", *ends, low),
-            Axis("True-positive rate", *ends, low),
-            series,
-            table,
-            regions,
-            (ChartRule((ends[0], ends[0]), (1.0, 1.0), "chance"),),
-        )
+    return ScatterChart(
+        key,
+        title,
+        "; ".join(described) + ".",
+        Axis("False-positive rate", *ends, low),
+        Axis("True-positive rate", *ends, low),
+        series,
+        table,
+        regions,
+        (ChartRule((ends[0], ends[0]), (1.0, 1.0), "chance"),),
     )
 
 
@@ -185,13 +198,13 @@ def exposure_chart(finding: CanaryFinding, at: int) -> Chart:
             ),
         ),
     )
-    legend = (Entry("planted", "", dot_swatch(3, False)), Entry("never planted", "", dot_swatch(0, True)))
+    legend = (LegendItem("planted", Dot(0.0, 3)), LegendItem("never planted", Dot(0.0, 0, hollow=True)))
     said = _exposure_words(finding)
     title = f"“{name(finding.template)}”"
     key, axis = f"exposure-{at}", Axis("Exposure in bits", 0.0, most * 1.02)
     marks = (Mark(most, f"wholly known: {number(most)} bits"),)
     table = _exposure_table(found.canaries)
-    return draw_rows(RowSketch(key, title, said, axis, rows, table, marks, legend, said, band=38))
+    return RowChart(key, title, said, axis, rows, table, marks, legend, said, band=38)
 
 
 def _exposure_words(finding: CanaryFinding) -> str:
@@ -245,15 +258,13 @@ def extraction_chart(finding: ExtractionFinding) -> Chart:
         ),
     )
     widest = max([0.05, *(share.interval.high for _, share in _shares(finding.trained))])
-    legend = (Entry("training side", "", dot_swatch(3, False)), Entry("held-out side", "", dot_swatch(0, True)))
+    legend = (LegendItem("training side", Dot(0.0, 3)), LegendItem("held-out side", Dot(0.0, 0, hollow=True)))
     axis = axis_for("Share of secrets said word for word", [0.0, min(1.0, widest)], logarithmic=False)
     said = "; ".join(row.name for row in rows) + "."
     sure = " and ".join(sorted({percent(one.probability) for one in finding.trained.discoverable}))
     likely = f" Likely: with a probability of at least {sure}." if sure else ""
     note = f"Secrets of the held-out side come out by being easy to guess; only the excess is a leak.{likely}"
-    return draw_rows(
-        RowSketch("extraction", "Secrets that come out word for word", said, axis, rows, table, (), legend, note)
-    )
+    return RowChart("extraction", "Secrets that come out word for word", said, axis, rows, table, (), legend, note)
 
 
 def _shares(found: Extraction) -> list[tuple[str, ExtractedShare]]:
@@ -296,22 +307,20 @@ def bounds_chart(guarantee: Guarantee, bounds: tuple[BoundFinding, ...]) -> Char
     highest = max(
         [1.0, *(one.bound.epsilon for one in bounds), *(claimed for claimed in claims if claimed is not None)]
     )
-    legend: tuple[Entry, ...] = (Entry("shown by the attack, at least", "", dot_swatch(3, False)),)
+    legend: tuple[LegendItem, ...] = (LegendItem("shown by the attack, at least", Dot(0.0, 3)),)
     if any(claimed is not None for claimed in claims):
-        legend = (Entry("claimed, at most", "", bar_swatch("claimed")), *legend)
+        legend = (LegendItem("claimed, at most", Bar(0.0, 1.0, "claimed")), *legend)
     said = "; ".join(one.verdict.sentence.rstrip(".") for one in bounds) + "."
     axis = axis_for("Epsilon", [0.0, highest], logarithmic=False)
-    return draw_rows(
-        RowSketch(
-            "bounds",
-            "Epsilon: claimed and measured",
-            said,
-            axis,
-            rows,
-            table,
-            legend=legend,
-            note="A bound above the claim would refute it; one below it proves nothing.",
-        )
+    return RowChart(
+        "bounds",
+        "Epsilon: claimed and measured",
+        said,
+        axis,
+        rows,
+        table,
+        legend=legend,
+        note="A bound above the claim would refute it; one below it proves nothing.",
     )
 
 

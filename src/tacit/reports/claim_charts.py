@@ -6,6 +6,22 @@ Picture of how well a policy did on labelled held-out records: recall a kind, wi
 import math
 from collections.abc import Callable
 
+from tacit.common.charts import (
+    Axis,
+    Bar,
+    Chart,
+    ChartRow,
+    Dot,
+    LegendItem,
+    Mark,
+    Point,
+    RowChart,
+    ScatterChart,
+    Series,
+    Table,
+    Whisker,
+    axis_for,
+)
 from tacit.common.formatting import interval, name, number, percent, rounded_up
 from tacit.policies.card import MeasuredPolicy, PolicyQuality, ShareOf
 from tacit.privacy.events import Event, Free, Unbounded
@@ -13,10 +29,7 @@ from tacit.privacy.guarantee import Figure
 from tacit.privacy.noisy_utility import Estimate, ReleasedUtility
 from tacit.privacy.plan import Plan, Step
 from tacit.privacy.tradeoff import deed_words, price_words, spending
-from tacit.reports.charts import Chart, Entry, Point, Series, Sketch, Table, draw
 from tacit.reports.finished_run import Finished
-from tacit.reports.row_charts import Bar, ChartRow, Dot, Mark, RowSketch, Whisker, bar_swatch, draw_rows
-from tacit.reports.scales import Axis, axis_for
 from tacit.runs.utility import LabelQuality, Utility
 
 _MOST_CURVES = 6
@@ -56,7 +69,7 @@ def _released_chart(utility: ReleasedUtility) -> Chart:
     )
     cut = f", cut to {utility.longest} tokens of at most {number(utility.most_nats)} nats" if utility.longest else ""
     note = f"One sum over {utility.records:,} held-out records{cut}, with noise that hides any one of them."
-    return draw_rows(RowSketch("utility", title, f"{drawn}: {row.name}.", axis, (row,), table, note=note))
+    return RowChart("utility", title, f"{drawn}: {row.name}.", axis, (row,), table, note=note)
 
 
 def _text_chart(utility: Utility) -> Chart:
@@ -82,7 +95,7 @@ def _text_chart(utility: Utility) -> Chart:
     said = "; ".join(row.name for row in rows) or "nothing was held out"
     note = f"Over all tokens {number(utility.nats_a_character)} nats a character, whatever the tokenizer."
     title = "How well it predicts held-out text"
-    return draw_rows(RowSketch("utility", title, f"Perplexity: {said}.", axis, rows, table, note=note))
+    return RowChart("utility", title, f"Perplexity: {said}.", axis, rows, table, note=note)
 
 
 def _label_chart(labels: LabelQuality) -> Chart:
@@ -110,7 +123,7 @@ def _label_chart(labels: LabelQuality) -> Chart:
     dull = percent(labels.commonest.share)
     marks = (Mark(labels.commonest.share, "always the commonest class"),) if labels.commonest.records else ()
     axis = Axis("Test error rate (lower is better)", 0.0, 1.0)
-    return draw_rows(RowSketch("utility", "How often it is wrong", f"{said}{dull}.", axis, rows, table, marks))
+    return RowChart("utility", "How often it is wrong", f"{said}{dull}.", axis, rows, table, marks)
 
 
 def timeline_chart(run: Finished) -> Chart | None:
@@ -140,12 +153,10 @@ def timeline_chart(run: Finished) -> Chart | None:
     )
     torn = f" {ledger.torn} torn lines were counted as charges." if ledger.torn else ""
     said = "; ".join(f"{step.name}, {PRICES[kinds[step.name]]}" for step in steps)
-    legend = tuple(Entry(PRICES[kind], "", bar_swatch(kind)) for kind in PRICES if kind in kinds.values())
+    legend = tuple(LegendItem(PRICES[kind], Bar(0.0, 1.0, kind)) for kind in PRICES if kind in kinds.values())
     axis = Axis("Step of the training", 0.0, float(total))
     note = f"The ledger was written before each step took effect.{torn}"
-    return draw_rows(
-        RowSketch("timeline", "What was done, and when", f"{said}.", axis, rows, table, legend=legend, note=note)
-    )
+    return RowChart("timeline", "What was done, and when", f"{said}.", axis, rows, table, legend=legend, note=note)
 
 
 def _headline_price(run: Finished, step: Step) -> Event | None:
@@ -197,18 +208,16 @@ def spending_chart(run: Finished) -> Chart | None:
     series = (Series(spent.neighbours, points, 0, "spent", markers=False, tip=tip),)
     ends = (Series("in the end", (Point(float(final[0]), final[1], tip),), 0, "spent", lines=False),)
     table = Table(("Steps", "Epsilon"), tuple((f"{step:,}", number(epsilon, 4)) for step, epsilon in spent.points))
-    return draw(
-        Sketch(
-            "spending",
-            "How the price grew",
-            f"Epsilon grows from 0 to {number(final[1], 4)} in {final[0]:,} steps.",
-            Axis("Step of the training", 0.0, float(final[0]) * 1.04),
-            axis_for(f"Epsilon at delta {delta}", [0.0, final[1]], logarithmic=False),
-            series + ends,
-            table,
-            legend=False,
-            note=f"For {spent.neighbours}, priced from the ledger.",
-        )
+    return ScatterChart(
+        "spending",
+        "How the price grew",
+        f"Epsilon grows from 0 to {number(final[1], 4)} in {final[0]:,} steps.",
+        Axis("Step of the training", 0.0, float(final[0]) * 1.04),
+        axis_for(f"Epsilon at delta {delta}", [0.0, final[1]], logarithmic=False),
+        series + ends,
+        table,
+        legend=False,
+        note=f"For {spent.neighbours}, priced from the ledger.",
     )
 
 
@@ -224,17 +233,15 @@ def profile_chart(figures: tuple[Figure, ...]) -> Chart | None:
         tuple((rounded_up(delta, 3), *(_epsilon_at(figure, delta) for figure in shown)) for delta in deltas),
     )
     widest = [epsilon for figure in shown for epsilon, _ in figure.profile if math.isfinite(epsilon)]
-    return draw(
-        Sketch(
-            "profile",
-            "The whole privacy profile",
-            "The probability delta with which the loss may exceed epsilon, for each kind of neighbours.",
-            axis_for("Epsilon", [0.0, *widest], logarithmic=False, least=0.0),
-            Axis("Delta", min(deltas) / 2, 1.0, True),
-            series,
-            table,
-            note="Each point of a curve is a true (epsilon, delta). The marker is the one that the claim states.",
-        )
+    return ScatterChart(
+        "profile",
+        "The whole privacy profile",
+        "The probability delta with which the loss may exceed epsilon, for each kind of neighbours.",
+        axis_for("Epsilon", [0.0, *widest], logarithmic=False, least=0.0),
+        Axis("Delta", min(deltas) / 2, 1.0, True),
+        series,
+        table,
+        note="Each point of a curve is a true (epsilon, delta). The marker is the one that the claim states.",
     )
 
 
@@ -283,7 +290,7 @@ def policy_chart(found: MeasuredPolicy) -> Chart:
     )
     said = "Recall: " + "; ".join(row.name for row in rows) + "."
     axis = Axis("Recall: labelled secrets that were wholly found", 0.0, 1.0)
-    return draw_rows(RowSketch("policy-card", "What the policy finds", said, axis, rows, table, note=note, band=16))
+    return RowChart("policy-card", "What the policy finds", said, axis, rows, table, note=note, band=16)
 
 
 def _row(said: str, quality: PolicyQuality) -> ChartRow:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from tacit.common.charts import Chart, Point, ScatterChart, Series, Table, axis_for, epsilon_axis
 from tacit.common.formatting import abridged, number, percent, rounded_up
 from tacit.papers.confidentiality import amplification_chart
 from tacit.privacy.guarantee import GuaranteeComparison, Order, Status, compare
-from tacit.reports.charts import PAGE_LABELS, Chart, Entry, Point, Series, Sketch, Table, draw
+from tacit.reports.drawing import PAGE_LABELS, Entry, series_swatch
 from tacit.reports.environment import script, script_policy, template
 from tacit.reports.finished_run import Finished
 from tacit.reports.run_page import (
@@ -32,7 +33,6 @@ from tacit.reports.run_page import (
     public_perplexity,
     tiles,
 )
-from tacit.reports.scales import axis_for, epsilon_axis
 
 _MOST_SETTINGS = 8
 _MOST_PAIRS = 6
@@ -259,8 +259,7 @@ def _chart(
     said = "; ".join(f"{name}: {x}, {y}" for name, x, y in rows[:PAGE_LABELS])
     described = f"{y_name} over {x_name.partition(':')[0].lower()}. {said}."
     table = Table(("Run", x_name.partition(":")[0], y_name), rows)
-    sketch = Sketch(f"chart-{key}", title, described, x_axis, y_axis, series, table, note=_NOTES[key], legend=False)
-    return draw(sketch)
+    return ScatterChart(f"chart-{key}", title, described, x_axis, y_axis, series, table, note=_NOTES[key], legend=False)
 
 
 def _labels(runs: Sequence[Finished]) -> dict[int, str]:
@@ -342,7 +341,7 @@ def comparison_page(runs: Sequence[Finished]) -> str:
         script=script(),
         sections=SECTIONS,
         legend=[
-            Entry(family.name, family.key, Series(family.name, _SAMPLE, family.look, family.key).swatch())
+            Entry(family.name, family.key, series_swatch(Series(family.name, _SAMPLE, family.look, family.key)))
             for family in groups
         ],
         charts=comparison_charts(runs, groups),

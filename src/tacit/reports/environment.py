@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from tacit.common.formatting import ceiling, floor, interval, name, number, percent, printable, rounded_up, short, text
+from tacit.reports.drawing import draw
 
 
 @cache
@@ -52,5 +53,6 @@ def _environment() -> Environment:
         "name": name,
         "number": number,
         "rounded_up": rounded_up,
+        "draw": draw,
     }
     return environment

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from tacit.common.charts import Chart
 from tacit.common.formatting import ceiling, number, percent, rounded_up, short, shortened, text
 from tacit.papers.confidentiality import amplification_chart
 from tacit.policies.marking import Inside
@@ -29,8 +30,8 @@ from tacit.reports.audit_charts import (
     membership_charts,
     record_figure,
 )
-from tacit.reports.charts import COLOURS, Chart
 from tacit.reports.claim_charts import policy_chart, profile_chart, spending_chart, timeline_chart, utility_chart
+from tacit.reports.drawing import COLOURS
 from tacit.reports.environment import script, script_policy, template
 from tacit.reports.finished_run import Finished
 

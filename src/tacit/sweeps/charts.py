@@ -16,11 +16,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.common.charts import (
+    Axis,
+    Chart,
+    ChartRule,
+    Point,
+    ScatterChart,
+    Series,
+    Table,
+    axis_for,
+    epsilon_axis,
+    word_axis,
+)
 from tacit.common.formatting import number
 from tacit.errors import ConfigError
-from tacit.reports.charts import COLOURS, Chart, ChartRule, Point, Series, Sketch, Table, draw
+from tacit.reports.drawing import COLOURS
 from tacit.reports.environment import script, script_policy, template
-from tacit.reports.scales import Axis, axis_for, epsilon_axis, word_axis
 from tacit.sweeps.recipe import Recipe, Variation, dotted, variations
 from tacit.sweeps.result_columns import (
     PRICES,
@@ -104,18 +115,16 @@ def _chart(key: str, wanted: ChartSpec, recipe: Recipe, runs: Sequence[RunSeries
     rules = (ChartRule((x.low, _CHANCE), (x.high, _CHANCE), "chance"),) if _of_guesses(wanted) else ()
     missing = [run.name for run in chosen if any((run.name, column) not in drawn for column in wanted.y)]
     said = [wanted.note.strip(), f"Without all numbers of this picture: {', '.join(missing)}." if missing else ""]
-    return draw(
-        Sketch(
-            key,
-            wanted.title,
-            _described(places, x.label, y.label, words),
-            x,
-            y,
-            series,
-            _table(places, x.label, y.label, words, wanted.points == "checkpoints" and wanted.x != "step"),
-            rules=rules,
-            note=" ".join(filter(None, said)),
-        )
+    return ScatterChart(
+        key,
+        wanted.title,
+        _described(places, x.label, y.label, words),
+        x,
+        y,
+        series,
+        _table(places, x.label, y.label, words, wanted.points == "checkpoints" and wanted.x != "step"),
+        rules=rules,
+        note=" ".join(filter(None, said)),
     )
 
 

@@ -1,23 +1,31 @@
-"""Axes: from a quantity to a place on a picture, and the round numbers that are written along it.
+"""Charts and tables as data: nothing is drawn here (`tacit.reports.drawing` does).
 
-G1. `place` never decreases with the value, and values outside the axis stand at its ends.
-G2. Ticks lie on the axis, increase, and are at most ten, words apart.
+Axes go from a quantity to a place on a picture, with round numbers along them:
 
-Elements of an SVG picture as safe text: values are cleaned and escaped, numbers have at most two decimals.
+G1. `place` never decreases with the value, and values outside the axis are at its ends.
+G2. Ticks lie on the axis, increase, and are at most ten.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from markupsafe import Markup, escape
-
-from tacit.common.formatting import number, printable
+from tacit.common.formatting import number
 
 _MOST_TICKS = 10
 _MOST_POWERS = 7
 _BAND = 0.16
 _ROOM = 0.04
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Words and numbers in rows; `more` says what was left out."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    more: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,79 +135,140 @@ def _powers(low: float, high: float, wanted: int) -> tuple[float, ...]:
     return _steps(low, high, wanted)
 
 
-Attribute = str | int | float | None
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place; `tip` is shown when the mouse or the keyboard stands on it, its first line as a heading.
+
+    x_ends, y_ends: from where to where it may be off.
+    """
+
+    x: float
+    y: float
+    tip: str = ""
+    link: str | None = None
+    label: str = ""
+    x_ends: tuple[float, float] | None = None
+    y_ends: tuple[float, float] | None = None
 
 
-def element(tag: str, attributes: Mapping[str, Attribute], *children: str | Markup) -> Markup:
-    """One element; an attribute that is None is left out, and children that are no markup are escaped."""
-    written = "".join(
-        Markup(' {}="{}"').format(name, _word(value)) for name, value in attributes.items() if value is not None
-    )
-    inside = Markup("").join(child if isinstance(child, Markup) else escape(printable(child)) for child in children)
-    return Markup("<") + tag + Markup(written) + (Markup(">") + inside + Markup("</{}>").format(tag))
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points with one look. `tip` belongs to the whole line; hollow: markers are outlines."""
+
+    name: str
+    points: tuple[Point, ...]
+    look: int
+    key: str
+    lines: bool = True
+    markers: bool = True
+    tip: str = ""
+    hollow: bool = False
 
 
-def group(attributes: Mapping[str, Attribute], *children: str | Markup) -> Markup:
-    """Several elements as one."""
-    return element("g", attributes, *children)
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A filled part of the picture."""
+
+    name: str
+    key: str
+    points: tuple[tuple[float, float], ...]
+    kind: str = "allowed"
 
 
-def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
-    """A straight line of a class."""
-    return element("line", {"class": kind, "x1": x1, "y1": y1, "x2": x2, "y2": y2})
+@dataclass(frozen=True, slots=True)
+class ChartRule:
+    """A dotted reference line."""
+
+    start: tuple[float, float]
+    end: tuple[float, float]
+    label: str
 
 
-def words(x: float, y: float, content: str, kind: str, anchor: str = "start") -> Markup:
-    """A line of text of a class; anchor: start, middle or end."""
-    return element("text", {"class": kind, "x": x, "y": y, "text-anchor": anchor}, content)
+@dataclass(frozen=True, slots=True)
+class ScatterChart:
+    """Points and lines over two axes."""
+
+    key: str
+    title: str
+    description: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    table: Table
+    regions: tuple[Region, ...] = ()
+    rules: tuple[ChartRule, ...] = ()
+    note: str = ""
+    legend: bool = True
 
 
-def path(points: list[tuple[float, float]], kind: str, closed: bool = False) -> Markup:
-    """Straight lines through the points."""
-    moves = "M" + "L".join(f"{round_off(x)} {round_off(y)}" for x, y in points) + ("Z" if closed else "")
-    return element("path", {"class": kind, "d": moves})
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """From one value to another."""
+
+    low: float
+    high: float
+    kind: str
+    tip: str = ""
+    label: str = ""
 
 
-def whisker(start: tuple[float, float], end: tuple[float, float], kind: str = "whisker", half: float = 5.0) -> Markup:
-    """A level or upright line between two places, with a short line across each end."""
-    (x1, y1), (x2, y2) = start, end
-    across, up = (0.0, half) if y1 == y2 else (half, 0.0)
-    ends = [line(x - across, y - up, x + across, y + up, kind) for x, y in (start, end)]
-    return group({}, line(x1, y1, x2, y2, kind), *ends)
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One value; `spread`: moved up or down a little, so that equal ones can be told apart."""
+
+    value: float
+    look: int
+    tip: str = ""
+    hollow: bool = False
+    spread: bool = False
 
 
-_SHAPES = 8
+@dataclass(frozen=True, slots=True)
+class Whisker:
+    """An interval around something."""
+
+    low: float
+    high: float
 
 
-def marker(shape: int, x: float, y: float, size: float, kind: str) -> Markup:
-    """One of eight shapes that differ in black and white, of about equal area."""
-    shape %= _SHAPES
-    if shape == 0:
-        return element("circle", {"class": kind, "cx": x, "cy": y, "r": size})
-    half = size * 0.92
-    outline = {
-        1: [(-half, -half), (half, -half), (half, half), (-half, half)],
-        2: [(0, -1.25 * size), (1.15 * size, 0.85 * size), (-1.15 * size, 0.85 * size)],
-        3: [(0, -1.35 * size), (1.35 * size, 0), (0, 1.35 * size), (-1.35 * size, 0)],
-        4: _plus(size),
-        5: [(0, 1.25 * size), (1.15 * size, -0.85 * size), (-1.15 * size, -0.85 * size)],
-        6: [(0.7071 * (a - b), 0.7071 * (a + b)) for a, b in _plus(size)],
-        7: [(0.55 * size * a, 1.15 * size * b) for a, b in ((-1, -1), (1, -1), (2.1, 0), (1, 1), (-1, 1), (-2.1, 0))],
-    }[shape]
-    return path([(x + a, y + b) for a, b in outline], kind, closed=True)
+@dataclass(frozen=True, slots=True)
+class ChartRow:
+    """A name and what stands in its row."""
+
+    name: str
+    items: tuple[Bar | Dot | Whisker, ...]
 
 
-def _plus(size: float) -> list[tuple[float, float]]:
-    long, thin = 1.3 * size, 0.45 * size
-    corner = [(thin, -long), (thin, -thin), (long, -thin), (long, thin), (thin, thin), (thin, long)]
-    return corner + [(-a, -b) for a, b in corner]
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line through all rows."""
+
+    value: float
+    label: str
 
 
-def round_off(value: float) -> str:
-    """At most two decimals, and no zeros at the end."""
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+@dataclass(frozen=True, slots=True)
+class LegendItem:
+    """What the look of a dot or a bar means."""
+
+    name: str
+    sample: Bar | Dot
 
 
-def _word(value: Attribute) -> str:
-    return round_off(value) if isinstance(value, float) else printable(str(value))
+@dataclass(frozen=True, slots=True)
+class RowChart:
+    """Bars, intervals and dots over one axis, one row below the other; band: how high a row is."""
+
+    key: str
+    title: str
+    description: str
+    axis: Axis
+    rows: tuple[ChartRow, ...]
+    table: Table
+    marks: tuple[Mark, ...] = ()
+    legend: tuple[LegendItem, ...] = ()
+    note: str = ""
+    band: float = 26.0
+
+
+Chart = ScatterChart | RowChart

@@ -1,0 +1,309 @@
+"""Charts drawn as SVG, each with a title, a description and a table behind it.
+
+Lines differ by dash and markers by shape, never by colour alone. A series can be switched off by its key. Long tables
+are cut, and say how much was left out.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from markupsafe import Markup
+
+from tacit.common.charts import (
+    Axis,
+    Bar,
+    Chart,
+    ChartRule,
+    Dot,
+    Point,
+    Region,
+    RowChart,
+    ScatterChart,
+    Series,
+    Table,
+    Whisker,
+)
+from tacit.reports.svg import Attribute, element, group, line, marker, path, whisker, words
+
+WIDTH, HEIGHT = 480.0, 330.0
+COLOURS = 8
+PAGE_LABELS = 14  # more points than this are named by hovering alone
+MOST_ROWS = 60  # of a table
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 34.0, 46.0
+_ROWS_LEFT, _ROWS_RIGHT, _ROWS_TOP = 10.0, 18.0, 8.0
+_LABEL, _GAP = 18.0, 12.0
+_LETTER, _LINE = 7.8, 15.0
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a legend: what a look means, and the key that switches it."""
+
+    name: str
+    key: str
+    swatch: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A finished picture."""
+
+    key: str
+    title: str
+    description: str
+    picture: Markup
+    legend: tuple[Entry, ...]
+    table: Table
+    note: str = ""
+
+
+def draw(chart: Chart) -> Drawing:
+    """The picture of a chart."""
+    height, drawn = _scatter(chart) if isinstance(chart, ScatterChart) else _rows(chart)
+    legend = _scatter_legend(chart) if isinstance(chart, ScatterChart) else _rows_legend(chart)
+    picture = _frame(chart, height, drawn)
+    return Drawing(chart.key, chart.title, chart.description, picture, legend, cut(chart.table), chart.note)
+
+
+def cut(table: Table) -> Table:
+    """A table of bounded length."""
+    left = len(table.rows) - MOST_ROWS
+    return table if left <= 0 else replace(table, rows=table.rows[:MOST_ROWS], more=f"And {left:,} more rows.")
+
+
+def place_on(chart: ScatterChart, x: float, y: float) -> tuple[float, float]:
+    """Where a point is on the picture."""
+    across = _LEFT + (WIDTH - _LEFT - _RIGHT) * chart.x.place(x)
+    return across, HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * chart.y.place(y)
+
+
+def series_swatch(series: Series) -> Markup:
+    """The look of a series, small."""
+    colour = series.look % COLOURS
+    drawn = [line(1, 8, 27, 8, f"series c{colour} d{colour}")] if series.lines else []
+    if series.markers:
+        drawn.append(marker(series.look, 14, 8, 4.5, _marker_class(series.look, series.hollow)))
+    return _swatch(*drawn)
+
+
+def _scatter(chart: ScatterChart) -> tuple[float, list[Markup]]:
+    labels = _Labels([place_on(chart, point.x, point.y) for series in chart.series for point in series.points])
+    return HEIGHT, [
+        *_axes(chart),
+        *(_region(chart, region) for region in chart.regions),
+        *(_rule(chart, rule) for rule in chart.rules),
+        *(_series(chart, series, labels) for series in chart.series),
+    ]
+
+
+def _scatter_legend(chart: ScatterChart) -> tuple[Entry, ...]:
+    if not chart.legend:
+        return ()
+    entries = {region.key: Entry(region.name, region.key, _box(region.kind)) for region in chart.regions}
+    for series in chart.series:
+        entries.setdefault(series.key, Entry(series.name, series.key, series_swatch(series)))
+    return tuple(entries.values())
+
+
+def _frame(chart: Chart, height: float, drawn: Sequence[Markup]) -> Markup:
+    """The SVG element around a picture, with what a screen reader says of it."""
+    attributes = {
+        "class": "picture",
+        "viewBox": f"0 0 {WIDTH:g} {height:g}",
+        "role": "group",
+        "aria-labelledby": f"{chart.key}-title {chart.key}-description",
+    }
+    said = (
+        element("title", {"id": f"{chart.key}-title"}, chart.title),
+        element("desc", {"id": f"{chart.key}-description"}, chart.description),
+    )
+    return element("svg", attributes, *said, *drawn)
+
+
+def _tick_line(axis: Axis, left: float, right: float, top: float, bottom: float, wanted: int = 5) -> list[Markup]:
+    """The numbers and grid lines of a horizontal axis, and its name below."""
+    drawn = []
+    for share_from, share_to, word in axis.bands:
+        start, end = left + (right - left) * share_from, left + (right - left) * share_to
+        box: dict[str, Attribute] = {
+            "class": "band",
+            "x": start,
+            "y": top,
+            "width": end - start,
+            "height": bottom - top,
+        }
+        drawn += [element("rect", box), words((start + end) / 2, bottom + 17, word, "tick", "middle")]
+    for tick in axis.ticks(wanted):
+        x = left + (right - left) * axis.place(tick)
+        drawn += [line(x, top, x, bottom, "grid"), words(x, bottom + 17, axis.written(tick), "tick", "middle")]
+    drawn += [
+        line(left, bottom, right, bottom, "axis"),
+        words((left + right) / 2, bottom + 37, axis.label, "name", "middle"),
+    ]
+    return drawn
+
+
+def _axes(chart: ScatterChart) -> list[Markup]:
+    right, bottom = WIDTH - _RIGHT, HEIGHT - _BOTTOM
+    drawn = _tick_line(chart.x, _LEFT, right, _TOP, bottom)
+    for tick in chart.y.ticks():
+        y = bottom - (bottom - _TOP) * chart.y.place(tick)
+        drawn += [
+            line(_LEFT, y, right, y, "grid"),
+            words(_LEFT - 8, y + 4, chart.y.written(tick), "tick", "end"),
+        ]
+    return [*drawn, words(4, 16, chart.y.label, "name")]
+
+
+def _region(chart: ScatterChart, region: Region) -> Markup:
+    outline = [place_on(chart, x, y) for x, y in region.points]
+    return group({"data-series": region.key}, path(outline, region.kind, closed=True))
+
+
+def _rule(chart: ScatterChart, rule: ChartRule) -> Markup:
+    start, end = place_on(chart, *rule.start), place_on(chart, *rule.end)
+    said = words(
+        start[0] + 0.72 * (end[0] - start[0]) + 8, start[1] + 0.72 * (end[1] - start[1]) + 14, rule.label, "ruled"
+    )
+    return group({}, path([start, end], "rule"), said)
+
+
+def _series(chart: ScatterChart, series: Series, labels: "_Labels") -> Markup:
+    colour = series.look % COLOURS
+    places = [place_on(chart, point.x, point.y) for point in series.points]
+    drawn: list[Markup] = []
+    if series.lines and len(places) > 1:
+        drawn.append(path(places, f"series c{colour} d{colour}"))
+        if series.tip:
+            drawn.append(group({"class": "near", "data-tip": series.tip}, path(places, "hit")))
+    if series.markers:
+        drawn += [_whiskers(chart, point, f"whisker c{colour}") for point in series.points]
+        drawn += [_point(point, place, series, labels) for point, place in zip(series.points, places, strict=True)]
+    return group({"data-series": series.key}, *drawn)
+
+
+def _whiskers(chart: ScatterChart, point: Point, kind: str) -> Markup:
+    drawn = []
+    if point.x_ends is not None:
+        low, high = (place_on(chart, x, point.y) for x in point.x_ends)
+        drawn.append(whisker(low, high, kind))
+    if point.y_ends is not None:
+        low, high = (place_on(chart, point.x, y) for y in point.y_ends)
+        drawn.append(whisker(low, high, kind))
+    return Markup("").join(drawn)
+
+
+def _point(point: Point, place: tuple[float, float], series: Series, labels: "_Labels") -> Markup:
+    drawn = [marker(series.look, *place, 5.5, _marker_class(series.look, series.hollow))]
+    if point.label:
+        drawn.append(labels.beside(place, point.label, f"label t{series.look % COLOURS}"))
+    spoken = point.tip.replace("\n", ", ")
+    if point.link is None:
+        return group({"class": "point", "data-tip": point.tip or None, "aria-label": spoken or None}, *drawn)
+    hit = element("circle", {"class": "hit", "cx": place[0], "cy": place[1], "r": 11})
+    attributes = {"class": "point", "href": point.link, "data-tip": point.tip, "aria-label": spoken}
+    return element("a", attributes, hit, *drawn)
+
+
+@dataclass(slots=True)
+class _Labels:
+    """Puts names beside points where there is room, or nowhere."""
+
+    taken: list[tuple[float, float]]
+    boxes: list[tuple[float, float, float, float]] = field(default_factory=list)
+
+    def beside(self, place: tuple[float, float], label: str, kind: str) -> Markup:
+        x, y = place
+        wide = _LETTER * len(label)
+        for left, base, anchor in (
+            (x + 10, y + 4, "start"),
+            (x - 10 - wide, y + 4, "end"),
+            (x - wide / 2, y - 11, "middle"),
+            (x - wide / 2, y + 20, "middle"),
+        ):
+            box = (left, base - _LINE + 3, left + wide, base + 3)
+            if self._free(box, place):
+                self.boxes.append(box)
+                return words({"start": left, "end": left + wide, "middle": x}[anchor], base, label, kind, anchor)
+        return Markup("")
+
+    def _free(self, box: tuple[float, float, float, float], own: tuple[float, float]) -> bool:
+        left, top, right, bottom = box
+        inside = left >= _LEFT and right <= WIDTH - 4 and top >= _TOP - 8 and bottom <= HEIGHT - _BOTTOM
+        covers = any(left - 7 < x < right + 7 and top - 7 < y < bottom + 7 for x, y in self.taken if (x, y) != own)
+        overlaps = any(left < r and right > a and top < b and bottom > t for a, t, r, b in self.boxes)
+        return inside and not covers and not overlaps
+
+
+def _rows(chart: RowChart) -> tuple[float, list[Markup]]:
+    top = _ROWS_TOP + (16 if chart.marks else 0)
+    each = _LABEL + chart.band + _GAP
+    bottom = top + each * len(chart.rows)
+    drawn = _tick_line(chart.axis, _ROWS_LEFT, WIDTH - _ROWS_RIGHT, top, bottom)
+    for mark in chart.marks:
+        x = _across(chart.axis, mark.value)
+        side = "end" if x > WIDTH / 2 else "start"
+        drawn += [
+            line(x, top - 4, x, bottom, "rule"),
+            words(x + (4 if side == "start" else -4), top - 4, mark.label, "ruled", side),
+        ]
+    for number, row in enumerate(chart.rows):
+        above = top + each * number
+        drawn.append(words(_ROWS_LEFT, above + _LABEL - 4, row.name, "rowname"))
+        middle = above + _LABEL + chart.band / 2
+        drawn += [_item(chart, item, middle, at) for at, item in enumerate(row.items)]
+    return bottom + _BOTTOM, drawn
+
+
+def _rows_legend(chart: RowChart) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(
+            one.name,
+            "",
+            _box(one.sample.kind, 2)
+            if isinstance(one.sample, Bar)
+            else _swatch(marker(one.sample.look, 14, 8, 4.5, _marker_class(one.sample.look, one.sample.hollow))),
+        )
+        for one in chart.legend
+    )
+
+
+def _across(axis: Axis, value: float) -> float:
+    return _ROWS_LEFT + (WIDTH - _ROWS_LEFT - _ROWS_RIGHT) * axis.place(value)
+
+
+def _item(chart: RowChart, item: Bar | Dot | Whisker, middle: float, at: int) -> Markup:
+    if isinstance(item, Dot):
+        shift = ((at * _GOLDEN) % 1 - 0.5) * (chart.band - 8) if item.spread else 0.0
+        kind = _marker_class(item.look, item.hollow)
+        dot = marker(item.look, _across(chart.axis, item.value), middle + shift, 5.0, kind)
+        return group({"class": "point", "data-tip": item.tip or None}, dot)
+    low, high = _across(chart.axis, item.low), _across(chart.axis, item.high)
+    if isinstance(item, Whisker):
+        return whisker((low, middle), (high, middle))
+    shape: dict[str, str | float | None] = {
+        "class": item.kind,
+        "x": low,
+        "y": middle - chart.band / 2 + 3,
+        "width": max(high - low, 1.5),
+        "height": chart.band - 6,
+        "rx": 2.0,
+    }
+    drawn = [element("rect", shape)]
+    if item.label and high - low > 7.2 * len(item.label) + 8:
+        drawn.append(words((low + high) / 2, middle + 4, item.label, "inbar", "middle"))
+    return group({"class": "point", "data-tip": item.tip or None}, *drawn)
+
+
+def _marker_class(look: int, hollow: bool) -> str:
+    return f"marker c{look % COLOURS}" + (" hollow" if hollow else "")
+
+
+def _box(kind: str, rounded: int | None = None) -> Markup:
+    return _swatch(element("rect", {"class": kind, "x": 1, "y": 2, "width": 26, "height": 12, "rx": rounded}))
+
+
+def _swatch(*drawn: Markup) -> Markup:
+    return element("svg", {"class": "swatch", "viewBox": "0 0 28 16", "aria-hidden": "true"}, *drawn)
