@@ -105,7 +105,8 @@ def public_gpt(folder: Path, records: Iterable[Record]) -> None:
         learner, tokenizer = load(run)
     assert isinstance(learner, CausalLM)
     folder.mkdir()
-    learner.save(folder)
+    module: Any = learner.module
+    module.save_pretrained(folder)
     content = json.dumps(tokenizer.codec.definition()["content"])
     (folder / "tokenizer.json").write_text(content, encoding="utf-8")
 

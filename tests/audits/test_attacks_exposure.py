@@ -40,7 +40,6 @@ from tacit.data.tokenizer import UNKNOWN, Tokenizer, byte_tokenizer, train_bpe
 from tacit.errors import AttackError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import DecoderState, Speaker
-from tacit.models.loading import load_model
 from tacit.models.lstm import LSTM
 
 WORDS = ("oak", "oaks", "sake", "é")
@@ -178,7 +177,7 @@ def test_any_hugging_face_folder_can_be_attacked(name: str, tmp_path: Path) -> N
     module = hugging_face_models()[name]()
     assert callable(module.save_pretrained)
     module.save_pretrained(tmp_path)
-    speaker, slot = load_model(tmp_path), Slot.of("My ID is {2 digits}.")
+    speaker, slot = CausalLM.from_folder(tmp_path), Slot.of("My ID is {2 digits}.")
     spelling = Spelling.as_trained(byte_tokenizer(), marked=True)
     tree = TokenTree.of(spelling.of_space(slot), spelling.opening)
     wanted = whole(speaker, slot, spelling)

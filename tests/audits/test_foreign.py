@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from runs import quiet
+from saved import save_pretrained
 from tacit.audits.named_secrets import audit_model, read_named
 from tacit.config.audit_schema import ExposureConfig
 from tacit.config.choices import Method
@@ -39,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-    model.save(place)
+    save_pretrained(model, place)
     return place
 
 

@@ -8,6 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from audited import HIDDEN, KNOWN, train_run
+from saved import save_pretrained
 from tacit.cli.audit import FEW_ROWS, NO_CANARIES, NO_SECRETS, WHICH_CANARIES
 from tacit.cli.main import app
 from tacit.config.model_schema import CausalLMConfig
@@ -107,7 +108,7 @@ def test_a_foreign_model_is_audited_with_a_file_of_candidates(tmp_path: Path) ->
     tokenizer = train_bpe(["My code is 12"], 256, NOTHING)
     torch.manual_seed(0)
     model = CausalLM.new(CausalLMConfig(tokenizer.first_special, width=16, layers=1, heads=2, context=32))
-    model.save(tmp_path)
+    save_pretrained(model, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "eos_token_id": 0}))
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]))

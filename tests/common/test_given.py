@@ -12,7 +12,7 @@ import pytest
 from tacit.audits.named_secrets import read_named
 from tacit.common import files as given
 from tacit.common.files import digest
-from tacit.common.huggingface import from_folder
+from tacit.common.libraries import from_folder
 from tacit.config.load import read_experiment
 from tacit.data.corpus import read
 from tacit.data.tokenizer import load_tokenizer, read_tokenizer_json

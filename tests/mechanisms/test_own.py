@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from saved import released, reloaded
 from tacit.api import audit, generate, report, train
 from tacit.common.serialize import from_words
 from tacit.config.schema import Experiment, Vocabulary, check_used
@@ -21,7 +22,7 @@ from tacit.mechanisms.mechanism import PrivateSteps
 from tacit.mechanisms.registry import build_mechanism, register_mechanism
 from tacit.mechanisms.settings import PlanSettings
 from tacit.models.custom import CustomModel, register_model
-from tacit.models.loading import build_model, load_model
+from tacit.models.loading import build_model
 from tacit.policies.patterns import Digits, Regex
 from tacit.policies.registry import parse_policy, register_policy
 from tacit.privacy.ledger import read_entries
@@ -276,9 +277,9 @@ def test_a_weight_used_behind_its_layers_back_is_refused_before_training() -> No
 def test_model_g3_a_folder_is_read_only_where_its_name_is_known(tmp_path: Path) -> None:
     register_model("plainly", Plainly)
     model = CustomModel.new("plainly", 20, 16, {"width": 4})
-    model.save(tmp_path)
+    released(model, tmp_path)
     tokens = torch.randint(20, (2, 6))
-    again = load_model(tmp_path)
+    again = reloaded(build_model, tmp_path)
     again.module.eval(), model.module.eval()
     assert torch.equal(again.logits(tokens), model.logits(tokens))
     description = json.loads((tmp_path / "model.json").read_text())

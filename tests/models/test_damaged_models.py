@@ -10,14 +10,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tacit.common.huggingface import fill
+from saved import save_pretrained
+from tacit.common.libraries import fill
 from tacit.config.model_schema import CausalLMConfig, ClassifierConfig, LoRAConfig
 from tacit.data.tokenizer import HuggingFace, read_tokenizer_json
 from tacit.errors import ModelError, PrepareError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import EncoderClassifier, build_classifier
 from tacit.models.language_model import generate
-from tacit.models.loading import build_model, load_foreign, load_model
+from tacit.models.loading import build_model, load_foreign
 from tacit.policies.token_classifier import _Model
 
 WEIGHTS = "model.safetensors"
@@ -27,8 +28,7 @@ WHOLE = CausalLMConfig(vocabulary_size=40, width=8, layers=2, heads=2, context=1
 @pytest.fixture(scope="module")
 def gpt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gpt")
-    CausalLM.new(WHOLE).save(folder)
-    (folder / "model.json").unlink()
+    save_pretrained(CausalLM.new(WHOLE), folder)
     return folder
 
 
@@ -193,9 +193,6 @@ def test_a_description_without_settings_ends_in_one_sentence(description: dict[s
         build_classifier(description)
     with pytest.raises(ModelError):
         build_classifier(description | {"kind": "lstm classifier"})
-    (tmp_path / "model.json").write_text(json.dumps(description), encoding="utf-8")
-    with pytest.raises(ModelError):
-        load_model(tmp_path)
 
 
 def test_weights_that_do_not_cover_a_run_s_model_are_refused() -> None:
@@ -212,14 +209,13 @@ def test_weights_that_do_not_cover_a_run_s_model_are_refused() -> None:
         fill(CausalLM.new(WHOLE).module, {**tensors, name: torch.zeros(3)})
 
 
-def test_adapters_that_are_missing_are_refused(tmp_path: Path) -> None:
-    CausalLM.new(WHOLE, LoRAConfig(rank=2)).save(tmp_path)
-    adapters = load_file(tmp_path / "adapter.safetensors")
-    assert load_model(tmp_path).vocabulary_size == 40
-    first = min(adapters)
-    save_file({name: value for name, value in adapters.items() if name != first}, tmp_path / "adapter.safetensors")
+def test_adapters_that_are_missing_are_refused() -> None:
+    model = CausalLM.new(WHOLE, LoRAConfig(rank=2))
+    tensors = {name: value.detach() for name, value in model.module.named_parameters()}
+    fill(model.module, tensors)
+    first = min(name for name in tensors if ".lora_" in name)
     with pytest.raises(ModelError, match="none for"):
-        load_model(tmp_path)
+        fill(model.module, {name: value for name, value in tensors.items() if name != first})
 
 
 def test_generation_bears_any_temperature_and_damaged_weights() -> None:

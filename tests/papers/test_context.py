@@ -20,6 +20,7 @@ from torch import Tensor
 from typer.testing import CliRunner, Result
 
 from readers import finish_plainly
+from saved import save_pretrained
 from tacit.cli.generate import _Shown
 from tacit.cli.main import app
 from tacit.config.model_schema import CausalLMConfig, LSTMConfig
@@ -289,7 +290,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config: Any = model.module.config
     config.bos_token_id = 7
     learn(model, [[7, *tokenizer.encode("My ID is 417.")]], 40)
-    model.save(place)
+    save_pretrained(model, place)
     return place
 
 

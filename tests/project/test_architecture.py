@@ -53,7 +53,6 @@ HEAVY = {"torch", "transformers", "peft", "safetensors"}
 WITH_TORCH = ("models", "training", "audits", "papers", "sweeps", "cli", "api.py", "quickstart.py")
 WITH_TORCH_TOO = {"data/batches.py", "data/labels.py", "policies/marking.py", "runs/weights.py"}
 LATE = {  # when first asked
-    "common/huggingface.py",
     "common/libraries.py",
     "policies/detectors/encoder.py",
     "policies/detectors/paraphrase.py",

@@ -145,6 +145,7 @@ def make_base(base: Path) -> None:
     """What cases start from: a corpus, a finished run, an unfinished one, a model folder, a sample and candidates."""
     import torch
 
+    from saved import save_pretrained
     from tacit.cli.main import app
     from tacit.config.load import asked_for
     from tacit.config.model_schema import CausalLMConfig
@@ -179,8 +180,7 @@ def make_base(base: Path) -> None:
     model = CausalLM.new(CausalLMConfig(tokenizer.first_special, width=8, layers=1, heads=2, context=64, dropout=0.0))
     model.module.config.bos_token_id = 0  # type: ignore[union-attr]
     (base / "gpt").mkdir()
-    model.save(base / "gpt")
-    (base / "gpt" / "model.json").unlink()
+    save_pretrained(model, base / "gpt")
     (base / "gpt" / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]))
     template = {"id": "a", "template": "My ID is {2 digits}.", "value": "41"}
     listed = {"id": "b", "before": "code ", "after": "", "candidates": ["17", "1752"], "value": "17"}

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from runs import recorded
+from saved import save_pretrained
 from tacit.common.progress import Progress
 from tacit.common.serialize import from_words
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig
@@ -65,7 +66,7 @@ def gpt_folder(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
     texts = (record.text for record in simulate("customersim", 50, seed=9))
     tokenizer = train_bpe(texts, 300, Dependence(VocabularySource.PUBLIC_CORPUS, "elsewhere"))
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]), encoding="utf-8")
-    CausalLM.new(CausalLMConfig(300, 32, 1, 2, 64)).save(folder)
+    save_pretrained(CausalLM.new(CausalLMConfig(300, 32, 1, 2, 64)), folder)
     return folder
 
 

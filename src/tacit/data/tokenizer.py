@@ -28,7 +28,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from tacit.common.files import read_bytes, why
-from tacit.common.huggingface import foreign
+from tacit.common.libraries import foreign
 from tacit.common.serialize import parse_json
 from tacit.errors import PrepareError
 

@@ -4,28 +4,59 @@ A proof by example, on tokens that are nobody's, that a language model does not 
 """
 
 import copy
-import json
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tacit.common.huggingface import fill
-from tacit.common.libraries import quietly
+from tacit.common.libraries import from_folder, quietly
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig
-from tacit.data.batches import TextBatch, TokenLosses, wide
+from tacit.data.batches import wide
 from tacit.errors import ModelError
-from tacit.models.language_model import DecoderState, Learner, Rereading, losses_of, speaking
-from tacit.models.lstm import SETTINGS_FILE
-from tacit.models.pretrained import pretrained, with_adapters
+from tacit.models.language_model import DecoderState, Learner, ModuleModel, Rereading, speaking
 
-_ADAPTER_FILE = "adapter.safetensors"
-_ADAPTER_MARK = ".lora_"
-_BASE_MARK = ".base_layer."
+
+def pretrained(kind: Any, folder: Path, vocabulary_size: int, unread: Collection[str] = ()) -> nn.Module:  # noqa: ANN401
+    """The model that a class of transformers makes of a local folder: whole but for parts that nobody reads.
+
+    It gets room for `vocabulary_size` tokens if it has less.
+    """
+    module = from_folder(kind, folder, unread)
+    if vocabulary_size > module.config.vocab_size:
+        with quietly():
+            module.resize_token_embeddings(vocabulary_size)
+    loaded: nn.Module = module
+    return loaded
+
+
+def untrained(kind: Any, config: dict[str, Any]) -> nn.Module:  # noqa: ANN401
+    """What a class of transformers makes of a configuration (as its `to_dict()` gives it), with fresh weights."""
+    from transformers import AutoConfig
+
+    content = {key: value for key, value in config.items() if key != "model_type"}
+    module: nn.Module = kind.from_config(AutoConfig.for_model(config["model_type"], **content))
+    return module
+
+
+def with_adapters(module: nn.Module, lora: LoRAConfig) -> nn.Module:
+    """`module` with adapters beside every linear layer but the head; all else is frozen."""
+    from peft import LoraConfig, inject_adapter_in_model
+    from transformers.pytorch_utils import Conv1D
+
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules="all-linear",
+        fan_in_fan_out=any(isinstance(part, Conv1D) for part in module.modules()),
+        task_type="CAUSAL_LM",
+    )
+    adapted: nn.Module = inject_adapter_in_model(config, module)
+    return adapted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +102,7 @@ def _own(cache: Any) -> Any:  # noqa: ANN401  (a cache of transformers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CausalLM:
+class CausalLM(ModuleModel):
     """A causal language model of transformers, untouched, as a Learner."""
 
     module: nn.Module
@@ -112,14 +143,6 @@ class CausalLM:
 
         return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size), lora)
 
-    @classmethod
-    def load(cls, folder: Path, lora: dict[str, Any] | None) -> "CausalLM":
-        """What `save` wrote."""
-        model = cls.from_folder(folder, None if lora is None else LoRAConfig(**lora))
-        if lora is not None:
-            fill(model.module, load_file(folder / _ADAPTER_FILE), only=_ADAPTER_MARK)
-        return model
-
     @property
     def vocabulary_size(self) -> int:
         """The number of tokens it knows."""
@@ -146,19 +169,9 @@ class CausalLM:
 
     def logits(self, tokens: Tensor) -> Tensor:
         """(rows, time, vocabulary). Right padding needs no mask: attention is causal."""
-        if tokens.shape[1] > self.context:
-            raise ModelError(f"rows of at most {self.context} tokens", str(tokens.shape[1]), "cut the records shorter")
+        self.require_context(tokens)
         logits: Tensor = self.module(input_ids=tokens, use_cache=False).logits
         return logits
-
-    def token_losses(self, batch: TextBatch) -> TokenLosses:
-        """The loss of every target."""
-        return losses_of(self.logits(batch.inputs), batch)
-
-    def log_probabilities(self, batch: TextBatch) -> Tensor:
-        """(rows, time): of every target."""
-        with speaking(self.module):
-            return -self.token_losses(batch).losses
 
     def begin(self, tokens: Tensor) -> DecoderState:
         """The reading after the rows of `tokens`."""
@@ -175,19 +188,6 @@ class CausalLM:
             answer = self.module(input_ids=tokens, past_key_values=cache, use_cache=True)
         return CausalLMState(self, answer.past_key_values, torch.log_softmax(wide(answer.logits[:, -1]), dim=-1))
 
-    def save(self, folder: Path) -> None:
-        """A Hugging Face folder of the model; adapters go into a file of their own beside it."""
-        weights = {name: value.detach() for name, value in self.module.state_dict().items()}
-        adapters = {name: value.contiguous() for name, value in weights.items() if _ADAPTER_MARK in name}
-        base = {name.replace(_BASE_MARK, "."): value for name, value in weights.items() if name not in adapters}
-        save_pretrained = self.module.save_pretrained
-        assert callable(save_pretrained)
-        with quietly():
-            save_pretrained(folder, state_dict=base)
-        if self.lora is not None:
-            save_file(adapters, folder / _ADAPTER_FILE)
-        (folder / SETTINGS_FILE).write_text(json.dumps(self.description(), indent=2) + "\n", encoding="utf-8")
-
     def description(self) -> dict[str, Any]:
         """Kind, adapters, and the configuration that transformers knows."""
         lora = None if self.lora is None else asdict(self.lora)
@@ -196,12 +196,9 @@ class CausalLM:
     @classmethod
     def described(cls, config: dict[str, Any], lora: dict[str, Any] | None) -> "CausalLM":
         """A model of this configuration, with weights that are still to be loaded."""
-        from transformers import AutoConfig, AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM
 
-        content = {key: value for key, value in config.items() if key != "model_type"}
-        known = AutoConfig.for_model(config["model_type"], **content)
-        module = AutoModelForCausalLM.from_config(known)  # type: ignore[no-untyped-call]
-        return cls.of(module, None if lora is None else LoRAConfig(**lora))
+        return cls.of(untrained(AutoModelForCausalLM, config), None if lora is None else LoRAConfig(**lora))
 
 
 _TOLERANCE = 1e-5  # of the largest logit; nothing but rounding may differ, and mostly not even that

@@ -6,24 +6,22 @@ of a row is its class.
 G1 (own length). What is computed for a row depends neither on its padding nor on the other rows, up to rounding.
 """
 
-import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.common.huggingface import fill, foreign
-from tacit.common.serialize import read_json
+from tacit.common.libraries import foreign
 from tacit.config.model_schema import ClassifierConfig, LoRAConfig, LSTMConfig
-from tacit.data.batches import PADDING, LabeledBatch, TokenLosses, wide
+from tacit.data.batches import PADDING
 from tacit.errors import ModelError
-from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE, LSTMModule
-from tacit.models.pretrained import pretrained, with_adapters
+from tacit.models.causal_lm import pretrained, untrained, with_adapters
+from tacit.models.language_model import ModuleModel
+from tacit.models.lstm import LSTMModule
 
 
 class ClassifierModule(nn.Module):
@@ -76,8 +74,25 @@ class EncoderStates(nn.Module):
         return states
 
 
+class ModuleClassifier(ModuleModel):
+    """What both kinds of classifiers have in common."""
+
+    __slots__ = ()
+    module: ClassifierModule
+
+    @property
+    def settings(self) -> ClassifierConfig:
+        """Classes and dropout."""
+        return self.module.settings
+
+    @property
+    def head(self) -> nn.Module:
+        """The layer over the classes."""
+        return self.module.head
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class LSTMClassifier:
+class LSTMClassifier(ModuleClassifier):
     """An LSTM with a head over classes. `module.eval()` switches its dropouts off."""
 
     module: ClassifierModule
@@ -91,37 +106,9 @@ class LSTMClassifier:
         return cls(ClassifierModule(LSTMStates(shape), shape.sizes()[-1][1], settings), shape)
 
     @property
-    def settings(self) -> ClassifierConfig:
-        """Classes and dropout."""
-        return self.module.settings
-
-    @property
     def vocabulary_size(self) -> int:
         """The number of tokens it knows."""
         return self.shape.vocabulary_size
-
-    @property
-    def context(self) -> int:
-        """No limit."""
-        return sys.maxsize
-
-    @property
-    def head(self) -> nn.Module:
-        """The layer over the classes."""
-        return self.module.head
-
-    def logits(self, tokens: Tensor) -> Tensor:
-        """(rows, 1, classes) from the inputs of a labelled batch."""
-        logits: Tensor = self.module(tokens)
-        return logits
-
-    def token_losses(self, batch: LabeledBatch) -> TokenLosses:
-        """The loss of every row's class."""
-        return _losses(self.logits(batch.inputs), batch)
-
-    def save(self, folder: Path) -> None:
-        """Weights as safetensors, settings as JSON."""
-        _save(self, folder)
 
     def description(self) -> dict[str, Any]:
         """Kind, settings and the LSTM's shape."""
@@ -129,7 +116,7 @@ class LSTMClassifier:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EncoderClassifier:
+class EncoderClassifier(ModuleClassifier):
     """An encoder of transformers with a head over classes; with LoRA, adapters and head alone move."""
 
     module: ClassifierModule
@@ -161,16 +148,9 @@ class EncoderClassifier:
         cls, config: dict[str, Any], settings: ClassifierConfig, lora: LoRAConfig | None = None
     ) -> "EncoderClassifier":
         """An encoder of this configuration (as its `to_dict()` says) with fresh weights."""
-        from transformers import AutoConfig, AutoModel
+        from transformers import AutoModel
 
-        content = {key: value for key, value in config.items() if key != "model_type"}
-        known = AutoConfig.for_model(config["model_type"], **content)
-        return cls.of(AutoModel.from_config(known), settings, lora)  # type: ignore[no-untyped-call]
-
-    @property
-    def settings(self) -> ClassifierConfig:
-        """Classes and dropout."""
-        return self.module.settings
+        return cls.of(untrained(AutoModel, config), settings, lora)
 
     @property
     def _config(self) -> Any:  # noqa: ANN401
@@ -189,26 +169,6 @@ class EncoderClassifier:
             if path.endswith("position_embeddings") and isinstance(table, nn.Embedding):
                 first = 0 if table.padding_idx is None else table.padding_idx + 1
         return int(getattr(self._config, "max_position_embeddings", sys.maxsize)) - first
-
-    @property
-    def head(self) -> nn.Module:
-        """The layer over the classes."""
-        return self.module.head
-
-    def logits(self, tokens: Tensor) -> Tensor:
-        """(rows, 1, classes) from the inputs of a labelled batch."""
-        if tokens.shape[1] > self.context:
-            raise ModelError(f"rows of at most {self.context} tokens", str(tokens.shape[1]), "cut the records shorter")
-        logits: Tensor = self.module(tokens)
-        return logits
-
-    def token_losses(self, batch: LabeledBatch) -> TokenLosses:
-        """The loss of every row's class."""
-        return _losses(self.logits(batch.inputs), batch)
-
-    def save(self, folder: Path) -> None:
-        """Weights as safetensors, settings as JSON."""
-        _save(self, folder)
 
     def description(self) -> dict[str, Any]:
         """Kind, settings, adapters, and the configuration that transformers knows."""
@@ -232,22 +192,3 @@ def build_classifier(description: dict[str, Any]) -> Classifier:
             return LSTMClassifier.new(LSTMConfig(**description["shape"]), settings)
         lora = None if description["lora"] is None else LoRAConfig(**description["lora"])
         return EncoderClassifier.described(description["config"], settings, lora)
-
-
-def load_classifier(folder: Path) -> Classifier:
-    """What `save` wrote."""
-    with foreign(lambda found: ModelError(f"a whole classifier in {folder}", found, "save the model again")):
-        classifier = build_classifier(read_json(folder / SETTINGS_FILE))
-        fill(classifier.module, load_file(folder / WEIGHTS_FILE))
-    return classifier
-
-
-def _save(classifier: Classifier, folder: Path) -> None:
-    weights = {name: value.detach().contiguous() for name, value in classifier.module.named_parameters()}
-    save_file(weights, folder / WEIGHTS_FILE)
-    (folder / SETTINGS_FILE).write_text(json.dumps(classifier.description(), indent=2) + "\n", encoding="utf-8")
-
-
-def _losses(logits: Tensor, batch: LabeledBatch) -> TokenLosses:
-    losses = functional.cross_entropy(wide(logits[:, 0]), batch.targets[:, 0], reduction="none")
-    return TokenLosses(losses[:, None], batch.weights)

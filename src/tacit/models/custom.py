@@ -18,23 +18,16 @@ G2 (apart). A network that mixes rows while it trains, or remembers them in a bu
 G3 (by name). What a release folder says about a model never makes tacit run code: only names of this process are known.
 """
 
-import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tacit.common.huggingface import fill
-from tacit.data.batches import TextBatch, TokenLosses
 from tacit.errors import ModelError
 from tacit.models.causal_lm import require_causal
-from tacit.models.language_model import Rereading, losses_of, speaking
-from tacit.models.lstm import SETTINGS_FILE, WEIGHTS_FILE
+from tacit.models.language_model import ModuleModel, Rereading, speaking
 
 Build = Callable[[int, int, Mapping[str, float]], nn.Module]
 """From the number of tokens, the longest row and the words under `shape` to a network with a `head`."""
@@ -58,7 +51,7 @@ def is_own(name: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CustomModel:
+class CustomModel(ModuleModel):
     """A registered network as a Learner; it reads the whole text anew at every token it says."""
 
     name: str
@@ -79,46 +72,14 @@ class CustomModel:
         """What `description()` told of; its weights are still to be loaded."""
         return cls.new(name, settings["vocabulary_size"], settings["longest"], settings["shape"])
 
-    @classmethod
-    def load(cls, name: str, folder: Path, settings: Mapping[str, Any]) -> "CustomModel":
-        """The model that `save` wrote."""
-        model = cls.described(name, settings)
-        fill(model.module, load_file(folder / WEIGHTS_FILE))
-        return model
-
-    @property
-    def context(self) -> int:
-        """No limit of its own: rows are cut before they come here."""
-        return sys.maxsize
-
     @property
     def head(self) -> nn.Module:
         """The layer over the vocabulary."""
         return self.module.get_submodule("head")
 
-    def logits(self, tokens: Tensor) -> Tensor:
-        """(rows, time, vocabulary)."""
-        logits: Tensor = self.module(tokens)
-        return logits
-
-    def token_losses(self, batch: TextBatch) -> TokenLosses:
-        """The loss of every target."""
-        return losses_of(self.logits(batch.inputs), batch)
-
-    def log_probabilities(self, batch: TextBatch) -> Tensor:
-        """(rows, time): of every target."""
-        with speaking(self.module):
-            return -self.token_losses(batch).losses
-
     def begin(self, tokens: Tensor) -> Rereading:
         """The reading after the rows of `tokens`."""
         return Rereading.of(self, tokens)
-
-    def save(self, folder: Path) -> None:
-        """Weights as safetensors, name and shape as JSON."""
-        weights = {name: value.detach().contiguous() for name, value in self.module.named_parameters()}
-        save_file(weights, folder / WEIGHTS_FILE)
-        (folder / SETTINGS_FILE).write_text(json.dumps(self.description(), indent=2) + "\n", encoding="utf-8")
 
     def description(self) -> dict[str, Any]:
         """Its name, and what it was built with."""

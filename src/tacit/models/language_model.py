@@ -4,17 +4,17 @@ What every model shares in speaking: losses of targets, sampled text, log-probab
 """
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.data.batches import TextBatch, TokenLosses, wide
+from tacit.data.batches import Examples, TextBatch, TokenLosses, wide
 from tacit.errors import ModelError
 
 
@@ -77,11 +77,40 @@ class Learner(Speaker, Protocol):
     def description(self) -> dict[str, Any]:
         """What `build_model` needs to make the same model, but for its weights; fit for JSON."""
 
-    def save(self, folder: Path) -> None:
-        """Write everything that `load_model` needs into `folder`, as safetensors and JSON."""
+
+class ModuleModel:
+    """What language models and classifiers around a module of torch have in common."""
+
+    __slots__ = ()
+    module: nn.Module
+
+    @property
+    def context(self) -> int:
+        """How many tokens it can read at a time: no limit."""
+        return sys.maxsize
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """(rows, places, outputs) from a batch's inputs."""
+        self.require_context(tokens)
+        logits: Tensor = self.module(tokens)
+        return logits
+
+    def token_losses(self, batch: Examples) -> TokenLosses:
+        """The loss of every target."""
+        return losses_of(self.logits(batch.inputs), batch)
+
+    def log_probabilities(self, batch: Examples) -> Tensor:
+        """(rows, places): of every target. No gradient."""
+        with speaking(self.module):
+            return -self.token_losses(batch).losses
+
+    def require_context(self, tokens: Tensor) -> None:
+        """Refuse rows that are longer than the model can read."""
+        if tokens.shape[1] > self.context:
+            raise ModelError(f"rows of at most {self.context} tokens", str(tokens.shape[1]), "cut the records shorter")
 
 
-def losses_of(logits: Tensor, batch: TextBatch) -> TokenLosses:
+def losses_of(logits: Tensor, batch: Examples) -> TokenLosses:
     """The loss of every target under `logits`, in float32 or better."""
     losses = functional.cross_entropy(wide(logits).flatten(0, 1), batch.targets.flatten(), reduction="none")
     return TokenLosses(losses.view_as(batch.weights), batch.weights)

@@ -1,6 +1,6 @@
-"""Reading a model folder: JSON says what it is, safetensors hold the weights; nothing is ever unpickled.
+"""Finished models: that of a run from its `release/` alone, or one of a local Hugging Face folder.
 
-Finished models: that of a run from its `release/` alone, or one of a local Hugging Face folder.
+JSON describes a model and safetensors hold its weights: nothing is ever unpickled.
 
 G1. A run that does not verify is refused, before anything of it is used.
 """
@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from tacit.common.huggingface import fill, foreign
-from tacit.common.serialize import read_json
+from tacit.common.libraries import fill, foreign
 from tacit.config.model_schema import LSTMConfig
 from tacit.data.tokenizer import Tokenizer, load_tokenizer, read_tokenizer_json
 from tacit.errors import ModelError, RunError
@@ -19,7 +18,7 @@ from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier, build_classifier
 from tacit.models.custom import CustomModel, is_own
 from tacit.models.language_model import Learner, generate
-from tacit.models.lstm import LSTM, SETTINGS_FILE
+from tacit.models.lstm import LSTM
 from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.verify import AFTER_TRAINING, check_verified
@@ -30,38 +29,17 @@ def build_model(description: dict[str, Any]) -> Learner:
     """The model that `description()` told of, with weights that are still to be loaded."""
     kind = description.get("kind")
     if kind not in ("lstm", "gpt") and not is_own(kind):
-        raise _unknown(kind)
+        raise ModelError(
+            expected="a model of kind lstm or gpt, or one that was registered in this process",
+            found=repr(kind),
+            way_out="use a file that tacit wrote; an own model is loaded from Python, after `register_model`",
+        )
     with foreign(lambda found: ModelError("the description of a model", found, "use a file that tacit wrote")):
         if kind == "lstm":
             return LSTM.new(LSTMConfig(**description["settings"]))
         if kind == "gpt":
             return CausalLM.described(description["config"], description["lora"])
         return CustomModel.described(description["kind"], description["settings"])
-
-
-def load_model(folder: Path) -> Learner:
-    """The model that `save` wrote into `folder`, or the one of a plain Hugging Face folder."""
-    file = folder / SETTINGS_FILE
-    if not file.is_file():
-        return CausalLM.from_folder(folder)
-    with foreign(lambda found: ModelError(f"a whole model in {folder}", found, "save the model again")):
-        content = read_json(file)
-        kind = content["kind"]
-        if kind == "lstm":
-            return LSTM.load(folder, content["settings"])
-        if kind == "gpt":
-            return CausalLM.load(folder, content["lora"])
-        if is_own(kind):
-            return CustomModel.load(kind, folder, content["settings"])
-        raise _unknown(kind)
-
-
-def _unknown(kind: object) -> ModelError:
-    return ModelError(
-        expected="a model of kind lstm or gpt, or one that was registered in this process",
-        found=repr(kind),
-        way_out="use a file that tacit wrote; an own model is loaded from Python, after `register_model`",
-    )
 
 
 AnyModel = TypeVar("AnyModel", Learner, Classifier)

@@ -10,22 +10,18 @@ gradients of all z_t at once, as the gradient of `projections`: with them W is a
 states one step earlier, and its gradient is one product over (rows x time).
 """
 
-import json
-import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from tacit.config.model_schema import LSTMConfig
-from tacit.data.batches import TextBatch, TokenLosses, wide
+from tacit.data.batches import wide
 from tacit.models import kernels as native
-from tacit.models.language_model import losses_of, speaking
+from tacit.models.language_model import ModuleModel
 
 
 class Recurrence(nn.Module):
@@ -179,10 +175,6 @@ def _weight_gradient(pre_activations: Tensor, hidden: Tensor) -> Tensor:
     return pre_activations[:, 1:].flatten(0, 1).t() @ hidden[:, :-1].flatten(0, 1)
 
 
-SETTINGS_FILE = "model.json"
-WEIGHTS_FILE = "model.safetensors"
-
-
 class LSTMLayer(nn.Module):
     """One layer: an ordinary linear layer over all steps, then the recurrence."""
 
@@ -278,7 +270,7 @@ class LSTMState:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LSTM:
+class LSTM(ModuleModel):
     """An LSTM language model as a Learner. `module.eval()` switches its dropouts off."""
 
     module: LSTMModule
@@ -288,47 +280,15 @@ class LSTM:
         """A model with fresh weights from torch's global generator."""
         return cls(LSTMModule(settings))
 
-    @classmethod
-    def load(cls, folder: Path, settings: dict[str, object]) -> "LSTM":
-        """The model whose settings were read from `folder`."""
-        with torch.device("meta"):
-            module = LSTMModule(LSTMConfig(**settings))  # type: ignore[arg-type]
-        weights = load_file(folder / WEIGHTS_FILE)
-        if module.settings.tied:
-            weights["head.weight"] = weights["embedding.weight"]
-        module.load_state_dict(weights, assign=True)
-        if module.settings.tied:
-            module.head.weight = module.embedding.weight
-        return cls(module)
-
     @property
     def vocabulary_size(self) -> int:
         """The number of tokens it knows."""
         return self.module.settings.vocabulary_size
 
     @property
-    def context(self) -> int:
-        """No limit."""
-        return sys.maxsize
-
-    @property
     def head(self) -> nn.Module:
         """The layer over the vocabulary."""
         return self.module.head
-
-    def logits(self, tokens: Tensor) -> Tensor:
-        """(rows, time, vocabulary)."""
-        logits: Tensor = self.module(tokens)
-        return logits
-
-    def token_losses(self, batch: TextBatch) -> TokenLosses:
-        """The loss of every target."""
-        return losses_of(self.logits(batch.inputs), batch)
-
-    def log_probabilities(self, batch: TextBatch) -> Tensor:
-        """(rows, time): of every target."""
-        with speaking(self.module):
-            return -self.token_losses(batch).losses
 
     def begin(self, tokens: Tensor) -> LSTMState:
         """The reading after the rows of `tokens`."""
@@ -350,12 +310,6 @@ class LSTM:
                 new_cells.append(cell)
             scores = torch.log_softmax(wide(self.module.head(state)), dim=-1)
         return LSTMState(self, tuple(new_hidden), tuple(new_cells), scores)
-
-    def save(self, folder: Path) -> None:
-        """Weights as safetensors, settings as JSON."""
-        weights = {name: value.detach().contiguous() for name, value in self.module.named_parameters()}
-        save_file(weights, folder / WEIGHTS_FILE)
-        (folder / SETTINGS_FILE).write_text(json.dumps(self.description(), indent=2) + "\n", encoding="utf-8")
 
     def description(self) -> dict[str, Any]:
         """Kind and settings."""

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.common.huggingface import from_folder, tokenizer_of
-from tacit.common.libraries import require_library
+from tacit.common.libraries import from_folder, require_library, tokenizer_of
 from tacit.common.serialize import read_json
 from tacit.data.records import Record, Span, common_kind, resolve_overlaps
 from tacit.errors import PolicyError

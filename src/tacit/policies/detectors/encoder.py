@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.common.files import read_text
-from tacit.common.huggingface import foreign, from_folder
-from tacit.common.libraries import require_library
+from tacit.common.libraries import foreign, from_folder, require_library
 from tacit.common.progress import Observer, Progress
 from tacit.errors import PolicyError
 from tacit.policies.detectors.fitting import FeatureRows, Reals, fit

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tacit.common.huggingface import from_folder, tokenizer_of
+from tacit.common.libraries import from_folder, tokenizer_of
 from tacit.errors import ConfigError
 from tacit.policies.detectors.encoder import states_of
 from tacit.policies.detectors.linear import masked

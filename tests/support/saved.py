@@ -1,0 +1,36 @@
+"""Models on the disk: as a release has them, and as Hugging Face folders."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safetensors.torch import load_file
+
+from tacit.common.libraries import fill, quietly
+from tacit.models.causal_lm import CausalLM
+from tacit.models.language_model import ModuleModel
+from tacit.runs.weights import save_tensors
+
+Model = TypeVar("Model")
+
+
+def released(model: Any, folder: Path) -> None:  # noqa: ANN401
+    """Its description and its weights."""
+    save_tensors(folder / "model.safetensors", dict(model.module.named_parameters()))
+    (folder / "model.json").write_text(json.dumps(model.description()), encoding="utf-8")
+
+
+def reloaded(build: Callable[[dict[str, Any]], Model], folder: Path) -> Model:
+    """What a reader of the release makes of them."""
+    model = build(json.loads((folder / "model.json").read_text(encoding="utf-8")))
+    assert isinstance(model, ModuleModel)
+    fill(model.module, load_file(folder / "model.safetensors"))
+    return model
+
+
+def save_pretrained(model: CausalLM, folder: Path) -> None:
+    """A folder as others publish it."""
+    module: Any = model.module
+    with quietly():
+        module.save_pretrained(folder)
