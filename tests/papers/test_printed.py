@@ -18,7 +18,6 @@ from tacit.models.lstm import LSTM
 from tacit.papers.algorithms import (
     MarkedTokens,
     PrintedFacts,
-    PrintedSettings,
     alternating_segments,
     printed_update,
     private_segments,
@@ -108,10 +107,10 @@ def run(
     rows: Sequence[MarkedTokens],
     update: SplitBatch,
     noise: NoiseStream | None = None,
-    chosen: PrintedSettings | None = None,
+    chosen: int | None = None,
 ) -> tuple[PrintedFacts, list[dict[str, Tensor]]]:
     steps = Steps(model)
-    chosen = chosen or PrintedSettings(noised_states=2 * model.module.settings.layers)
+    chosen = 2 * model.module.settings.layers if chosen is None else chosen
     facts = printed_update(model, rows, update, noise or research_noise(5), steps, chosen)
     return facts, steps.seen
 
@@ -220,7 +219,7 @@ def compare_with_slow(model: LSTM, rows: Sequence[MarkedTokens], update: SplitBa
     before = weights_of(precise)
     expected = slow_update(before, rows, update, sizes, InFloat64(b"same", 0), tied=shape.tied)
     for twin, tolerance in ((precise, 1e-7), (model, ROUNDED)):
-        run(twin, rows, update, InFloat64(b"same", 0), PrintedSettings(2 * shape.layers))
+        run(twin, rows, update, InFloat64(b"same", 0), 2 * shape.layers)
         for name, value in weights_of(twin).items():
             largest = float(torch.maximum(before[name].abs(), expected[name].abs()).amax())  # a bias begins at zero
             assert torch.allclose(value.double(), expected[name], rtol=tolerance, atol=tolerance * largest), name
@@ -380,7 +379,7 @@ def test_rows_that_are_not_finite_are_counted() -> None:
 
 def test_deviations_are_sigma_times_the_norm() -> None:
     noise = Watched()
-    run(lstm(), [row("..xx..x")], split(0.7, 0.2), noise, PrintedSettings())
+    run(lstm(), [row("..xx..x")], split(0.7, 0.2), noise, 2)
     assert [deviation for _, deviation in noise.calls] == pytest.approx([0.14] * 4)  # one C, as printed
 
 
@@ -408,7 +407,7 @@ def other_secrets(marked: MarkedTokens) -> MarkedTokens:
     return tokens, marked[1]
 
 
-def updates_of(marked: MarkedTokens, update: SplitBatch, chosen: PrintedSettings) -> list[Tensor]:
+def updates_of(marked: MarkedTokens, update: SplitBatch, chosen: int) -> list[Tensor]:
     _, applied = run(lstm(), [marked], update, chosen=chosen)
     return [torch.cat([value.flatten() for value in gradients.values()]) for gradients in applied]
 
@@ -416,8 +415,8 @@ def updates_of(marked: MarkedTokens, update: SplitBatch, chosen: PrintedSettings
 def test_g2_what_is_clipped_away_and_noised_reaches_nothing() -> None:
     """Norms of 1e-12 under noise of .1: in float32 no bit of a secret survives, in any update."""
     update = split(1e11, 1e-12)
-    first = updates_of(row(PUBLIC_AROUND), update, PrintedSettings())
-    second = updates_of(other_secrets(row(PUBLIC_AROUND)), update, PrintedSettings())
+    first = updates_of(row(PUBLIC_AROUND), update, 2)
+    second = updates_of(other_secrets(row(PUBLIC_AROUND)), update, 2)
     assert len(first) == 5
     for one, other in zip(first, second, strict=True):
         assert torch.equal(one, other)
@@ -425,7 +424,7 @@ def test_g2_what_is_clipped_away_and_noised_reaches_nothing() -> None:
 
 def test_g2_reset_states_and_no_gradient_reach_nothing() -> None:
     update = SplitBatch(1e11, 1e-12, 3.0, "segments", 2)
-    reset = PrintedSettings(noised_states=0)
+    reset = 0
     first = updates_of(row(PUBLIC_AROUND), update, reset)
     second = updates_of(other_secrets(row(PUBLIC_AROUND)), update, reset)
     for one, other in zip(first, second, strict=True):
@@ -434,8 +433,8 @@ def test_g2_reset_states_and_no_gradient_reach_nothing() -> None:
 
 def test_g2_public_updates_show_secrets_through_states_and_through_sums() -> None:
     """The two ways that are paid for, each opened alone; what stands before the first secret is the same."""
-    through_states = SplitBatch(0.0, LARGE, 1e12, "segments", 27), PrintedSettings()  # sums are divided away
-    through_sums = SplitBatch(0.0, LARGE, 3.0, "segments", 9), PrintedSettings(noised_states=0)
+    through_states = SplitBatch(0.0, LARGE, 1e12, "segments", 27), 2  # sums are divided away
+    through_sums = SplitBatch(0.0, LARGE, 3.0, "segments", 9), 0
     for update, chosen in (through_states, through_sums):
         first = updates_of(row(PUBLIC_AROUND), update, chosen)
         second = updates_of(other_secrets(row(PUBLIC_AROUND)), update, chosen)
@@ -450,14 +449,14 @@ def test_states_are_carried_and_reset() -> None:
     begun_otherwise = [(token + 1) % VOCABULARY for token in tokens[:4]] + list(tokens[4:])
     frozen = SplitBatch(0.0, LARGE, 1e12, "segments", 9)
 
-    def last_update(own: Sequence[int], chosen: PrintedSettings) -> Tensor:
+    def last_update(own: Sequence[int], chosen: int) -> Tensor:
         gradients: list[dict[str, Tensor]] = []
         printed_update(lstm(), [(own, private)], frozen, research_noise(5), gradients.append, chosen)
         return torch.cat([value.flatten() for value in gradients[-1].values()])
 
-    carried = PrintedSettings()
+    carried = 2
     assert not torch.allclose(last_update(tokens, carried), last_update(begun_otherwise, carried), rtol=1e-3)
-    reset = PrintedSettings(noised_states=0)
+    reset = 0
     assert torch.equal(last_update(tokens, reset), last_update(begun_otherwise, reset))
 
 
@@ -478,7 +477,7 @@ def test_what_does_not_fit_the_price_is_refused() -> None:
     with pytest.raises(ConfigError, match="split by records"):
         run(lstm(), rows, SplitBatch(1.0, 1.0, 3.0, "records", 3))
     with pytest.raises(ConfigError, match="4 noised states"):
-        run(lstm(layers=2), rows, split(states=4), chosen=PrintedSettings(noised_states=2))
+        run(lstm(layers=2), rows, split(states=4), chosen=2)
     with pytest.raises(ConfigError, match="3 queries a private segment"):
         run(lstm(), rows, SplitBatch(1.0, 1.0, 3.0, "segments", 4))
     with pytest.raises(ConfigError, match="weight drop"):

@@ -225,7 +225,7 @@ def test_6_a_minibatch_is_all_protected_with_noise_or_all_cleared_without(
     carry_out = Updates.carry_out
 
     def watched(self: Updates, step: Step, batch: DrawnUnits, streams: Streams) -> Done:
-        pools[:] = [self._pools]
+        pools[:] = [self.pools]
         drawn.append((step, batch.rows.tolist()))
         return carry_out(self, step, batch, streams)
 

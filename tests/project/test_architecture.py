@@ -38,14 +38,7 @@ EXCEPTIONS = {  # to be cut
     ("data/canaries.py", "tacit.policies"),
     ("data/prepare.py", "tacit.policies"),
     ("mechanisms/registry.py", "tacit.papers"),
-    ("policies/detectors/detector.py", "tacit.papers"),
     ("policies/marking.py", "tacit.training"),
-    ("policies/registry.py", "tacit.papers"),
-    ("reports/comparison_page.py", "tacit.papers"),
-    ("reports/run_page.py", "tacit.papers"),
-    ("training/parts.py", "tacit.papers"),
-    ("training/sampling.py", "tacit.papers"),
-    ("training/updates.py", "tacit.papers"),
 }
 THEORY = ("privacy", "mechanisms")
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}

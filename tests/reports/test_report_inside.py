@@ -21,7 +21,6 @@ from tacit.config.schema import Experiment
 from tacit.data.corpus import read
 from tacit.data.records import Record, Span
 from tacit.errors import ConfigError, PolicyError, RunError
-from tacit.papers.confidentiality import amplification_chart
 from tacit.policies.card import MOST_KINDS, OTHERS, MeasuredPolicy, measured
 from tacit.policies.excerpts import Excerpt
 from tacit.policies.marking import KEPT, Inside, RecordSampler
@@ -31,6 +30,7 @@ from tacit.privacy.account import account
 from tacit.privacy.confidentiality import average_case
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Coverage, Evidence
+from tacit.reports.average_case_chart import average_case_chart
 from tacit.reports.comparison_page import comparison_page
 from tacit.reports.drawing import draw
 from tacit.reports.finished_run import read_inside, read_run, read_runs
@@ -162,13 +162,13 @@ _SLASHED = {"template": "see example.org/home/{6 digits}", "count": 2, "words": 
 @pytest.mark.usefixtures("unverified")
 def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theorem(tmp_path: Path) -> None:
     plain = write_run(tmp_path / "plain", "dpsgd")
-    assert amplification_chart([read_run(plain)], {1: ("key", 0)}) is None
+    assert average_case_chart([read_run(plain)], {1: ("key", 0)}) is None
     folder = write_run(tmp_path / "crt", "crt")
     run = read_run(folder)
     figure = run.guarantee.figures[1]
     assert figure.neighbours.relation == Relation.REPLACE
     replaced = account(run.plan.spend(figure.neighbours))
-    chart = amplification_chart([run], {1: ("key", 0)})
+    chart = average_case_chart([run], {1: ("key", 0)})
     assert chart is not None
     assert float(chart.table.rows[0][4]) == pytest.approx(
         average_case(replaced, figure.delta, 0.1, 0).amplified, rel=1e-3
@@ -178,7 +178,7 @@ def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theor
     among = (Coverage(300, 2), Coverage(5000, 0))
     evidence = Evidence(among_secrets=among)
     rewrite(folder, ReleaseFile.GUARANTEE, evidence=evidence)
-    drawn = amplification_chart([read_run(folder, inside=True)], {1: ("key", 0)})
+    drawn = average_case_chart([read_run(folder, inside=True)], {1: ("key", 0)})
     assert drawn is not None
     own = average_case(replaced, figure.delta, *(coverage.miss_rate_at(0.975) for coverage in among))
     shown = re.findall(r"[\d.e-]+", drawn.table.rows[0][-1])

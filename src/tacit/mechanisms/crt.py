@@ -76,6 +76,7 @@ class CRT:
             holds_if=(*NOISY_CONDITIONS, EXACT_DUPLICATES, ROUTED, *((LABELLED,) if evidence.among_secrets else ())),
             not_protected=("secrets in sentences that both policies cleared", "which sentences were cleared"),
             evidence=evidence,
+            average_case=REPLACED,
             coverage=(
                 *coverage_lines(figures[0], evidence.conservative_coverage),
                 *average_lines(spent[REPLACED], figures[1], evidence.among_secrets),

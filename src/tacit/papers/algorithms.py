@@ -32,28 +32,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.data.batches import TextBatch, wide
+from tacit.config.model_schema import OptimizerConfig
+from tacit.data.batches import RowReader, TextBatch, wide
 from tacit.errors import ConfigError, ModelError
 from tacit.models.lstm import LSTM, LSTMLayer, LSTMModule
-from tacit.privacy.plan import SplitBatch
+from tacit.privacy.plan import Pool, SplitBatch, Step
 from tacit.training.gradients.clipped import MARGIN, Flat, clipped_sum, plain_sum
-from tacit.training.randomness import NoiseStream
+from tacit.training.optimizers import Optimizer
+from tacit.training.pools import DrawnUnits
+from tacit.training.randomness import NoiseStream, Streams
+from tacit.training.updates import Done, Updates
 
 MarkedTokens = tuple[Sequence[int], Sequence[bool]]  # tokens, and which of them are private
 Apply = Callable[[dict[str, Tensor]], None]  # one step along gradients, by parameter name
-
-
-@dataclass(frozen=True, slots=True)
-class PrintedSettings:
-    """What happens to the states that leave a private segment.
-
-    noised_states: as the mechanism counts them, two for every layer; with 0 states are reset to zero instead.
-    """
-
-    noised_states: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +80,56 @@ def private_segments(private: Sequence[bool]) -> int:
     return len(alternating_segments(private)) // 2
 
 
+def update_by_records(updates: Updates, step: Step, update: SplitBatch, drawn: DrawnUnits, streams: Streams) -> Done:
+    """CADP-LM: the flagged records of a batch with noise, then the others of the same batch exactly."""
+    flagged = np.isin(drawn.rows, updates.pools.rows(Pool.FLAGGED))
+    rule, done = _printed_rule(updates), Done(0)
+    if flagged.any():
+        done += updates.noisy(step, update, updates.read(step, drawn.rows[flagged]), streams, rule)
+    if not flagged.all():
+        done += updates.plain(step, updates.read(step, drawn.rows[~flagged]), rule)
+    return done
+
+
+def update_by_segments(updates: Updates, step: Step, update: SplitBatch, drawn: DrawnUnits, streams: Streams) -> Done:
+    """Selective-DPSGD."""
+    learner, reader = updates.learner, updates.reader
+    if not isinstance(learner, LSTM) or not isinstance(reader, RowReader):
+        raise ConfigError("the lstm, whose states Algorithm 1 noises", "another model", "model: lstm")
+    rule = _printed_rule(updates)
+    facts = printed_update(
+        learner,
+        [reader.marked(int(row)) for row in drawn.rows],
+        update,
+        NoiseStream(streams.noise.seed(streams.noise.last_step + 1), 0),
+        lambda gradients: rule.apply(updates.parameters, gradients),
+        updates.settings.noised_states,
+    )
+    loss = facts.public_loss / max(facts.public_positions, 1)
+    private = {"drawn": facts.rows, "private_updates": facts.private_updates, "non_finite": facts.non_finite}
+    return Done(facts.public_positions, loss, private)
+
+
+def _printed_rule(updates: Updates) -> Optimizer:
+    """As both papers print it: SGD, with one rate for both kinds of gradient; it keeps nothing between draws."""
+    return Optimizer(OptimizerConfig("sgd", updates.settings.private.learning_rate, decay="none"), 1)
+
+
 def printed_update(
     learner: LSTM,
     rows: Sequence[MarkedTokens],
     update: SplitBatch,
     noise: NoiseStream,
     apply: Apply,
-    settings: PrintedSettings,
+    noised_states: int,
 ) -> PrintedFacts:
-    """All updates of one drawn batch. `noise` is of this batch alone; `apply` moves the learner's parameters."""
-    _require(learner, rows, update, settings)
+    """All updates of one drawn batch. `noise` is of this batch alone; `apply` moves the learner's parameters.
+
+    noised_states: those that leave a private segment, two for every layer; with 0 states are reset to zero instead.
+    """
+    _require(learner, rows, update, noised_states)
     segments = [alternating_segments(private) for _, private in rows]
-    batch = _PrintedBatch(learner.module, len(rows), update, noise, apply, settings)
+    batch = _PrintedBatch(learner.module, len(rows), update, noise, apply, noised_states)
     for turn in range(max(map(len, segments), default=0)):
         found = {row: own[turn] for row, own in enumerate(segments) if turn < len(own) and own[turn]}
         if found:
@@ -126,10 +159,10 @@ class _PrintedBatch:
         update: SplitBatch,
         noise: NoiseStream,
         apply: Apply,
-        settings: PrintedSettings,
+        noised_states: int,
     ) -> None:
         self._module = _FromStates(module)
-        self._update, self._noise, self._apply, self._settings = update, noise, apply, settings
+        self._update, self._noise, self._apply, self._noised_states = update, noise, apply, noised_states
         self._device = module.head.weight.device
         sizes = [size for _, size in module.settings.sizes() for _ in ("hidden state", "cell")]
         self._states = [wide(module.head.weight).new_zeros(rows, size) for size in sizes]
@@ -170,7 +203,7 @@ class _PrintedBatch:
 
     def _released(self, states: list[Tensor]) -> list[Tensor]:
         """What may leave a private segment."""
-        if self._settings.noised_states == 0:
+        if self._noised_states == 0:
             return [torch.zeros_like(state) for state in states]
         norm = self._update.clip_norm
         clipped = [_clipped(state, norm) for state in states]
@@ -254,20 +287,20 @@ def _clipped(states: Tensor, norm: float) -> Tensor:
     return torch.where(lengths.isfinite(), states * (norm / lengths).clamp(max=1.0), 0.0)
 
 
-def _require(learner: LSTM, rows: Sequence[MarkedTokens], update: SplitBatch, settings: PrintedSettings) -> None:
+def _require(learner: LSTM, rows: Sequence[MarkedTokens], update: SplitBatch, noised_states: int) -> None:
     """Refuse what is not priced, or cannot be done as printed, before anything moves."""
     shape = learner.module.settings
     if update.by != "segments":
         raise ConfigError("a batch split by segments", f"one split by {update.by}", "use the plan of Selective-DPSGD")
     if shape.weight_drop:
         raise ConfigError("an LSTM without weight drop", str(shape.weight_drop), "set weight_drop to 0")
-    if settings.noised_states not in (0, 2 * shape.layers):
+    if noised_states not in (0, 2 * shape.layers):
         raise ConfigError(
             expected=f"{2 * shape.layers} noised states, hidden state and cell of each layer, or 0 to reset them",
-            found=str(settings.noised_states),
+            found=str(noised_states),
             way_out="correct `noised_states`, here and in the plan",
         )
-    a_segment = 1 + settings.noised_states
+    a_segment = 1 + noised_states
     if update.queries % a_segment:
         raise ConfigError(
             expected=f"a plan that pays for {a_segment} queries a private segment",

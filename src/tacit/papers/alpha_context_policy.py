@@ -9,13 +9,16 @@ a context begins depends on what the secret says, as far as the model expects on
 measures how often (mask stability).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.common.serialize import read_json
+from tacit.data.corpus import read
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
+from tacit.policies.detectors.detector import TextDigest
 from tacit.policies.policy import Policy
 
 ALPHA_CONTEXT = "alpha-context"
@@ -76,7 +79,14 @@ class WithAlphaContext(Policy):
             "trained_on": self.trained_on,
         }
 
-    def learned_from(self) -> tuple[Path, ...]:
+    def learned_from(self) -> Iterable[tuple[str, frozenset[int]]]:
+        for corpus in self.corpora():
+            digest = TextDigest()
+            for record in read(corpus):
+                digest.add(record)
+            yield digest.hexdigest(), frozenset(digest.sketch())
+
+    def corpora(self) -> tuple[Path, ...]:
         """The corpora that the settings of a run folder name, as far as they are there; of other models none is known.
 
         Their paths are as they were written: relative ones are looked for from where we are.

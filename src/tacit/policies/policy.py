@@ -44,6 +44,10 @@ class Policy(ABC):
         """Whether `content` has nothing but what comes with tacit: a hash of a person's words would give them away."""
         return False
 
+    def learned_from(self) -> Iterable[tuple[str, frozenset[int]]]:
+        """Digest and sketch of each source that a model behind this policy is known to have learned from."""
+        return ()
+
     @property
     def hash(self) -> str:
         """SHA-256 of `content()`: two policies with one hash behave alike."""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from tacit.common.serialize import read_yaml
 from tacit.errors import ConfigError, PolicyError
-from tacit.papers.alpha_context_policy import ALPHA_CONTEXT, WithAlphaContext
 from tacit.policies.detectors.detector import Detected
 from tacit.policies.entities import BALANCED, LEVELS, Grammar, Presidio, SpacyEntities, entities, grammar, names
 from tacit.policies.patterns import Capitals, Dictionary, Digits, Everything, Gold, RareWords, Regex
@@ -23,6 +23,12 @@ from tacit.policies.pii.policy import KINDS, Pii
 from tacit.policies.policy import PIECES, Both, Definition, Either, Forgetful, Policy, Widened, Without
 from tacit.policies.tagging import default_pipeline
 from tacit.policies.token_classifier import TokenClassifier
+
+ALPHA_CONTEXT = "alpha-context"
+
+
+_WITH_ALPHA_CONTEXT = "tacit.papers.alpha_context_policy:WithAlphaContext"
+
 
 Value = Any
 """What YAML gives for a field, or what it was turned into."""
@@ -217,7 +223,10 @@ def _two_policies(value: Value, folder: Path) -> list[Policy]:
 
 def _widened(policy: Policy, to: str, model: Path | None, alpha: float | None, trained_on: str | None) -> Policy:
     if to == ALPHA_CONTEXT:
-        return WithAlphaContext.of(policy, model, 0.01 if alpha is None else alpha, trained_on)
+        found: Policy = resolve_name(_WITH_ALPHA_CONTEXT).of(
+            policy, model, 0.01 if alpha is None else alpha, trained_on
+        )
+        return found
     if to not in PIECES:
         raise ConfigError.unknown_name("piece of text to widen to", to, {*PIECES, ALPHA_CONTEXT})
     if (model, alpha, trained_on) != (None, None, None):

@@ -186,6 +186,7 @@ class Guarantee:
     evidence: Evidence
     coverage: tuple[str, ...] = ()
     published: Published | None = None
+    average_case: Neighbors | None = None  # whose price bounds the mean over records with secrets (theory, section 10)
     utility: MeasuredUtility | None = None
     code_version: str = version("tacit")
 

@@ -18,8 +18,8 @@ from itertools import takewhile
 
 from tacit.common.charts import Chart, Point, ScatterChart, Series, Table, axis_for, epsilon_axis
 from tacit.common.formatting import abridged, number, percent, rounded_up
-from tacit.papers.confidentiality import amplification_chart
 from tacit.privacy.guarantee import GuaranteeComparison, Order, Status, compare
+from tacit.reports.average_case_chart import average_case_chart
 from tacit.reports.drawing import PAGE_LABELS, Entry, series_swatch
 from tacit.reports.environment import script, script_policy, template
 from tacit.reports.finished_run import Finished
@@ -213,7 +213,7 @@ def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> lis
         wanted.append(("errors", "Privacy against errors", price, _epsilon, "Test error rate", error_rate))
     drawn = [_chart(*words, runs=runs, groups=groups, apart=apart) for words in wanted]
     looks = {run.at: (family.key, family.look) for family in groups for run in family.runs}
-    drawn.append(amplification_chart(runs, looks))
+    drawn.append(average_case_chart(runs, looks))
     return [chart for chart in drawn if chart is not None]
 
 

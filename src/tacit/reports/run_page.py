@@ -17,7 +17,6 @@ import yaml
 
 from tacit.common.charts import Chart
 from tacit.common.formatting import ceiling, number, percent, rounded_up, short, shortened, text
-from tacit.papers.confidentiality import amplification_chart
 from tacit.policies.marking import Inside
 from tacit.privacy.certificate import ACCESSES, SETTING
 from tacit.privacy.noisy_utility import Estimate
@@ -30,6 +29,7 @@ from tacit.reports.audit_charts import (
     membership_charts,
     record_figure,
 )
+from tacit.reports.average_case_chart import average_case_chart
 from tacit.reports.claim_charts import policy_chart, profile_chart, spending_chart, timeline_chart, utility_chart
 from tacit.reports.drawing import COLOURS
 from tacit.reports.environment import script, script_policy, template
@@ -247,7 +247,7 @@ def run_page(run: Finished, inside: Inside | None = None, most: int = 0) -> str:
         policy_card=None if run.measured is None else policy_chart(run.measured),
         tiles=tiles(run),
         meanings=meanings(run),
-        claim_charts=_present(allowed, profile, amplification_chart([run], {run.at: ("amplified", 0)})),
+        claim_charts=_present(allowed, profile, average_case_chart([run], {run.at: ("amplified", 0)})),
         utility=utility_chart(run),
         ledger_charts=_present(timeline_chart(run), spending_chart(run)),
         membership_note=_membership_note(run),

@@ -91,6 +91,7 @@ _GUARANTEE = {
     ),
     **_rows(ReleaseReason.PUBLIC, "evidence.dropped_share", "evidence.entity_list_hash"),  # the hash is keyed
     **_rows(ReleaseReason.NOISY_SUMS, "claim", "coverage[]", "figures[].*", "published.*"),
+    **_rows(ReleaseReason.SETTING, "average_case.*"),
     **_rows(ReleaseReason.PRICED, "utility.epsilon", "utility.delta", "utility.records"),
 }
 

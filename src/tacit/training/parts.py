@@ -29,7 +29,6 @@ from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifie
 from tacit.models.custom import CustomModel, is_own
 from tacit.models.language_model import Learner
 from tacit.models.lstm import LSTM
-from tacit.papers.algorithms import PrintedSettings
 from tacit.policies.card import measured
 from tacit.policies.marking import Annotator, Inside, RecordSampler, read_aliases
 from tacit.policies.policy import Policies, Policy
@@ -38,7 +37,7 @@ from tacit.runs.canaries import plant_canaries
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
 from tacit.training.trainer import TrainSettings
-from tacit.training.updates import UpdateSettings
+from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
 
 Model = Learner | Classifier
 AnyBatchReader = RowReader | LabelReader
@@ -164,9 +163,9 @@ def train_settings(experiment: Experiment) -> TrainSettings:
         experiment.public,
         experiment.private,
         experiment.local,
-        PrintedSettings(noised_states=experiment.plan.get("noised_states", PrintedSettings().noised_states)),
         experiment.positions,
         experiment.precision,
+        experiment.plan.get("noised_states", DEFAULT_NOISED_STATES),
     )
     return TrainSettings(updates, experiment.checkpoint_steps, 60 * experiment.checkpoint_minutes)
 

@@ -11,11 +11,11 @@ G4 (cheap). Time and memory of a Poisson draw grow with the draw, not with the p
 """
 
 from collections.abc import Iterator, Mapping
+from pkgutil import resolve_name
 
 import numpy as np
 
 from tacit.errors import ConfigError
-from tacit.papers.pair_sampling import PairSampler
 from tacit.privacy.plan import Draw, Plan, PoissonRecords, PoissonUsers, Pool, ShuffledBatch, ShuffledPass, Step
 from tacit.training.pools import (
     DrawnUnits,
@@ -30,6 +30,9 @@ from tacit.training.pools import (
 )
 
 _KEY_BYTES = 16
+
+
+_PAIR_SAMPLER = "tacit.papers.pair_sampling:PairSampler"  # of UeDP as printed
 
 
 class PoissonRecordSampler:
@@ -161,7 +164,8 @@ def sampler_for(draw: Draw, pool: Pool, pools: Pools) -> Sampler:
         return ShuffledBatchSampler(pools.rows(pool), draw.batch_size)
     if isinstance(draw, ShuffledPass):
         return ShuffledPassSampler(pools.records(pool), draw.batch_size)
-    return PairSampler(pools.users(pool), pools.entities(), draw)
+    sampler: Sampler = resolve_name(_PAIR_SAMPLER)(pools.users(pool), pools.entities(), draw)
+    return sampler
 
 
 def _one_row_each(units: Units, drawn: RowNumbers, generator: np.random.Generator) -> RowNumbers:

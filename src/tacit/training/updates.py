@@ -8,6 +8,7 @@ G2 (rates). An optimiser's schedule spans all the updates it will make; those pr
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pkgutil import resolve_name
 from typing import Any, Literal
 
 import numpy as np
@@ -15,12 +16,10 @@ import torch
 from torch import Tensor
 
 from tacit.config.model_schema import LocalConfig, OptimizerConfig
-from tacit.data.batches import BatchReader, Examples, RowReader, Trainable
+from tacit.data.batches import BatchReader, Examples, Trainable
 from tacit.errors import ConfigError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
-from tacit.models.lstm import LSTM
-from tacit.papers.algorithms import PrintedSettings, printed_update
 from tacit.privacy.plan import (
     ClipStyle,
     Moves,
@@ -28,7 +27,6 @@ from tacit.privacy.plan import (
     Plain,
     Plan,
     PoissonUsers,
-    Pool,
     ShuffledPass,
     SplitBatch,
     Step,
@@ -43,6 +41,11 @@ from tacit.training.randomness import NoiseStream, Streams
 
 _SCORES = 1 << 26  # in memory at a time: 256 MB
 
+DEFAULT_NOISED_STATES = 2
+_AS_PRINTED = {  # steps of the papers' algorithms, by how they split a batch
+    "records": "tacit.papers.algorithms:update_by_records",
+    "segments": "tacit.papers.algorithms:update_by_segments",
+}
 _STYLES: dict[ClipStyle, Callable[[float], Clipping]] = {
     "flat": Flat,
     "automatic": Automatic,
@@ -52,14 +55,17 @@ _STYLES: dict[ClipStyle, Callable[[float], Clipping]] = {
 
 @dataclass(frozen=True, slots=True)
 class UpdateSettings:
-    """How updates are carried out. Nothing here depends on the data."""
+    """How updates are carried out. Nothing here depends on the data.
+
+    noised_states: of Selective-DPSGD as printed, as its plan counts them.
+    """
 
     public: OptimizerConfig = field(default_factory=OptimizerConfig)
     private: OptimizerConfig = field(default_factory=OptimizerConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
-    printed: PrintedSettings = field(default_factory=PrintedSettings)
     positions: int | None = None
     precision: Literal["float32", "bfloat16"] = "float32"
+    noised_states: int = DEFAULT_NOISED_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +88,8 @@ class Updates:
         self, learner: Learner | Classifier, plan: Plan, reader: BatchReader, pools: Pools, settings: UpdateSettings
     ) -> None:
         executions = plan.executions()
-        self._learner: Trainable[Any] = learner
-        self._reader, self._pools, self._settings = reader, pools, settings
+        self.learner: Trainable[Any] = learner
+        self.reader, self.pools, self.settings = reader, pools, settings
         self.optimisers = {
             name: Optimizer(
                 chosen,
@@ -99,34 +105,35 @@ class Updates:
     def carry_out(self, step: Step, drawn: Drawn, streams: Streams) -> Done:
         """One draw of `step`."""
         update = step.update
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._settings.precision == "bfloat16"):
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
             if isinstance(update, Plain):
-                return self._plain(step, self._read(step, drawn.rows), self.optimisers[step.optimiser])
+                return self.plain(step, self.read(step, drawn.rows), self.optimisers[step.optimiser])
             if isinstance(update, SplitBatch):
-                by = self._by_records if update.by == "records" else self._by_segments
-                return by(step, update, drawn, streams)
+                done: Done = resolve_name(_AS_PRINTED[update.by])(self, step, update, drawn, streams)
+                return done
             if isinstance(step.draw, PoissonUsers | UsersAndEntities):
                 return self._users(step, update, drawn, streams)
-            batch = self._read(step, drawn.rows)
-            return self._noisy(step, update, batch, streams, self.optimisers[step.optimiser])
+            batch = self.read(step, drawn.rows)
+            return self.noisy(step, update, batch, streams, self.optimisers[step.optimiser])
 
-    def _read(self, step: Step, rows: np.ndarray) -> Examples:
-        return self._reader.batch(rows, step.view, step.targets).to(self._device)
+    def read(self, step: Step, rows: np.ndarray) -> Examples:
+        """The rows as `step` sees them, on the model's device."""
+        return self.reader.batch(rows, step.view, step.targets).to(self._device)
 
-    def _plain(self, step: Step, batch: Examples, rule: Optimizer) -> Done:
+    def plain(self, step: Step, batch: Examples, rule: Optimizer) -> Done:
+        """One step along the mean gradient of `batch`."""
         moving = self.moving[step.moves]
-        result = plain_sum(self._learner, batch, positions=self._positions, parameters=moving)
+        result = plain_sum(self.learner, batch, positions=self._positions, parameters=moving)
         weight = max(result.weight, 1.0)
         gradients = {name: total / weight for name, total in result.sums.items()}
         rule.apply(self.parameters, gradients)
         return Done(_counted(batch), result.loss / weight)
 
-    def _noisy(
-        self, step: Step, update: Noisy | SplitBatch, batch: Examples, streams: Streams, rule: Optimizer
-    ) -> Done:
+    def noisy(self, step: Step, update: Noisy | SplitBatch, batch: Examples, streams: Streams, rule: Optimizer) -> Done:
+        """One step along the noisy sum of the clipped gradients of `batch`, over the public divisor."""
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
         moving = self.moving[step.moves]
-        result = clipped_sum(self._learner, batch, clipping, positions=self._positions, parameters=moving)
+        result = clipped_sum(self.learner, batch, clipping, positions=self._positions, parameters=moving)
         self._apply(rule, update, result.sums, result.sensitivity, streams)
         return Done(_counted(batch), None, _facts(result.norms, result.non_finite))
 
@@ -143,54 +150,22 @@ class Updates:
         key = int(streams.other.integers(2**63))  # one number a draw, whoever was drawn
 
         def units() -> Iterator[LocalUnit[Examples]]:
-            for rows, weight in zip(drawn.units(), self._pools.weights(drawn, cap), strict=True):
-                batch = self._read(step, rows)
+            for rows, weight in zip(drawn.units(), self.pools.weights(drawn, cap), strict=True):
+                batch = self.read(step, rows)
                 counts.append(_counted(batch))
-                yield LocalUnit(batch, float(weight), (key, self._pools.owner(rows)))
+                yield LocalUnit(batch, float(weight), (key, self.pools.owner(rows)))
 
         result = local_sum(
-            self._learner,
+            self.learner,
             units(),
             _STYLES[update.style](update.clip_norm),
-            replace(self._settings.local, epochs=epochs),
+            replace(self.settings.local, epochs=epochs),
             positions=self._positions,
             parameters=self.moving[step.moves],
         )
         rule = self.optimisers[step.optimiser]
         self._apply(rule, update, result.sums, most * result.sensitivity, streams)
         return Done(sum(counts), None, _facts(result.norms, result.non_finite))
-
-    def _by_records(self, step: Step, update: SplitBatch, drawn: Drawn, streams: Streams) -> Done:
-        """CADP-LM as printed: the flagged records of a batch with noise, then the others of the same batch exactly."""
-        flagged = np.isin(drawn.rows, self._pools.rows(Pool.FLAGGED))
-        rule, done = self._printed_rule(), Done(0)
-        if flagged.any():
-            done += self._noisy(step, update, self._read(step, drawn.rows[flagged]), streams, rule)
-        if not flagged.all():
-            done += self._plain(step, self._read(step, drawn.rows[~flagged]), rule)
-        return done
-
-    def _by_segments(self, step: Step, update: SplitBatch, drawn: Drawn, streams: Streams) -> Done:
-        """Selective-DPSGD as printed."""
-        reader = self._reader
-        if not isinstance(self._learner, LSTM) or not isinstance(reader, RowReader):
-            raise ConfigError("the lstm, whose states Algorithm 1 noises", "another model", "model: lstm")
-        rule = self._printed_rule()
-        facts = printed_update(
-            self._learner,
-            [reader.marked(int(row)) for row in drawn.rows],
-            update,
-            NoiseStream(streams.noise.seed(streams.noise.last_step + 1), 0),
-            lambda gradients: rule.apply(self.parameters, gradients),
-            self._settings.printed,
-        )
-        loss = facts.public_loss / max(facts.public_positions, 1)
-        private = {"drawn": facts.rows, "private_updates": facts.private_updates, "non_finite": facts.non_finite}
-        return Done(facts.public_positions, loss, private)
-
-    def _printed_rule(self) -> Optimizer:
-        """As both papers print it: SGD, with one rate for both kinds of gradient; it keeps nothing between draws."""
-        return Optimizer(OptimizerConfig("sgd", self._settings.private.learning_rate, decay="none"), 1)
 
     def _apply(
         self,

@@ -24,10 +24,8 @@ import numpy.typing as npt
 
 from tacit.common.files import digest
 from tacit.common.serialize import read_json
-from tacit.data.corpus import read
 from tacit.data.records import Range, Record, Span
 from tacit.errors import ClaimRefused, ConfigError, PolicyError
-from tacit.papers.alpha_context_policy import WithAlphaContext
 from tacit.policies.detectors.encoder import Encoder, libraries
 from tacit.policies.detectors.linear import Linear, Window
 from tacit.policies.policy import PIECES, Policy
@@ -199,6 +197,12 @@ class Detected(Policy):
         read_by = libraries() if isinstance(detector.scorer, Encoder) else {}
         return {"detector": known, "level": self.level, "kind": self.kind, "libraries": read_by}
 
+    def learned_from(self) -> Iterable[tuple[str, frozenset[int]]]:
+        detector = self.detector
+        empty = ((),) * (len(detector.sources) - len(detector.sketches))
+        sketches: tuple[tuple[int, ...], ...] = (*detector.sketches, *empty)
+        return zip(detector.sources, map(frozenset, sketches), strict=True)
+
     def find(self, record: Record) -> tuple[Span, ...]:
         pieces = list(self._pieces(record.text))
         if not pieces:
@@ -236,7 +240,7 @@ def check_detector_data(policy: Policy, corpus: Callable[[], Iterable[Record]]) 
 
     Other overlaps are not seen: that the data are disjoint stays a condition.
     """
-    learned = [source for part in _parts(policy) for source in _sources(part)]
+    learned = [source for part in _parts(policy) for source in part.learned_from()]
     if not learned:
         return
     digest = TextDigest()
@@ -257,21 +261,6 @@ def check_detector_data(policy: Policy, corpus: Callable[[], Iterable[Record]]) 
             found="one that was trained on texts of this corpus, at a price that nobody counted",
             way_out="train it on other text (tacit detector train --negatives ...)",
         )
-
-
-def _sources(policy: Policy) -> Iterator[tuple[str, frozenset[int]]]:
-    """The digest and the sketch of each source that a policy's own detector or model is known to have learned from."""
-    if isinstance(policy, Detected):
-        detector = policy.detector
-        empty = ((),) * (len(detector.sources) - len(detector.sketches))
-        sketches: tuple[tuple[int, ...], ...] = (*detector.sketches, *empty)
-        yield from zip(detector.sources, map(frozenset, sketches), strict=True)
-    elif isinstance(policy, WithAlphaContext):
-        for corpus in policy.learned_from():
-            digest = TextDigest()
-            for record in read(corpus):
-                digest.add(record)
-            yield digest.hexdigest(), frozenset(digest.sketch())
 
 
 def _parts(policy: Policy) -> Iterator[Policy]:

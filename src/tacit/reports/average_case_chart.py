@@ -12,13 +12,11 @@ from tacit.common.charts import Axis, Chart, Point, ScatterChart, Series, Table,
 from tacit.common.formatting import name, number, rounded_up
 from tacit.privacy.account import account, quick_account
 from tacit.privacy.confidentiality import AverageCase, Prices, average_case
-from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Figure, average_rates
 from tacit.privacy.plan import cost
 from tacit.reports.drawing import COLOURS
 from tacit.reports.finished_run import Finished
 
-_MECHANISM = "crt"
 _RATES = tuple(10 ** (-3 + 3 * at / 48) for at in range(49))
 _SHOWN = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -38,13 +36,13 @@ class _Priced:
         return average_case(self.prices, self.figure.delta, missed, 0.0).amplified
 
 
-def amplification_chart(runs: Sequence[Finished], looks: Mapping[int, tuple[str, int]]) -> Chart | None:
+def average_case_chart(runs: Sequence[Finished], looks: Mapping[int, tuple[str, int]]) -> Chart | None:
     """One curve for each run that the theorem is about, none without one; `looks`: key and look of a run's series."""
     of_it = [
         (run, figure)
         for run in runs
         for figure in run.guarantee.figures
-        if run.guarantee.mechanism == _MECHANISM and figure.neighbours.relation == Relation.REPLACE
+        if figure.neighbours == run.guarantee.average_case
     ]
     shown = [_priced(run, figure) for run, figure in of_it[:COLOURS]]
     if not shown:
