@@ -8,7 +8,8 @@ One lists steps; tacit prices them and writes the sentence. Steps without a pric
 import tempfile
 from pathlib import Path
 
-from tacit.api import plan, simulate, train
+import tacit
+from tacit.api import simulate
 from tacit.errors import ClaimRefused
 from tacit.mechanisms.custom import Own
 from tacit.mechanisms.mechanism import PrivateSteps
@@ -48,14 +49,14 @@ def main() -> None:
     """Price it, train with it, and try one that cannot be priced."""
     register_mechanism("secrets-first", "private steps first, then public ones", secrets_first)
     register_mechanism("careless", "reads secrets without noise", careless)
-    planned = plan({"mechanism": "secrets-first", "epsilon": 2, "records": 9800, "epochs": 3})
+    planned = tacit.plan("secrets-first", epsilon=2, counts={"records": 9800}, settings={"epochs": 3})
     private = planned.mechanism.private
     assert private is not None
     print(f"noise multiplier {private.noise_multiplier:.3f} for epsilon 2 on 9,800 records\n")
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "corpus.jsonl"
         simulate("customersim", dialogs=80, out=corpus)
-        trained = train(
+        trained = tacit.train(
             corpus,
             out=Path(folder) / "run",
             policy="pii",
@@ -70,7 +71,7 @@ def main() -> None:
         )
     print(trained.guarantee.sentence(), "\n")
     try:
-        plan({"mechanism": "careless", "noise_multiplier": 1, "records": 9800})
+        tacit.plan("careless", counts={"records": 9800}, settings={"noise_multiplier": 1})
     except ClaimRefused as refused:
         print(f"careless is refused: found {refused.found}")
 

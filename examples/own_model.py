@@ -13,7 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tacit.api import generate, simulate, train
+import tacit
+from tacit.api import simulate
 from tacit.models.custom import register_model
 
 WINDOW = 8
@@ -43,19 +44,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         corpus, run = Path(folder) / "corpus.jsonl", Path(folder) / "run"
         simulate("customersim", dialogs=150, out=corpus)
-        trained = train(
+        trained = tacit.train(
             corpus,
             out=run,
             model="window",
             mechanism="dpsgd",
             epsilon=8,
             epochs=4,
-            batch=30,
+            expected_batch_size=30,
             settings={"held_out": 0.2, "shape": {"width": 64}, "private": {"learning_rate": 0.01}},
         )
         print(f"perplexity a byte on held-out dialogs: {trained.utility.overall.perplexity:.1f}")
         print(trained.guarantee.sentence())
-        print(repr(generate(run, prompt="SYS: Hello", tokens=40, temperature=0.5)))
+        print(repr(trained.generate("SYS: Hello", tokens=40, temperature=0.5)))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.api import label_draw, label_read, scan
+import tacit
+from tacit.api import label_draw, label_read
 from tacit.data.corpus import write_jsonl
 from tacit.data.records import Record, Span
 from tacit.policies.policy import Policy
@@ -56,7 +57,7 @@ def main() -> None:
         corpus = Path(folder) / "mails.jsonl"
         write_jsonl(iter(mails(300)), corpus)
         for words in ("tickets", "tickets,pii"):
-            found = scan(corpus, words, processes=1)
+            found = tacit.scan(corpus, words, processes=1)
             kinds = ", ".join(f"{kind} {total.secrets}" for kind, total in found.kinds.items())
             print(f"{words}: {found.secrets} secrets ({kinds})")
         label_draw(corpus, "tickets,pii", Path(folder) / "sample.jsonl", records=200, seed=1, gold=True)

@@ -101,7 +101,8 @@ def public_gpt(folder: Path, records: Iterable[Record]) -> None:
     with tempfile.TemporaryDirectory() as place:
         corpus, run = Path(place) / "public.jsonl", Path(place) / "run"
         write_jsonl(mixed(records), corpus)
-        train(corpus, out=run, policy="digits", mechanism="plain", model="gpt", tokenizer="bpe", seed=0, settings=START)
+        words = {"policy": "digits", "model": "gpt", "tokenizer": "bpe", "mode": "research", "seed": 0}
+        train(corpus, out=run, mechanism="plain", settings={**words, **START})
         learner, tokenizer = load(run)
     assert isinstance(learner, CausalLM)
     folder.mkdir()

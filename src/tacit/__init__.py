@@ -1,12 +1,68 @@
-"""tacit: language models that learn from a corpus without saying its secrets, and the proof.
+"""tacit trains language models on sensitive text without reproducing its secrets, and states what is guaranteed.
 
-Verbs are in `tacit.api`. This module imports nothing else, so that a guarantee can be checked without data or torch.
+    import tacit
+
+    run = tacit.train("corpus.jsonl", mechanism="selective", epsilon=2)
+    print(run.guarantee.sentence())
+    print(run.audit().verdict.sentence)
+
+Each name is loaded when it is first used, so that `import tacit` takes milliseconds and never loads torch. Further
+functions, one for each verb of the command line, are in `tacit.api`.
 """
 
-from importlib.metadata import version as _version
+import importlib as _importlib
+import typing as _typing
 
-from tacit.errors import TacitError
+if _typing.TYPE_CHECKING:
+    from tacit.api import Run, audit, load, plan, report, scan, train, verify
+    from tacit.config.schema import Experiment as Config
+    from tacit.data.records import Record, Span
+    from tacit.errors import TacitError
+    from tacit.policies.policy import Policy
+    from tacit.privacy.guarantee import Guarantee
 
-__all__ = ["TacitError"]
+    __version__: str
 
-__version__ = _version("tacit")
+__all__ = [
+    "Config",
+    "Guarantee",
+    "Policy",
+    "Record",
+    "Run",
+    "Span",
+    "TacitError",
+    "__version__",
+    "audit",
+    "load",
+    "plan",
+    "report",
+    "scan",
+    "train",
+    "verify",
+]
+
+_PLACES = {
+    **dict.fromkeys(("Run", "audit", "load", "plan", "report", "scan", "train", "verify"), "tacit.api"),
+    "Config": "tacit.config.schema:Experiment",
+    "Guarantee": "tacit.privacy.guarantee",
+    "Policy": "tacit.policies.policy",
+    "Record": "tacit.data.records",
+    "Span": "tacit.data.records",
+    "TacitError": "tacit.errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        value: object = _importlib.import_module("importlib.metadata").version("tacit")
+    elif name in _PLACES:
+        module, _, attribute = _PLACES[name].partition(":")
+        value = getattr(_importlib.import_module(module), attribute or name)
+    else:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

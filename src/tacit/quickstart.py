@@ -4,24 +4,18 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tacit.audits.audit import audit
-from tacit.audits.findings import Audit
+from tacit.api.corpora import scan, simulate
+from tacit.api.results import report
+from tacit.api.training import Run, config, train_config
 from tacit.common.files import write_private
 from tacit.common.formatting import rounded_up
 from tacit.common.progress import Observer
-from tacit.common.serialize import from_words
-from tacit.config.audit_schema import AuditConfig
-from tacit.config.schema import Experiment
-from tacit.data.corpus import write_jsonl
 from tacit.errors import TacitError
-from tacit.policies.registry import parse_policy
-from tacit.policies.scan import scan
-from tacit.reports.policy_pages import scan_page
-from tacit.reports.write import report
-from tacit.simulation.simulate import simulate
-from tacit.training.stages import Trained, train
+
+if TYPE_CHECKING:
+    from tacit.audits.findings import Audit
 
 DIALOGS, PUBLIC_DIALOGS, PUBLIC_SEED = 420, 500, 1_000_003
 
@@ -62,8 +56,8 @@ class Way:
     """One way to train, and how it went; `refused` where the corpus does not allow it."""
 
     mechanism: str
-    trained: Trained | None = None
-    audit: Audit | None = None
+    trained: Run | None = None
+    audit: "Audit | None" = None
     refused: TacitError | None = None
 
     def line(self) -> str:
@@ -78,7 +72,7 @@ class Way:
         )
 
 
-def _said(found: Audit) -> str:
+def _said(found: "Audit") -> str:
     excess = found.canaries[0].exposure.excess
     if excess is None:
         return "no canary planted"
@@ -86,7 +80,7 @@ def _said(found: Audit) -> str:
     return f"{verdict} (exposure {excess.median_inside:.1f}, of others {excess.median_held_out:.1f} bits)"
 
 
-def _claimed(trained: Trained) -> str:
+def _claimed(trained: Run) -> str:
     if not trained.guarantee.figures:
         return "no guarantee"
     headline = trained.guarantee.figures[0]
@@ -95,29 +89,30 @@ def _claimed(trained: Trained) -> str:
 
 def quickstart(folder: Path, corpus: Path | None, watch: Watch) -> Iterator[Way]:
     """Every way in turn; afterwards `folder` holds scan and runs. Without a corpus, dialogs are simulated."""
+    from tacit.reports.policy_pages import scan_page
+
     folder.mkdir(parents=True, exist_ok=True)
     public = folder / "public.jsonl"
-    write_jsonl(simulate("customersim", PUBLIC_DIALOGS, seed=PUBLIC_SEED), public)
+    simulate("customersim", PUBLIC_DIALOGS, public, PUBLIC_SEED)
     if corpus is None:
         corpus = folder / "corpus.jsonl"
-        write_jsonl(simulate("customersim", DIALOGS), corpus)
-    scanned = scan(corpus, parse_policy(SHARED["policy"]))
-    write_private(folder / "scan.html", scan_page(scanned).encode())
+        simulate("customersim", DIALOGS, corpus)
+    write_private(folder / "scan.html", scan_page(scan(corpus, SHARED["policy"])).encode())
     for mechanism, way in WAYS.items():
-        words = {"corpus": str(corpus), "vocabulary_corpus": str(public), **SHARED, **way}
-        words["plan"] = {"mechanism": mechanism, **way["plan"]}
+        settings = {"vocabulary_corpus": str(public), **SHARED, **way}
         try:
             with watch(mechanism) as observe:
-                trained = train(from_words(Experiment, words), folder / mechanism, observe)
-                found = audit(folder / mechanism, AuditConfig(), observe)
+                trained = train_config(
+                    config(corpus, mechanism=mechanism, settings=settings), folder / mechanism, observe=observe
+                )
+                found = trained.audit(observe=observe)
         except TacitError as error:
             yield Way(mechanism, refused=error)
             continue
-        report([folder / mechanism])
+        trained.report()
         yield Way(mechanism, trained, found)
 
 
 def compare(folder: Path, ways: list[Way]) -> Path:
     """The page over all that were trained."""
-    runs = [folder / way.mechanism for way in ways if way.trained is not None]
-    return report(runs, folder / "comparison.html").page
+    return report([way.trained for way in ways if way.trained is not None], out=folder / "comparison.html").page

@@ -319,12 +319,12 @@ def test_own_policy_mechanism_and_model_together_go_the_whole_way(tmp_path: Path
             "canaries": [{"template": "My ID is {2 digits}.", "count": 4, "inside_probability": 1.0}],
         },
     )
-    (step,) = trained.planned.plan.executions()
+    (step,) = trained.plan.executions()
     entries = read_entries(run / "release" / "ledger.jsonl")
     assert entries.charges() == {"private": 3, "utility": 1}
     spent = ((cost(step, Neighbors(Unit.SECRETS)), 3), (HELD_OUT_ALONE, 1))
     assert entries.compositions()[str(Neighbors(Unit.SECRETS))] == spent
     assert trained.guarantee.mechanism == "mine"
-    assert audit(run, candidates=10).verdict.exit_code == 0
+    assert audit(run, settings={"candidates": 10}).verdict.exit_code == 0
     assert report(run).page.exists()
     assert generate(run, "Hello", tokens=3).startswith("Hello")

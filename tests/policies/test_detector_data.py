@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.api import train
+from tacit.api import Run, train
 from tacit.data.records import Record
 from tacit.errors import ClaimRefused
 from tacit.mechanisms.build import plan
@@ -30,7 +30,6 @@ from tacit.policies.detectors.linear import DEFAULT_WINDOW, Linear
 from tacit.policies.patterns import Digits
 from tacit.policies.policy import Policy
 from tacit.privacy.guarantee import Evidence, Status
-from tacit.training.stages import Trained
 
 TEXTS = [f"Note number {number} about the garden and the dog at 4 {number * 7} Street." for number in range(3000)]
 SMALL: dict[str, Any] = {"held_out": 0.1, "shape": {"embedding_size": 8, "hidden_size": 8}}
@@ -134,7 +133,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(place: Path, out: Path, corpus: str, mechanism: str = "selective", **more: Any) -> Trained:  # noqa: ANN401
+def run(place: Path, out: Path, corpus: str, mechanism: str = "selective", **more: Any) -> Run:  # noqa: ANN401
     words = {"noise_multiplier": 1.0, "steps": 2, "batch": 2, "public_epochs": 1}
     settings = {**SMALL, "plan": words, **more}
     return train(place / f"{corpus}.jsonl", out=out, mechanism=mechanism, settings=settings)

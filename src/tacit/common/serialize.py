@@ -186,6 +186,11 @@ def to_json(value: object) -> str:
     return TypeAdapter(type(value)).dump_json(value, indent=2).decode()
 
 
+def json_values(value: object) -> Any:  # noqa: ANN401
+    """`value` as what JSON has: dictionaries, lists, texts and numbers."""
+    return TypeAdapter(type(value)).dump_python(value, mode="json")
+
+
 def from_json(kind: type[T], text: str | bytes) -> T:
     """The value of type `kind` that `to_json` wrote."""
     try:

@@ -68,9 +68,12 @@ def load_classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
     return _with_weights(build_classifier(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
 
 
-def continued(folder: Path, prompt: str, tokens: int, temperature: float, seed: int) -> str:
-    """What the language model of a finished run says after `prompt`, the prompt included."""
-    learner, tokenizer = load(folder)
+def continued(
+    learner: Learner | Classifier, tokenizer: Tokenizer, prompt: str, tokens: int, temperature: float, seed: int
+) -> str:
+    """What a language model continues `prompt` with, the prompt included."""
+    if isinstance(learner, Classifier):
+        raise RunError("a language model", "a text classifier, which says no text", "train with task: language")
     start = torch.tensor([[tokenizer.end, *tokenizer.encode(prompt)]])
     said = generate(learner, start, tokens, torch.Generator().manual_seed(seed), temperature)[0].tolist()
     said = said[: said.index(tokenizer.end)] if tokenizer.end in said else said

@@ -1,0 +1,51 @@
+"""One function for each verb of the command line, and `Run`, the handle of a finished run.
+
+    from tacit import api
+
+    api.simulate("customersim", dialogs=200, out="corpus.jsonl")
+    run = api.train("corpus.jsonl", mechanism="selective", epsilon=2)
+
+`import tacit` has the common ones as `tacit.train`, `tacit.scan` and so on. Nothing is loaded before it is needed.
+`observe` is called with progress events (`tacit.common.progress`); all functions log under the name `tacit`. Errors are
+`tacit.TacitError`, with `expected`, `found` and `way_out`.
+"""
+
+from tacit.api.corpora import (
+    compare_policies,
+    context,
+    detector_measure,
+    detector_show,
+    detector_train,
+    label_draw,
+    label_read,
+    scan,
+    simulate,
+)
+from tacit.api.results import audit, audit_model, quickstart, report, sweep, verify
+from tacit.api.training import Run, config, generate, load, plan, resume, train, train_config
+
+__all__ = [
+    "Run",
+    "audit",
+    "audit_model",
+    "compare_policies",
+    "config",
+    "context",
+    "detector_measure",
+    "detector_show",
+    "detector_train",
+    "generate",
+    "label_draw",
+    "label_read",
+    "load",
+    "plan",
+    "quickstart",
+    "report",
+    "resume",
+    "scan",
+    "simulate",
+    "sweep",
+    "train",
+    "train_config",
+    "verify",
+]

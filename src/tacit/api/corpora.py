@@ -1,0 +1,202 @@
+"""Functions about corpora and policies: simulate, scan, compare, label, detect."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacit.common.progress import unwatched
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.common.progress import Observer
+    from tacit.config.choices import Pieces
+    from tacit.data.records import Record
+    from tacit.papers.alpha_context import Contexts
+    from tacit.policies.compare import PolicyComparison
+    from tacit.policies.coverage import CoverageCounts
+    from tacit.policies.detectors.detector import Detector
+    from tacit.policies.detectors.training import FlaggedShare, TrainedDetector
+    from tacit.policies.labels import Sample
+    from tacit.policies.policy import Policy
+    from tacit.policies.scan import Scan
+
+
+def simulate(
+    simulator: str, dialogs: int = 10_000, out: str | Path | None = None, seed: int = 0, split: str = "train"
+) -> Iterator["Record"]:
+    """The records of a simulated corpus with gold spans; with `out`, written to that file first."""
+    from tacit.data.corpus import write_jsonl
+    from tacit.simulation.simulate import simulate as records
+
+    if out is not None:
+        write_jsonl(records(simulator, dialogs, seed, split), Path(out))
+    return records(simulator, dialogs, seed, split)
+
+
+def scan(
+    corpus: str | Path | Iterable["Record"],
+    policy: "str | Policy" = "pii",
+    *,
+    sample: int = 5,
+    show_secrets: bool = False,
+    processes: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> "Scan":
+    """Count what a policy marks in a corpus and, with gold spans, what it misses.
+
+    corpus: the corpus file, or records.
+    policy: what is secret: a name, names with commas between them (any of them), a YAML file, or a `Policy`.
+    sample: how many records to show in the result.
+    show_secrets: whether the sample shows secrets; otherwise they are blacked out.
+    processes: how many processes; all cores by default.
+    progress: called with the records and characters done so far.
+
+    >>> import tacit
+    >>> found = tacit.scan("corpus.jsonl", "digits", processes=1)
+    >>> found.records
+    80
+    >>> found.card.overall.recall.value < 1
+    True
+    """
+    from tacit.policies.scan import scan as look
+
+    return look(
+        corpus, _policy(policy), sample=sample, show_secrets=show_secrets, processes=processes, progress=progress
+    )
+
+
+def compare_policies(
+    corpus: str | Path | Iterable["Record"],
+    policies: "Sequence[str] | Mapping[str, Policy]",
+    *,
+    processes: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> "PolicyComparison":
+    """`tacit policy compare`: policies side by side, each in the words of `--policy` or by a name of its own."""
+    from tacit.policies.compare import compare_policies as compare
+
+    chosen = policies if isinstance(policies, Mapping) else {words: _policy(words) for words in policies}
+    return compare(corpus, chosen, processes=processes, progress=progress)
+
+
+def label_draw(
+    corpus: str | Path,
+    policy: "str | Policy",
+    out: str | Path,
+    *,
+    conservative: "str | Policy | None" = None,
+    records: int = 200,
+    seed: int | None = None,
+    gold: bool = False,
+    show_found: bool = False,
+    pieces: "Pieces" = "record",
+) -> "Sample":
+    """`tacit label draw`: records, or pieces of them, drawn at random, written to a file for a person to label."""
+    from tacit.data.corpus import read
+    from tacit.policies.labels import LabelOrigin, check_free, draw_sample, write_sample
+
+    if gold and show_found:
+        raise ConfigError("gold or show_found", "both", "leave one out: gold spans are no person to be shown things")
+    check_free(Path(out))
+    labels = LabelOrigin.GOLD if gold else LabelOrigin.PERSON_SHOWN_FOUND if show_found else LabelOrigin.PERSON
+    second = None if conservative is None else _policy(conservative)
+    sample = draw_sample(read(corpus), _policy(policy), second, size=records, seed=seed, labels=labels, pieces=pieces)
+    write_sample(sample, Path(out))
+    return sample
+
+
+def label_read(
+    sample: str | Path,
+    policy: "str | Policy",
+    *,
+    conservative: "str | Policy | None" = None,
+    corpus: str | Path | None = None,
+    out: str | Path | None = None,
+) -> "CoverageCounts":
+    """`tacit label read`: how often the policy misses a secret at most; with `out`, written for `coverage`."""
+    from tacit.data.corpus import read
+    from tacit.policies.coverage import measured, write_coverage
+    from tacit.policies.labels import check_corpus, read_labels
+
+    labelled = read_labels(Path(sample))
+    if corpus is not None:
+        check_corpus(labelled, read(corpus))
+    result = measured(labelled, _policy(policy), None if conservative is None else _policy(conservative))
+    if out is not None:
+        inputs = [Path(file).resolve() for file in (sample, corpus) if file is not None]
+        if Path(out).resolve() in inputs:
+            raise ConfigError("another file for the counts", "the sample or the corpus", "name another one as `out`")
+        write_coverage(result, Path(out))
+    return result
+
+
+def detector_train(
+    out: str | Path,
+    negatives: str | Path,
+    *,
+    templates: str | Path | None = None,
+    prompts: str | Path | None = None,
+    encoder: str | Path | None = None,
+    epochs: int = 0,
+    reword: bool = True,
+    round_trip: Sequence[str] = (),
+    seq2seq: Sequence[str] = (),
+    same_meaning: str | Path | None = None,
+    alike: float = 0.5,
+    most: int = 400,
+    recall: float = 0.99,
+    false_alarms: float = 0.002,
+    sentences: int = 20_000,
+    harmless: bool = True,
+    seed: int = 0,
+    observe: "Observer" = unwatched,
+) -> "TrainedDetector":
+    """`tacit detector train`: a detector of sensitive contexts in the new folder `out`, and how well it does."""
+    from tacit.policies.detectors.paraphrase import phi_of
+    from tacit.policies.detectors.training import DetectorSettings, train
+
+    phi = phi_of(reword, round_trip, seq2seq, _path(same_meaning), alike, most)
+    settings = DetectorSettings(recall, false_alarms, sentences, harmless, seed, encoder=_path(encoder), epochs=epochs)
+    return train(Path(out), Path(negatives), phi, settings, observe, _path(templates), _path(prompts))
+
+
+def detector_show(folder: str | Path) -> "Detector":
+    """`tacit detector show`: the detector of a folder that is whole, with its `card` and its `hash`."""
+    from tacit.policies.detectors.detector import read_detector
+
+    return read_detector(Path(folder))
+
+
+def detector_measure(folder: str | Path, corpus: str | Path) -> "FlaggedShare":
+    """`tacit detector measure`: how many sentences of a corpus the detector flags."""
+    from tacit.policies.detectors.training import measure
+
+    return measure(Path(folder), Path(corpus))
+
+
+def context(
+    text: str,
+    target: str,
+    model: str | Path,
+    *,
+    alpha: float = 0.01,
+    occurrence: int | None = None,
+    reword: bool = False,
+    round_trip: Sequence[str] = (),
+    most: int = 10,
+) -> "Contexts":
+    """Which words before a target make a model expect it: `shortest` of the result is its alpha-context."""
+    from tacit.papers.alpha_context import contexts_of
+    from tacit.policies.detectors.paraphrase import paraphrases_by
+
+    return contexts_of(text, target, Path(model), alpha, occurrence, paraphrases_by(reword, round_trip, most))
+
+
+def _path(place: str | Path | None) -> Path | None:
+    return None if place is None else Path(place)
+
+
+def _policy(words: "str | Policy") -> "Policy":
+    from tacit.policies.registry import parse_policy
+
+    return parse_policy(words) if isinstance(words, str) else words

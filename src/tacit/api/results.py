@@ -1,0 +1,145 @@
+"""Functions about finished runs: audit, report, verify; and those that make many runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.api.training import Run, folder_of
+from tacit.common.progress import unwatched
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.audits.findings import Audit
+    from tacit.audits.named_secrets import ForeignAudit
+    from tacit.common.progress import Observer, Progress
+    from tacit.config.audit_schema import AuditConfig
+    from tacit.quickstart import Way
+    from tacit.reports.write import Reported
+    from tacit.runs.verify import Verified
+    from tacit.sweeps.scheduler import RunOutcome
+    from tacit.sweeps.sweep import Swept
+
+
+def quickstart(
+    corpus: str | Path | None = None, out: str | Path = "quickstart", observe: "Observer" = unwatched
+) -> tuple[list["Way"], Path]:
+    """Train in five ways, attack each, compare them: how each way went, and the page."""
+    from contextlib import nullcontext
+
+    from tacit.quickstart import compare
+    from tacit.quickstart import quickstart as go
+
+    folder = Path(out)
+    if folder.exists():
+        raise ConfigError("a new folder", f"{folder}, which exists", "choose another `out`, or remove it")
+    ways = list(go(folder, None if corpus is None else Path(corpus), lambda _: nullcontext(observe)))
+    if not any(way.trained for way in ways):
+        raise ConfigError("a corpus that some way can train on", "none could", "see `refused` of each way")
+    return ways, compare(folder, ways)
+
+
+def audit(
+    run: str | Path | Run,
+    *,
+    reference: str | Path | Run | None = None,
+    settings: Mapping[str, Any] | None = None,
+    observe: "Observer" = unwatched,
+) -> "Audit":
+    """Attack a run's model and compare the findings with its claim.
+
+    run: a finished run with its private part. `release/audit.json` gets what canaries showed, `private/` everything.
+    reference: a run with the same tokenizer that did not see the records.
+    settings: how hard to attack, such as {"candidates": 100, "confidence": 0.99}.
+    observe: called with progress events.
+
+    >>> import tacit
+    >>> found = tacit.audit("run", settings={"candidates": 10})
+    >>> found.verdict.exit_code
+    0
+    """
+    from tacit.audits.audit import audit as attack
+
+    other = None if reference is None else folder_of(reference)
+    return attack(folder_of(run), _audit_config(settings or {}), observe, other)
+
+
+def _audit_config(settings: Mapping[str, Any]) -> "AuditConfig":
+    from tacit.config.audit_schema import AuditConfig
+
+    known = AuditConfig.__dataclass_fields__
+    for name in settings:
+        if name not in known:
+            raise ConfigError.unknown_name("setting of an audit", name, known)
+    return AuditConfig(**settings)
+
+
+def audit_model(
+    model: str | Path, candidates: str | Path, *, seed: int = 0, observe: "Observer" = unwatched
+) -> "ForeignAudit":
+    """`tacit audit --model`: how exposed the secrets of a file are in any local Hugging Face causal model."""
+    from tacit.audits.named_secrets import audit_named
+
+    return audit_named(Path(model), Path(candidates), seed, observe)
+
+
+def report(
+    runs: str | Path | Run | Sequence[str | Path | Run],
+    *,
+    out: str | Path | None = None,
+    sample: int | None = None,
+) -> "Reported":
+    """Write one page for a run, or one page that compares several.
+
+    runs: run folders or runs. With one, its certificate and model card are written too.
+    out: the page; by default in `release/` of the run, and comparison.html for several.
+    sample: show so many training records, secrets hidden; that page goes to `private/` and must stay there.
+
+    >>> import tacit
+    >>> tacit.report("run").page.name
+    'report.html'
+    """
+    from tacit.reports.write import report as write
+    from tacit.reports.write import report_inside
+
+    folders = [folder_of(run) for run in ([runs] if isinstance(runs, str | Path | Run) else runs)]
+    if sample is None:
+        return write(folders, None if out is None else Path(out))
+    if len(folders) != 1 or out is not None:
+        raise ConfigError(
+            expected="one run and no --out with --sample",
+            found=f"{len(folders)} runs" if len(folders) != 1 else "--out",
+            way_out="tacit report RUN --sample 5 writes RUN/private/report.html: text of a corpus stays there",
+        )
+    return report_inside(folders[0], sample)
+
+
+def verify(run: str | Path | Run) -> "Verified":
+    """Recompute a run's claim from its ledger, plan and files.
+
+    run: a run, or a copy of its `release/` under any name.
+
+    >>> import tacit
+    >>> tacit.verify("run").holds
+    True
+    """
+    from tacit.runs.verify import verify as check
+
+    return check(folder_of(run))
+
+
+def sweep(
+    recipe: str | Path,
+    *,
+    out: str | Path | None = None,
+    results: str | Path | None = None,
+    data: str | Path | None = None,
+    scale: float = 1.0,
+    jobs: int = 1,
+    audit: bool = True,
+    observe: "Callable[[str, Progress | RunOutcome], None] | None" = None,
+) -> "Swept":
+    """Train, attack and report every run of a recipe; called again, it goes on. `observe` hears the name of a run."""
+    from tacit.sweeps.sweep import sweep as go
+    from tacit.sweeps.sweep import unwatched as nobody
+
+    return go(recipe, out, results, data, scale, jobs, audit, observe or nobody)

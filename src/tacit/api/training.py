@@ -1,0 +1,331 @@
+"""Train, resume, price and load: the functions that give or need a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tacit.common.progress import unwatched
+from tacit.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from tacit.audits.findings import Audit
+    from tacit.common.progress import Observer
+    from tacit.config.schema import Experiment
+    from tacit.data.tokenizer import Tokenizer
+    from tacit.mechanisms.build import Planned
+    from tacit.models.classifier import Classifier
+    from tacit.models.language_model import Learner
+    from tacit.privacy.guarantee import Guarantee
+    from tacit.privacy.noisy_utility import ReleasedUtility
+    from tacit.privacy.plan import Plan
+    from tacit.reports.write import Reported
+    from tacit.runs.files import FileName
+    from tacit.runs.utility import Utility
+    from tacit.runs.verify import Verified
+    from tacit.training.stages import Trained
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its claim, its model, and what can be done with them.
+
+    Made by `tacit.train` and `tacit.load`. Each part is read from the run folder when it is first asked for. Of a
+    release folder that somebody sent you, everything works that needs no private files: all but `audit` and `resume`.
+
+    >>> import tacit
+    >>> run = tacit.load("run")
+    >>> run.config["plan"]["mechanism"]
+    'selective'
+    >>> text = run.generate("Hello", tokens=5)
+    """
+
+    folder: Path
+    set_aside: int | None = None
+    """Records that could not be used, right after training; `private/` has the reasons."""
+    shared: int | None = None
+    """Held-out texts that also occur in the training corpus, right after training."""
+
+    @cached_property
+    def guarantee(self) -> "Guarantee":
+        """What is guaranteed; `guarantee.sentence()` is the claim in words."""
+        from tacit.privacy.guarantee import Guarantee
+        from tacit.runs.files import PrivateFile, ReleaseFile
+
+        inside = self._read(Guarantee, PrivateFile.GUARANTEE)
+        return inside or self._required(Guarantee, ReleaseFile.GUARANTEE)
+
+    @cached_property
+    def plan(self) -> "Plan":
+        """The plan that was priced and executed."""
+        from tacit.mechanisms.terms import Terms
+        from tacit.runs.files import ReleaseFile
+
+        return self._required(Terms, ReleaseFile.PLAN).plan
+
+    @cached_property
+    def utility(self) -> "Utility":
+        """What the model is worth on held-out text, exactly; only the folder that was trained in has it."""
+        from tacit.runs.files import PrivateFile
+        from tacit.runs.utility import Utility
+
+        found = self._read(Utility, PrivateFile.UTILITY)
+        if found is None:
+            way_out = "use `released_utility`: the same numbers with noise"
+            raise RunError("the private part of a finished run", "none in this folder", way_out)
+        return found
+
+    @cached_property
+    def released_utility(self) -> "ReleasedUtility":
+        """What the model is worth on held-out text, with the noise that was priced: this may leave."""
+        from tacit.privacy.noisy_utility import ReleasedUtility
+        from tacit.runs.files import ReleaseFile
+
+        return self._required(ReleasedUtility, ReleaseFile.UTILITY)
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """All settings of the run; of a release those that may leave."""
+        from tacit.runs.files import PrivateFile, ReleaseFile
+
+        inside: dict[str, Any] | None = self._read(dict, PrivateFile.SETTINGS)
+        return inside or self._required(dict, ReleaseFile.CONFIG)
+
+    @property
+    def model(self) -> "Learner | Classifier":
+        """The model, once the run is verified; `model.module` is the torch module."""
+        return self._loaded[0]
+
+    @property
+    def tokenizer(self) -> "Tokenizer":
+        """The tokenizer of the model."""
+        return self._loaded[1]
+
+    def generate(self, prompt: str = "", *, tokens: int = 100, temperature: float = 1.0, seed: int = 0) -> str:
+        """Continue a prompt with the model.
+
+        prompt: what the text begins with. tokens: how many to add at most. temperature: 0 takes the likeliest token
+        each time. seed: the same seed gives the same text.
+        """
+        from tacit.models.loading import continued
+
+        return continued(*self._loaded, prompt, tokens, temperature, seed)
+
+    def audit(
+        self,
+        *,
+        reference: "str | Path | Run | None" = None,
+        settings: Mapping[str, Any] | None = None,
+        observe: "Observer" = unwatched,
+    ) -> "Audit":
+        """Attack the model and compare the findings with the claim; see `tacit.audit`."""
+        from tacit.api.results import audit
+
+        return audit(self, reference=reference, settings=settings, observe=observe)
+
+    def report(self, *, out: str | Path | None = None, sample: int | None = None) -> "Reported":
+        """Write the page of the run; see `tacit.report`."""
+        from tacit.api.results import report
+
+        return report(self, out=out, sample=sample)
+
+    def verify(self) -> "Verified":
+        """Recompute the claim from ledger, plan and files; see `tacit.verify`."""
+        from tacit.api.results import verify
+
+        return verify(self)
+
+    def resume(self, *, observe: "Observer" = unwatched) -> "Run":
+        """Continue the run if it was stopped; see `tacit.api.resume`."""
+        return resume(self, observe=observe)
+
+    def to_json(self) -> dict[str, Any]:
+        """Folder, claim, guarantee and utility as JSON values."""
+        from tacit.common.serialize import json_values
+
+        return {
+            "folder": str(self.folder),
+            "sentence": self.guarantee.sentence(),
+            "guarantee": json_values(self.guarantee),
+            "utility": json_values(self.released_utility if self._sent else self.utility),
+            "set_aside": self.set_aside,
+            "shared": self.shared,
+        }
+
+    @property
+    def _sent(self) -> bool:
+        return not (self.folder / "private").is_dir()
+
+    @cached_property
+    def _loaded(self) -> "tuple[Learner | Classifier, Tokenizer]":
+        from tacit.models.loading import load, load_classifier
+
+        return load_classifier(self.folder) if self.config["task"] == "classification" else load(self.folder)
+
+    def _read(self, kind: type[T], name: "FileName") -> T | None:
+        from tacit.runs.folder import RunFolder
+
+        view = RunFolder.view(self.folder)
+        return view.read_json(kind, name) if view.path(name).is_file() else None
+
+    def _required(self, kind: type[T], name: "FileName") -> T:
+        found = self._read(kind, name)
+        if found is None:
+            way_out = f"finish it: tacit train --resume {self.folder}"
+            raise RunError(f"a finished run in {self.folder}", f"one without {name}", way_out)
+        return found
+
+
+def load(run: "str | Path | Run") -> Run:
+    """Open a run folder, or a release folder that somebody sent you.
+
+    run: the folder that `tacit.train` made, or a copy of its `release/` under any name. Files are read, and the run is
+    verified, when a part of it is asked for.
+
+    >>> import tacit
+    >>> tacit.load("run").guarantee.mechanism
+    'selective'
+    """
+    from tacit.runs.folder import RunFolder
+
+    folder = folder_of(run)
+    RunFolder.view(folder)
+    return Run(folder)
+
+
+def train(
+    corpus: str | Path,
+    *,
+    mechanism: str,
+    epsilon: float | None = None,
+    policy: str = "pii",
+    model: str = "lstm",
+    epochs: float | None = None,
+    expected_batch_size: float | None = None,
+    task: str = "language",
+    tokenizer: str | None = None,
+    mode: str = "release",
+    seed: int | None = None,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    observe: "Observer" = unwatched,
+) -> Run:
+    """Train a model on sensitive text and return the finished run.
+
+    corpus: the corpus file.
+    mechanism: how to protect; `tacit plan --list` lists the mechanisms.
+    epsilon: the privacy target; noise, sampling rate and steps are derived from it.
+    policy: what is secret: a name, names with commas between them (any of them), or a YAML file.
+    model: lstm, gpt, or a local Hugging Face folder.
+    epochs: expected passes over the private units.
+    expected_batch_size: records drawn on average per private step; larger is better for the model and slower.
+    task: language, or classification of records by their label.
+    tokenizer: bytes, bpe, model (that of the model folder), or a tokenizer.json.
+    mode: release, or research: everything is drawn from `seed`, and nothing is guaranteed.
+    out: the run folder, run-MECHANISM by default.
+    settings: every other setting by its name, nested as in YAML.
+    observe: called with progress events.
+
+    >>> import tacit
+    >>> size = {"hidden_size": 8, "embedding_size": 8}
+    >>> settings = {"shape": size, "held_out": 0.3, "max_tokens": 64, "longest_full": 64, "plan": {"public_epochs": 1}}
+    >>> run = tacit.train(
+    ...     "corpus.jsonl", mechanism="selective", epsilon=8, epochs=1, expected_batch_size=16, out="run",
+    ...     settings=settings,
+    ... )
+    >>> run.guarantee.figures[0].epsilon <= 8
+    True
+    """
+    if Path(corpus).suffix in (".yaml", ".yml"):
+        way_out = "tacit.api.train_config(tacit.api.config(FILE), out)"
+        raise ConfigError("a corpus", "a YAML file with settings", way_out)
+    words: dict[str, Any] = {"policy": policy, "model": model, "task": task, "tokenizer": tokenizer, "seed": seed}
+    words |= {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": expected_batch_size}
+    asked = config(corpus, **words, settings={"mode": mode, **(settings or {})})
+    return train_config(asked, out, observe=observe)
+
+
+def config(
+    source: str | Path,
+    *,
+    policy: str | None = None,
+    mechanism: str | None = None,
+    epsilon: float | None = None,
+    epochs: float | None = None,
+    batch: float | None = None,
+    task: str | None = None,
+    model: str | None = None,
+    tokenizer: str | None = None,
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> "Experiment":
+    """All settings of a run: those of a corpus or a YAML file, these words over them, `settings` last.
+
+    `settings` is nested as in YAML: {"shape": {"hidden_size": 64}, "plan": {"public_epochs": 2}}.
+    """
+    from tacit.config.load import asked_for
+
+    words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch, "policy": policy}
+    words |= {"task": task, "model": model, "tokenizer": tokenizer, "seed": seed}
+    return asked_for(Path(source), words, settings or {})
+
+
+def train_config(config: "Experiment", out: str | Path | None = None, *, observe: "Observer" = unwatched) -> Run:
+    """Train with all settings at hand, such as those of a YAML file: `train_config(config("settings.yaml"))`."""
+    from tacit.training.stages import train as begin
+
+    folder = Path(out or f"run-{config.plan.get('mechanism')}")
+    return _finished(begin(config, folder, observe))
+
+
+def resume(run: "str | Path | Run", *, observe: "Observer" = unwatched) -> Run:
+    """Continue a run that was stopped, with what it began with; a finished one is sealed anew."""
+    from tacit.training.stages import resume as go_on
+
+    return _finished(go_on(folder_of(run), observe))
+
+
+def generate(
+    run: "str | Path | Run", prompt: str = "", tokens: int = 100, temperature: float = 1.0, seed: int = 0
+) -> str:
+    """Continue a prompt with the model of a run; the prompt is included."""
+    return load(run).generate(prompt, tokens=tokens, temperature=temperature, seed=seed)
+
+
+def plan(
+    mechanism: str,
+    *,
+    epsilon: float | None = None,
+    counts: Mapping[str, int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> "Planned":
+    """Price a training plan before anything is trained.
+
+    mechanism: its name; `tacit plan --list` lists them.
+    epsilon: the privacy target; the noise is derived from it.
+    counts: what there is to protect, such as {"records": 9800}, {"users": 120} or {"records": 9800, "flagged": 300}.
+    settings: other settings of a plan, such as {"epochs": 4, "clip_norm": 0.5}.
+
+    >>> import tacit
+    >>> priced = tacit.plan("dpsgd", epsilon=2, counts={"records": 9800})
+    >>> round(priced.guarantee.figures[0].epsilon, 2)
+    2.0
+    """
+    from tacit.mechanisms.build import plan as price
+
+    target = {} if epsilon is None else {"epsilon": epsilon}
+    return price({"mechanism": mechanism, **target, **(counts or {}), **(settings or {})})
+
+
+def folder_of(run: "str | Path | Run") -> Path:
+    """The folder of a run."""
+    return run.folder if isinstance(run, Run) else Path(run)
+
+
+def _finished(trained: "Trained") -> Run:
+    run = Run(trained.folder, trained.set_aside, trained.shared)
+    vars(run).update(guarantee=trained.guarantee, utility=trained.utility)  # known: nothing is to be read
+    return run
