@@ -83,13 +83,13 @@ plan_command.__doc__ = plan.__doc__
 
 
 def _mechanism_table() -> Table:
-    from tacit.mechanisms.registry import REGISTRY
+    from tacit.mechanisms.registry import entries
 
     table = Table(box=None, pad_edge=False)
     table.add_column("mechanism", style="bold")
     table.add_column("what it does")
-    for name, row in REGISTRY.items():
-        table.add_row(name, row.summary)
+    for entry in entries():
+        table.add_row(entry.name, entry.summary)
     return table
 
 

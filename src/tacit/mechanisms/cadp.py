@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tacit.mechanisms.conditions import NOISY_CONDITIONS
-from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps, Spent, interleaved
+from tacit.mechanisms.entry import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, routed_steps
+from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps, Spent, interleaved
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
 from tacit.privacy.plan import Neighbors, Plan, Pool, Unit, View
 
@@ -58,3 +59,13 @@ class CADP:
         )
         lines = coverage_lines(figures[0], evidence.coverage)
         return Guarantee(self.name, claim, figures, (*NOISY_CONDITIONS, ROUTED), NOT_PROTECTED, evidence, lines)
+
+
+ENTRY = MechanismEntry(
+    "cadp",
+    "records a detector flagged with noise, the others plainly",
+    lambda words: CADP(*routed_steps(words)),
+    CADP,
+    (Unit.FLAGGED_RECORD,),
+    Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS),
+)

@@ -21,20 +21,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tacit.mechanisms.conditions import LABELLED, NOISY_CONDITIONS
-from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps, Spent, average_lines
+from tacit.mechanisms.entry import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, routed_steps
+from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps, Spent, average_lines
+from tacit.mechanisms.settings import PlanSettings
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 
 REPLACED = Neighbors(Unit.FLAGGED_RECORD, Relation.REPLACE)
-
-NOTIONS = (
-    Neighbors(Unit.FLAGGED_RECORD),
-    REPLACED,
-    *(Neighbors(Unit.FLAGGED_RECORD, copies=copies) for copies in (2, 5, 10)),
-    Neighbors(Unit.SECRETS),
-)
-
+IN_GROUPS = tuple(Neighbors(Unit.FLAGGED_RECORD, copies=copies) for copies in (2, 5, 10))
+NOTIONS = (Neighbors(Unit.FLAGGED_RECORD), REPLACED, *IN_GROUPS, Neighbors(Unit.SECRETS))
 EXACT_DUPLICATES = Condition("duplicates are found by an exact hash of the redacted text", Status.ASSUMED)
 ROUTED = Condition("both policies are frozen, local and public; each record's routing is public", Status.ASSUMED)
 
@@ -82,3 +78,18 @@ class CRT:
                 *average_lines(spent[REPLACED], figures[1], evidence.among_secrets),
             ),
         )
+
+
+def _build(words: PlanSettings) -> CRT:
+    public, private = routed_steps(words)
+    return CRT(public, private, max(1, round(private.steps * private.sampling_rate)))
+
+
+ENTRY = MechanismEntry(
+    "crt",
+    "redacted and de-duplicated; noise on all that may hold a missed secret",
+    _build,
+    CRT,
+    (Unit.FLAGGED_RECORD, Unit.SECRETS),
+    Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS, conservative=True, stability=True, duplicates="exact"),
+)

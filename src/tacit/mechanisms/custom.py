@@ -20,12 +20,13 @@ from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, coverage_lines
 from tacit.privacy.plan import Neighbors, Noisy, Plain, Plan, PoissonRecords, ShuffledBatch, Unit
 
-_SAID: dict[Unit, tuple[str, tuple[Condition, ...], tuple[str, ...]]] = {
+_CLAIMS: dict[Unit, tuple[str, tuple[Condition, ...], tuple[str, ...]]] = {
     Unit.SECRETS: ("blanked", (FROZEN_MARKS,), ("unmarked text", "that a record was used", "a value in many records")),
     Unit.RECORD: ("left empty", (), ("what several records of one person say together", "the number of records")),
     Unit.FLAGGED_RECORD: ("left empty", (ROUTED,), ("sensitive records that were cleared", "which ones were flagged")),
 }
 """Of each unit: its other world, what else the claim rests on, and what it leaves open."""
+OWN_UNITS = tuple(_CLAIMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class Own:
     unit: Unit
 
     def __post_init__(self) -> None:
-        if self.unit not in _SAID:
-            known = f"a claim about {', '.join(_SAID)}"
+        if self.unit not in _CLAIMS:
+            known = f"a claim about {', '.join(_CLAIMS)}"
             raise ClaimRefused(known, f"one about {self.unit}", "`user` and `uedp` have the caps such a claim needs")
 
     def plan(self) -> Plan:
@@ -68,7 +69,7 @@ class Own:
         """Differential privacy for the unit, as the ledger has it."""
         figures = self.private.figures(spent)
         removed, replaced = figures
-        gone, holds_if, not_protected = _SAID[self.unit]
+        gone, holds_if, not_protected = _CLAIMS[self.unit]
         return Guarantee(
             mechanism=self.name,
             claim=f"Differential privacy for {self.unit}, all checkpoints: {removed} when it is {gone}, {replaced} "

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tacit.mechanisms.conditions import NOISY_CONDITIONS
-from tacit.mechanisms.mechanism import PrivateSteps, Spent
+from tacit.mechanisms.entry import OF_PRIVATE_STEPS, MechanismEntry
+from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 
@@ -47,3 +48,13 @@ class DPSGD:
             not_protected=("what several records of one person say together", "the number of records"),
             evidence=evidence,
         )
+
+
+ENTRY = MechanismEntry(
+    "dpsgd",
+    "noise on everything: hides whether a record was used",
+    lambda words: DPSGD(words.private(words.need("records"))),
+    DPSGD,
+    (Unit.RECORD,),
+    Needs(OF_PRIVATE_STEPS),
+)

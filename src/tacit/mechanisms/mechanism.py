@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from tacit.common.formatting import rounded_up
+from tacit.config.choices import Duplicates
 from tacit.errors import ConfigError
 from tacit.mechanisms.conditions import (
     FOREIGN_BASE,
@@ -127,6 +128,29 @@ class PrivateSteps:
     def figures(self, spent: Spent) -> tuple[Figure, ...]:
         """What each kind of neighbours has, at the delta of the claim."""
         return tuple(figure(done, neighbours, self.delta, self.population) for neighbours, done in spent.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a mechanism asks for beyond a corpus and a policy.
+
+    settings: those of the plan that it may use; None where nobody declared them, and its builder alone knows.
+    conservative: a second policy may route records to the protected set.
+    users, entities: whose each record is, and which listed entities occur in it.
+    stability: how often a mask changes with what the secret says.
+    duplicates, public_view: what holds unless a person chooses otherwise.
+    tasks, models: those it is defined for; of models, none listed means all.
+    """
+
+    settings: frozenset[str] | None = None
+    conservative: bool = False
+    users: bool = False
+    entities: bool = False
+    stability: bool = False
+    duplicates: Duplicates = "keep"
+    public_view: Literal["redacted", "invented"] = "redacted"
+    tasks: tuple[str, ...] = ("language", "classification")
+    models: tuple[str, ...] = ()
 
 
 class Mechanism(Protocol):

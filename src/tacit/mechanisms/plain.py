@@ -8,7 +8,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.mechanism import PublicSteps, Spent
+from tacit.mechanisms.entry import OF_PUBLIC_STEPS, MechanismEntry
+from tacit.mechanisms.mechanism import Needs, PublicSteps, Spent
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, View
 
@@ -32,3 +33,14 @@ class PlainTraining:
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """That there is no guarantee."""
         return Guarantee(self.name, "No guarantee.", (), (), ("everything in the corpus",), evidence)
+
+
+ENTRY = MechanismEntry(
+    "plain",
+    "ordinary training: no guarantee (noiseless)",
+    lambda words: PlainTraining(words.public(words.need("records"))),
+    PlainTraining,
+    (),
+    Needs(OF_PUBLIC_STEPS),
+    ("noiseless",),  # UeDP, section 5: "trained without any privacy-preserving mechanisms"; No-DP in S-DP
+)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tacit.mechanisms.conditions import FROZEN_MARKS, PUBLIC_TOKENIZER
-from tacit.mechanisms.mechanism import PublicSteps, Spent
+from tacit.mechanisms.entry import OF_PUBLIC_STEPS, MechanismEntry
+from tacit.mechanisms.mechanism import Needs, PublicSteps, Spent
 from tacit.privacy.guarantee import Evidence, Guarantee, coverage_lines, unused
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 
@@ -49,3 +50,17 @@ class Redaction:
             evidence=evidence,
             coverage=coverage_lines(figure, evidence.coverage),
         )
+
+
+ENTRY = MechanismEntry(
+    "redaction",
+    "marked spans removed, then ordinary training (de-identification, anonymisation)",
+    lambda words: Redaction(words.without_secrets(words.need("records"))),
+    Redaction,
+    (Unit.SECRETS,),
+    Needs(OF_PUBLIC_STEPS | {"public_view"}),
+    (
+        "de-identification",  # UeDP, section 5: listed entities are masked; the policy says which
+        "anonymisation",  # S-DP, section 5.4: all that the policy finds, there digits, becomes <num>
+    ),
+)

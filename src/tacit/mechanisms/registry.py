@@ -1,150 +1,73 @@
-"""Mechanisms: one file each, one row each in the registry; and the names that papers give to some of them."""
+"""Mechanisms: one file each, one line each in the registry."""
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 from tacit.common.serialize import from_json, to_json
-from tacit.config.schema import BASELINES, Vocabulary
+from tacit.config.schema import Vocabulary
 from tacit.errors import ClaimRefused, ConfigError
-from tacit.mechanisms.cadp import CADP
-from tacit.mechanisms.crt import CRT
-from tacit.mechanisms.custom import Own
-from tacit.mechanisms.dpsgd import DPSGD
-from tacit.mechanisms.mechanism import Mechanism, PrivateSteps
-from tacit.mechanisms.plain import PlainTraining
-from tacit.mechanisms.redaction import Redaction
-from tacit.mechanisms.selective import Selective
+from tacit.mechanisms.custom import OWN_UNITS, Own
+from tacit.mechanisms.entry import MechanismEntry
+from tacit.mechanisms.mechanism import Mechanism, Needs, PrivateSteps
 from tacit.mechanisms.settings import CorpusCounts, PlanSettings
-from tacit.mechanisms.uedp import UeDP
-from tacit.mechanisms.user import UserLevel
-from tacit.papers.mechanisms import CADPPublished, SelectivePublished, UeDPPublished
-from tacit.privacy.plan import Plan, Targets, Unit
+from tacit.privacy.plan import Plan, Unit
 
-
-@dataclass(frozen=True, slots=True)
-class MechanismEntry:
-    """A mechanism in one line, how it is made from words, and of which class it is."""
-
-    summary: str
-    build: Callable[[PlanSettings], Mechanism]
-    kind: type[Mechanism]
-
-
-def _selective(words: PlanSettings, public_first: bool) -> Mechanism:
-    records = words.need("records")
-    with_secrets = words.take("secret_records", records)
-    if with_secrets > records:
-        raise ConfigError("at most as many secret_records as records", f"{with_secrets} of {records}", "correct one")
-    private = words.private(with_secrets)
-    return Selective(words.without_secrets(records), private, words.take("targets", Targets.PRIVATE), public_first)
-
-
-def _routed(words: PlanSettings) -> tuple[int, int]:
-    records, flagged = words.need("records"), words.need("flagged")
-    if flagged >= records:
-        raise ConfigError("fewer flagged records than records", f"{flagged} of {records}", "use dpsgd: all is flagged")
-    return flagged, records - flagged
-
-
-def _cadp(words: PlanSettings) -> Mechanism:
-    flagged, cleared = _routed(words)
-    return CADP(words.public(cleared), words.private(flagged))
-
-
-def _crt(words: PlanSettings) -> Mechanism:
-    flagged, cleared = _routed(words)
-    private = words.private(flagged)
-    epochs = max(1, round(private.steps * private.sampling_rate))
-    return CRT(words.public(cleared), private, epochs)
-
-
-def _user(words: PlanSettings) -> Mechanism:
-    cap = words.take("user_cap")
-    if cap is not None:
-        return UserLevel(words.private(words.need("records")), records_per_user=cap)
-    private = words.private(words.need("users"))
-    return UserLevel(private, words.take("weight_cap", 1), words.take("local_epochs", 1))
-
-
-def _uedp(words: PlanSettings) -> Mechanism:
-    """Plain steps on sentences without entities only where they are asked for: they leave users without a claim."""
-    private = words.private(words.need("records"))
-    rest = words.public(words.need("other_records")) if words.given("public_epochs") else None
-    return UeDP(private, words.need("user_cap"), words.need("entity_cap"), rest)
-
-
-def _cadp_published(words: PlanSettings) -> Mechanism:
-    """Its steps are whole passes: T of the paper is the number of epochs."""
-    return CADPPublished(words.passes(words.need("flagged")), words.need("recall"))
-
-
-def _uedp_published(words: PlanSettings) -> Mechanism:
-    private = words.private(words.need("users"))
-    return UeDPPublished(
-        private, words.need("entity_rate"), words.need("sensitive_share"), words.take("other_rate", 1.0)
-    )
-
-
-def _selective_published(words: PlanSettings) -> Mechanism:
-    segments, states = words.take("segments_per_record", 1), words.take("noised_states", 2)
-    private = words.private(words.need("records"), as_printed=True)
-    events = words.need("events_per_batch")
-    return SelectivePublished(private, events, segments, states)
-
-
-REGISTRY: dict[str, MechanismEntry] = {
-    "plain": MechanismEntry(
-        "ordinary training: no guarantee (noiseless)",
-        lambda w: PlainTraining(w.public(w.need("records"))),
-        PlainTraining,
-    ),
-    "redaction": MechanismEntry(
-        "marked spans removed, then ordinary training (de-identification, anonymisation)",
-        lambda w: Redaction(w.without_secrets(w.need("records"))),
-        Redaction,
-    ),
-    "dpsgd": MechanismEntry(
-        "noise on everything: hides whether a record was used", lambda w: DPSGD(w.private(w.need("records"))), DPSGD
-    ),
-    "selective": MechanismEntry(
-        "public text exactly, secrets with noise: hides what they say", lambda w: _selective(w, False), Selective
-    ),
-    "twice": MechanismEntry("as selective, all public steps first", lambda w: _selective(w, True), Selective),
-    "cadp": MechanismEntry("records a detector flagged with noise, the others plainly", _cadp, CADP),
-    "crt": MechanismEntry("redacted and de-duplicated; noise on all that may hold a missed secret", _crt, CRT),
-    "user": MechanismEntry(
-        "hides whether a user took part: DP-FedAvg, or records capped a user (user-level)", _user, UserLevel
-    ),
-    "uedp": MechanismEntry("hides a user and a listed entity: sentences capped for both", _uedp, UeDP),
-    "selective-published": MechanismEntry(
-        "Selective-DPSGD as printed, with the number that holds", _selective_published, SelectivePublished
-    ),
-    "cadp-published": MechanismEntry("CADP-LM as printed, with the number that holds", _cadp_published, CADPPublished),
-    "uedp-published": MechanismEntry("UeDP-Alg as printed, with the number that holds", _uedp_published, UeDPPublished),
+REGISTRY: dict[str, str] = {
+    "plain": "tacit.mechanisms.plain:ENTRY",
+    "redaction": "tacit.mechanisms.redaction:ENTRY",
+    "dpsgd": "tacit.mechanisms.dpsgd:ENTRY",
+    "selective": "tacit.mechanisms.selective:SELECTIVE",
+    "twice": "tacit.mechanisms.selective:TWICE",
+    "cadp": "tacit.mechanisms.cadp:ENTRY",
+    "crt": "tacit.mechanisms.crt:ENTRY",
+    "user": "tacit.mechanisms.user:ENTRY",
+    "uedp": "tacit.mechanisms.uedp:ENTRY",
+    "selective-published": "tacit.papers.mechanisms:SELECTIVE_PUBLISHED",
+    "cadp-published": "tacit.papers.mechanisms:CADP_PUBLISHED",
+    "uedp-published": "tacit.papers.mechanisms:UEDP_PUBLISHED",
 }
+"""Where each mechanism's entry is; it is loaded when asked for."""
 
 _OWN: dict[str, MechanismEntry] = {}
 
 
+def entries() -> tuple[MechanismEntry, ...]:
+    """Every mechanism that comes with tacit."""
+    return tuple(resolve_name(reference) for reference in REGISTRY.values())
+
+
+def entry_of(name: str) -> MechanismEntry:
+    """The mechanism of this name, or the one that papers call so."""
+    if name in REGISTRY:
+        entry: MechanismEntry = resolve_name(REGISTRY[name])
+        return entry
+    known = _OWN | _by_other_names()
+    if name not in known:
+        raise ConfigError.unknown_name("mechanism", name, {*REGISTRY, *known})
+    return known[name]
+
+
+def _by_other_names() -> dict[str, MechanismEntry]:
+    return {other: entry for entry in entries() for other in entry.also_called}
+
+
 def register_mechanism(name: str, summary: str, build: Callable[[PlanSettings], Own]) -> None:
     """From now on, in this process, `mechanism: name` asks for a mechanism of one's own (`tacit.mechanisms.custom`)."""
-    if name in {*REGISTRY, *BASELINES}:
+    if name in {*REGISTRY, *_by_other_names()}:
         raise ConfigError("a name for an own mechanism that is not taken", name, "choose another name")
-    _OWN[name] = MechanismEntry(summary, build, Own)
+    _OWN[name] = MechanismEntry(name, summary, build, Own, OWN_UNITS, Needs())
 
 
 def build_mechanism(vocabulary: Vocabulary, measured: CorpusCounts | None = None) -> Mechanism:
     """The mechanism that the words ask for, before any calibration; counts that nobody gave are `measured`."""
-    name = BASELINES.get(vocabulary.mechanism, vocabulary.mechanism)
-    row = REGISTRY.get(name) or _OWN.get(name)
-    if row is None:
-        raise ConfigError.unknown_name("mechanism", vocabulary.mechanism, {*REGISTRY, *_OWN, *BASELINES})
-    words = PlanSettings(vocabulary, measured or {})
-    mechanism = row.build(words)
-    if name in _OWN:
-        _check_own(mechanism, name, words)
+    entry = entry_of(vocabulary.mechanism)
+    words = PlanSettings(vocabulary, measured or {}, entry.needs)
+    mechanism = entry.build(words)
+    if entry.kind is Own:
+        _check_own(mechanism, entry.name, words)
     words.finish()
     return mechanism
 
@@ -185,12 +108,12 @@ def describe(mechanism: Mechanism) -> Described:
 
 def rebuild(described: Described, plan: Plan) -> Mechanism:
     """The mechanism that was described; refused when it would not execute `plan`, or goes by another's name."""
-    row, settings = REGISTRY.get(described.name), json.dumps(described.settings)
-    if row is None:
+    settings = json.dumps(described.settings)
+    if described.name not in REGISTRY:
         own = from_json(_OwnSettings, settings)
         mechanism: Mechanism = Own(described.name, own.private, lambda _: plan, own.unit)
     else:
-        mechanism = from_json(row.kind, settings)
+        mechanism = from_json(entry_of(described.name).kind, settings)
     if mechanism.name != described.name or mechanism.plan() != plan:
         found = f"the plan or the name of another than {described.name} with these settings"
         raise ClaimRefused("a mechanism and the plan that follows from it", found, "use a file that tacit wrote")

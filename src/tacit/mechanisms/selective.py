@@ -16,8 +16,11 @@ Where we differ: public and private steps share no batch, so the draw is hidden;
 from dataclasses import dataclass
 
 from tacit.common.formatting import rounded_up
+from tacit.errors import ConfigError
 from tacit.mechanisms.conditions import FROZEN_MARKS, NOISY_CONDITIONS
-from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps, Spent, interleaved, one_after_the_other
+from tacit.mechanisms.entry import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry
+from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps, Spent, interleaved, one_after_the_other
+from tacit.mechanisms.settings import PlanSettings
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Evidence, Guarantee, coverage_lines
 from tacit.privacy.plan import Neighbors, Plan, Pool, Targets, Unit, View
@@ -74,3 +77,31 @@ class Selective:
             evidence=evidence,
             coverage=coverage_lines(blanked, evidence.coverage),
         )
+
+
+def _build(words: PlanSettings, public_first: bool) -> Selective:
+    records = words.need("records")
+    with_secrets = words.take("secret_records", records)
+    if with_secrets > records:
+        raise ConfigError("at most as many secret_records as records", f"{with_secrets} of {records}", "correct one")
+    private = words.private(with_secrets)
+    return Selective(words.without_secrets(records), private, words.take("targets", Targets.PRIVATE), public_first)
+
+
+_NEEDS = Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS | {"public_view", "targets"}, public_view="invented")
+SELECTIVE = MechanismEntry(
+    "selective",
+    "public text exactly, secrets with noise: hides what they say",
+    lambda words: _build(words, public_first=False),
+    Selective,
+    (Unit.SECRETS,),
+    _NEEDS,
+)
+TWICE = MechanismEntry(
+    "twice",
+    "as selective, all public steps first",
+    lambda words: _build(words, public_first=True),
+    Selective,
+    (Unit.SECRETS,),
+    _NEEDS,
+)

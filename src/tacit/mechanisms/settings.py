@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tacit.config.schema import Vocabulary, invents
+from tacit.config.schema import Vocabulary
 from tacit.errors import ConfigError
-from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps
+from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps
 
 DEFAULT_EPOCHS = 20.0
 DEFAULT_PUBLIC_BATCH = 32
@@ -26,8 +26,8 @@ def default_batch(population: int) -> float:
 class PlanSettings:
     """The words a person gave, handed out one by one, so that what nobody took can be refused."""
 
-    def __init__(self, vocabulary: Vocabulary, measured: CorpusCounts) -> None:
-        self._measured = measured
+    def __init__(self, vocabulary: Vocabulary, measured: CorpusCounts, needs: Needs) -> None:
+        self._measured, self._needs = measured, needs
         self._given = vocabulary.model_dump(exclude_none=True)
         self._mechanism = vocabulary.mechanism
         self._left = set(self._given) - {"mechanism", "epsilon"}
@@ -98,7 +98,8 @@ class PlanSettings:
 
     def without_secrets(self, records: int) -> PublicSteps:
         """As `public`, of text without its secrets: with placeholders, or with invented ones."""
-        return replace(self.public(records), invents=invents(self._mechanism, self.take("public_view")))
+        view = self.take("public_view", self._needs.public_view)
+        return replace(self.public(records), invents=view == "invented")
 
     def public(self, records: int) -> PublicSteps:
         """Public steps over `records` records; as many epochs as the private ones unless said otherwise."""

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tacit.mechanisms.conditions import NOISY_CONDITIONS
-from tacit.mechanisms.mechanism import PrivateSteps, PublicSteps, Spent, interleaved
+from tacit.mechanisms.entry import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry
+from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps, Spent, interleaved
+from tacit.mechanisms.settings import PlanSettings
 from tacit.mechanisms.user import USERS_KNOWN
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
@@ -71,3 +73,20 @@ class UeDP:
             not_protected=("aliases and unlisted names", *(("users",) if self.rest else ())),
             evidence=evidence,
         )
+
+
+def _build(words: PlanSettings) -> UeDP:
+    """Plain steps on sentences without entities only where they are asked for: they leave users without a claim."""
+    private = words.private(words.need("records"))
+    rest = words.public(words.need("other_records")) if words.given("public_epochs") else None
+    return UeDP(private, words.need("user_cap"), words.need("entity_cap"), rest)
+
+
+ENTRY = MechanismEntry(
+    "uedp",
+    "hides a user and a listed entity: sentences capped for both",
+    _build,
+    UeDP,
+    (Unit.USER_AND_ENTITY, Unit.USER, Unit.ENTITY),
+    Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS | {"user_cap", "entity_cap"}, users=True, entities=True),
+)

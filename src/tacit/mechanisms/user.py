@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tacit.mechanisms.conditions import NOISY_CONDITIONS
-from tacit.mechanisms.mechanism import PrivateSteps, Spent
+from tacit.mechanisms.entry import OF_PRIVATE_STEPS, MechanismEntry
+from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent
+from tacit.mechanisms.settings import PlanSettings
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status
 from tacit.privacy.plan import Neighbors, Phase, Plan, PoissonUsers, Pool, Step, Unit, View
 
@@ -66,3 +68,22 @@ class UserLevel:
             not_protected=("what several users say together", "the number of users and of each user's records"),
             evidence=evidence,
         )
+
+
+def _build(words: PlanSettings) -> UserLevel:
+    cap = words.take("user_cap")
+    if cap is not None:
+        return UserLevel(words.private(words.need("records")), records_per_user=cap)
+    private = words.private(words.need("users"))
+    return UserLevel(private, words.take("weight_cap", 1), words.take("local_epochs", 1))
+
+
+ENTRY = MechanismEntry(
+    "user",
+    "hides whether a user took part: DP-FedAvg, or records capped a user (user-level)",
+    _build,
+    UserLevel,
+    (Unit.USER,),
+    Needs(OF_PRIVATE_STEPS | {"user_cap", "weight_cap", "local_epochs"}, users=True),
+    ("user-level",),  # UeDP, section 5: McMahan et al.
+)

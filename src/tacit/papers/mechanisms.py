@@ -45,7 +45,9 @@ import numpy as np
 
 from tacit.mechanisms.cadp import NOT_PROTECTED, ROUTED
 from tacit.mechanisms.conditions import FROZEN_MARKS, PUBLIC_COUNT
-from tacit.mechanisms.mechanism import PrivateSteps, Spent, published_guarantee
+from tacit.mechanisms.entry import OF_PRINTED_STEPS, OF_PRIVATE_STEPS, MechanismEntry
+from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent, published_guarantee
+from tacit.mechanisms.settings import PlanSettings
 from tacit.mechanisms.uedp import LISTED
 from tacit.mechanisms.user import USERS_KNOWN
 from tacit.privacy.dominating_pairs import directions
@@ -227,3 +229,44 @@ class UeDPPublished:
             ("aliases and unlisted names",),
             evidence,
         )
+
+
+def _selective(words: PlanSettings) -> SelectivePublished:
+    segments, states = words.take("segments_per_record", 1), words.take("noised_states", 2)
+    private = words.private(words.need("records"), as_printed=True)
+    return SelectivePublished(private, words.need("events_per_batch"), segments, states)
+
+
+SELECTIVE_PUBLISHED = MechanismEntry(
+    "selective-published",
+    "Selective-DPSGD as printed, with the number that holds",
+    _selective,
+    SelectivePublished,
+    (Unit.SECRETS,),
+    Needs(OF_PRINTED_STEPS | {"noised_states", "events_per_batch"}, tasks=("language",), models=("lstm",)),
+)
+CADP_PUBLISHED = MechanismEntry(
+    "cadp-published",
+    "CADP-LM as printed, with the number that holds",
+    lambda words: CADPPublished(words.passes(words.need("flagged")), words.need("recall")),
+    CADPPublished,
+    (Unit.FLAGGED_RECORD,),
+    Needs(OF_PRINTED_STEPS | {"recall"}, tasks=("language",)),
+)
+
+
+def _uedp(words: PlanSettings) -> UeDPPublished:
+    private = words.private(words.need("users"))
+    return UeDPPublished(
+        private, words.need("entity_rate"), words.need("sensitive_share"), words.take("other_rate", 1.0)
+    )
+
+
+UEDP_PUBLISHED = MechanismEntry(
+    "uedp-published",
+    "UeDP-Alg as printed, with the number that holds",
+    _uedp,
+    UeDPPublished,
+    (Unit.USER_AND_ENTITY,),
+    Needs(OF_PRIVATE_STEPS | {"entity_rate", "other_rate"}, users=True, entities=True),
+)

@@ -1,0 +1,109 @@
+"""Entries: each loads, tells the truth about its mechanism, and uses the settings that it declares."""
+
+import re
+from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+from test_mechanisms import EXAMPLES
+
+import tacit
+from tacit.common.serialize import from_words
+from tacit.config.schema import Vocabulary
+from tacit.errors import ConfigError
+from tacit.mechanisms.entry import MechanismEntry
+from tacit.mechanisms.registry import REGISTRY, build_mechanism, entries, entry_of
+
+VALUES: dict[str, Any] = {
+    "noise_multiplier": 2.0,
+    "delta": 1e-6,
+    "batch": 20,
+    "sampling_rate": 0.05,
+    "epochs": 2,
+    "steps": 5,
+    "clip_norm": 0.5,
+    "clip_style": "automatic",
+    "moves": "head",
+    "public_batch": 8,
+    "public_epochs": 1,
+    "public_view": "redacted",
+    "targets": "all",
+    "weight_cap": 2,
+    "local_epochs": 2,
+    "user_cap": 3,
+    "entity_cap": 2,
+    "entity_rate": 0.5,
+    "other_rate": 0.5,
+    "recall": 0.9,
+    "events_per_batch": 2.0,
+    "noised_states": 0,
+}
+INSTEAD_OF = {
+    "batch": "sampling_rate",
+    "sampling_rate": "batch",
+    "epochs": "steps",
+    "steps": "epochs",
+    "user_cap": "weight_cap",
+}
+COUNTS = {
+    "records": 1000,
+    "secret_records": 800,
+    "flagged": 300,
+    "other_records": 100,
+    "users": 500,
+    "sensitive_share": 0.4,
+    "segments_per_record": 1,
+}
+
+
+def test_every_reference_loads() -> None:
+    """Catches a registry that names what was moved or renamed: nothing imports it before it is asked for."""
+    texts = [module.read_text(encoding="utf-8") for module in Path(tacit.__file__).parent.rglob("*.py")]
+    references = {one for text in texts for one in re.findall(r'"(tacit(?:\.\w+)+:\w+)"', text)}
+    assert references >= {*REGISTRY.values()}
+    assert len(references) > len(REGISTRY)
+    for reference in references:
+        assert resolve_name(reference) is not None
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_an_entry_is_true_of_its_mechanism(name: str) -> None:
+    entry = entry_of(name)
+    mechanism = build_mechanism(from_words(Vocabulary, {"mechanism": name, **EXAMPLES[name]}))
+    assert mechanism.name == entry.name == name
+    assert type(mechanism) is entry.kind
+    assert set(entry.units) == {neighbours.unit for neighbours in mechanism.notions()}
+
+
+def test_names_are_used_once() -> None:
+    names = [name for entry in entries() for name in (entry.name, *entry.also_called)]
+    assert len(names) == len(set(names)) > len(REGISTRY)
+    for entry in entries():
+        assert all(entry_of(name) is entry for name in (entry.name, *entry.also_called))
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
+def test_a_mechanism_uses_the_settings_it_declares_and_refuses_all_others(entry: MechanismEntry) -> None:
+    assert {*VALUES, *COUNTS, "mechanism", "epsilon"} == set(Vocabulary.model_fields)
+    used = {name for name in VALUES if _refused(entry, name) is None}
+    assert used == set(entry.needs.settings or ())
+    for name in VALUES.keys() - used:
+        refused = _refused(entry, name)
+        assert refused is not None
+        assert name in refused.found.split(", ")
+
+
+def _refused(entry: MechanismEntry, name: str) -> ConfigError | None:
+    """How the mechanism refuses the setting beside those of its example; None where it does not."""
+    given = {word: value for word, value in EXAMPLES[entry.name].items() if word not in COUNTS}
+    given.pop(INSTEAD_OF.get(name, ""), None)
+    if name == "public_batch" and entry.needs.entities:
+        given["public_epochs"] = 1
+    words = from_words(Vocabulary, {"mechanism": entry.name, **given, name: VALUES[name]})
+    try:
+        build_mechanism(words, {count: partial(abs, number) for count, number in COUNTS.items()})
+    except ConfigError as error:
+        return error
+    return None
