@@ -33,6 +33,7 @@ docs: $(READY)  ## the documentation as a site: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 floors:  ## the lowest versions that pyproject.toml allows, installed together and tested
+	rm -rf build  # which may hold modules that are gone
 	test -x $(FLOORS)/python || $(PYTHON) -m venv .venv-floors
 	$(FLOORS)/pip install --quiet --disable-pip-version-check --constraint constraints-floors.txt \
 		pytest hypothesis ".[train,hf,arrow,spacy,presidio,tensorboard]"
