@@ -20,10 +20,9 @@ from rich.text import Text
 from tacit.common.formatting import rounded_up
 from tacit.common.progress import Progress
 from tacit.sweeps.result_columns import COLUMNS, ResultLine, written
-from tacit.sweeps.scheduler import RunOutcome
 
 if TYPE_CHECKING:
-    from tacit.sweeps.scheduler import Told
+    from tacit.sweeps.scheduler import RunOutcome, Told
 
 HEADS = ("run", "how far", "perplexity", "on secrets", "epsilon", "canaries", "seconds")
 _WAITS = "waits"
@@ -34,7 +33,7 @@ class Board:
     """What is known of every run, in the order of the recipe."""
 
     names: tuple[str, ...]
-    _news: dict[str, Progress | RunOutcome] = field(default_factory=dict)
+    _news: dict[str, "Progress | RunOutcome"] = field(default_factory=dict)
     _began: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -42,7 +41,7 @@ class Board:
         """Of these runs, all of which wait."""
         return cls(tuple(names))
 
-    def told(self, name: str, news: Progress | RunOutcome) -> None:
+    def told(self, name: str, news: "Progress | RunOutcome") -> None:
         """Remember the latest of a run."""
         self._news[name] = news
         self._began.setdefault(name, time.monotonic())
@@ -53,10 +52,10 @@ class Board:
 
     def _row(self, name: str) -> tuple[str, ...]:
         news = self._news.get(name)
-        if isinstance(news, RunOutcome):
-            return row_of(news)
         if news is None:
             return (name, _WAITS, "", "", "", "", "")
+        if not isinstance(news, Progress):
+            return row_of(news)
         spent = "" if news.epsilon is None else rounded_up(news.epsilon, 3)
         return (name, how_far(news), "", "", spent, "", f"{time.monotonic() - self._began[name]:.0f}")
 
@@ -68,7 +67,7 @@ def how_far(news: Progress) -> str:
     return f"{news.stage} {news.done / max(1, news.total):.0%}"
 
 
-def row_of(outcome: RunOutcome) -> tuple[str, ...]:
+def row_of(outcome: "RunOutcome") -> tuple[str, ...]:
     """A run that ended, under HEADS."""
     figures, seconds = outcome.line["figures"], outcome.line["seconds"]
     passed = f"{sum(seconds.values()):.0f}" if seconds else ""
