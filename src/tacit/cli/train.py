@@ -163,7 +163,7 @@ def _print(result: "Trained") -> None:
     utility = result.utility
     if utility.labels is None:
         console.print(_text_table(utility))
-        console.print(f"nats a character {utility.nats_a_character:.4f}\n")
+        console.print(f"nats per character {utility.nats_a_character:.4f}\n")
     else:
         console.print(_label_table(utility.labels), end="\n\n")
     if result.set_aside:

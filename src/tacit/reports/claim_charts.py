@@ -93,7 +93,7 @@ def _text_chart(utility: Utility) -> Chart:
         ),
     )
     said = "; ".join(row.name for row in rows) or "nothing was held out"
-    note = f"Over all tokens {number(utility.nats_a_character)} nats a character, whatever the tokenizer."
+    note = f"Over all tokens {number(utility.nats_a_character)} nats per character, whatever the tokenizer."
     title = "How well it predicts held-out text"
     return RowChart("utility", title, f"Perplexity: {said}.", axis, rows, table, note=note)
 

@@ -94,7 +94,7 @@ COLUMNS: dict[str, Column] = {
     "public perplexity": _perplexity("public"),
     "private perplexity": _perplexity("private"),
     "accuracy": _at("figures", "utility", "tokens", "overall", "accuracy"),
-    "nats a character": _at("figures", "utility", "nats_a_character"),
+    "nats per character": _at("figures", "utility", "nats_a_character"),
     "test error rate": _at("figures", "utility", "labels", "overall", "error_rate"),
     "test error rate, with secrets": _at("figures", "utility", "labels", "with_secrets", "error_rate"),
     "epsilon": _headline,
