@@ -1,15 +1,17 @@
 """Functions about corpora and policies: simulate, scan, compare, label, detect."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Unpack
 
+from tacit.api.inputs import FieldNames, fields_of, policy_of
 from tacit.common.progress import unwatched
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.common.progress import Observer
     from tacit.config.choices import Pieces
+    from tacit.data.corpus import CorpusSource
     from tacit.data.records import Record
     from tacit.papers.alpha_context import Contexts
     from tacit.policies.compare import PolicyComparison
@@ -34,22 +36,24 @@ def simulate(
 
 
 def scan(
-    corpus: str | Path | Iterable["Record"],
-    policy: "str | Policy" = "pii",
+    corpus: "CorpusSource",
+    policy: "str | Path | Mapping[str, Any] | Policy" = "pii",
     *,
     sample: int = 5,
     show_secrets: bool = False,
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    **field_names: Unpack[FieldNames],
 ) -> "Scan":
     """Count what a policy marks in a corpus and, with gold spans, what it misses.
 
-    corpus: the corpus file, or records.
-    policy: what is secret: a name, names with commas between them (any of them), a YAML file, or a `Policy`.
+    corpus: a file, records, dictionaries, a table (pandas, polars, pyarrow), or a Hugging Face dataset.
+    policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
     sample: how many records to show in the result.
     show_secrets: whether the sample shows secrets; otherwise they are blacked out.
     processes: how many processes; all cores by default.
     progress: called with the records and characters done so far.
+    text_field, user_field, label_field, ...: what the corpus calls the parts of a record.
 
     >>> import tacit
     >>> found = tacit.scan("corpus.jsonl", "digits", processes=1)
@@ -57,34 +61,40 @@ def scan(
     80
     >>> found.card.overall.recall.value < 1
     True
+    >>> tacit.scan([{"body": "My code is 4417."}], {"regex": "[0-9]+"}, processes=1, text_field="body").secrets
+    1
     """
+    from tacit.data.corpus import open_corpus
     from tacit.policies.scan import scan as look
 
-    return look(
-        corpus, _policy(policy), sample=sample, show_secrets=show_secrets, processes=processes, progress=progress
-    )
+    reader = open_corpus(corpus, fields_of(field_names))
+    chosen = policy_of(policy)
+    return look(reader, chosen, sample=sample, show_secrets=show_secrets, processes=processes, progress=progress)
 
 
 def compare_policies(
-    corpus: str | Path | Iterable["Record"],
-    policies: "Sequence[str] | Mapping[str, Policy]",
+    corpus: "CorpusSource",
+    policies: "Sequence[str | Path] | Mapping[str, str | Path | Mapping[str, Any] | Policy]",
     *,
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    **field_names: Unpack[FieldNames],
 ) -> "PolicyComparison":
     """`tacit policy compare`: policies side by side, each in the words of `--policy` or by a name of its own."""
+    from tacit.data.corpus import open_corpus
     from tacit.policies.compare import compare_policies as compare
 
-    chosen = policies if isinstance(policies, Mapping) else {words: _policy(words) for words in policies}
-    return compare(corpus, chosen, processes=processes, progress=progress)
+    named = policies if isinstance(policies, Mapping) else {str(words): words for words in policies}
+    chosen = {name: policy_of(policy) for name, policy in named.items()}
+    return compare(open_corpus(corpus, fields_of(field_names)), chosen, processes=processes, progress=progress)
 
 
 def label_draw(
-    corpus: str | Path,
-    policy: "str | Policy",
+    corpus: "CorpusSource",
+    policy: "str | Path | Mapping[str, Any] | Policy",
     out: str | Path,
     *,
-    conservative: "str | Policy | None" = None,
+    conservative: "str | Path | Mapping[str, Any] | Policy | None" = None,
     records: int = 200,
     seed: int | None = None,
     gold: bool = False,
@@ -92,36 +102,38 @@ def label_draw(
     pieces: "Pieces" = "record",
 ) -> "Sample":
     """`tacit label draw`: records, or pieces of them, drawn at random, written to a file for a person to label."""
-    from tacit.data.corpus import read
+    from tacit.data.corpus import open_corpus
     from tacit.policies.labels import LabelOrigin, check_free, draw_sample, write_sample
 
     if gold and show_found:
         raise ConfigError("gold or show_found", "both", "leave one out: gold spans are no person to be shown things")
     check_free(Path(out))
     labels = LabelOrigin.GOLD if gold else LabelOrigin.PERSON_SHOWN_FOUND if show_found else LabelOrigin.PERSON
-    second = None if conservative is None else _policy(conservative)
-    sample = draw_sample(read(corpus), _policy(policy), second, size=records, seed=seed, labels=labels, pieces=pieces)
+    second = None if conservative is None else policy_of(conservative)
+    sample = draw_sample(
+        open_corpus(corpus), policy_of(policy), second, size=records, seed=seed, labels=labels, pieces=pieces
+    )
     write_sample(sample, Path(out))
     return sample
 
 
 def label_read(
     sample: str | Path,
-    policy: "str | Policy",
+    policy: "str | Path | Mapping[str, Any] | Policy",
     *,
-    conservative: "str | Policy | None" = None,
+    conservative: "str | Path | Mapping[str, Any] | Policy | None" = None,
     corpus: str | Path | None = None,
     out: str | Path | None = None,
 ) -> "CoverageCounts":
     """`tacit label read`: how often the policy misses a secret at most; with `out`, written for `coverage`."""
-    from tacit.data.corpus import read
+    from tacit.data.corpus import open_corpus
     from tacit.policies.coverage import measured, write_coverage
     from tacit.policies.labels import check_corpus, read_labels
 
     labelled = read_labels(Path(sample))
     if corpus is not None:
-        check_corpus(labelled, read(corpus))
-    result = measured(labelled, _policy(policy), None if conservative is None else _policy(conservative))
+        check_corpus(labelled, open_corpus(corpus))
+    result = measured(labelled, policy_of(policy), None if conservative is None else policy_of(conservative))
     if out is not None:
         inputs = [Path(file).resolve() for file in (sample, corpus) if file is not None]
         if Path(out).resolve() in inputs:
@@ -194,9 +206,3 @@ def context(
 
 def _path(place: str | Path | None) -> Path | None:
     return None if place is None else Path(place)
-
-
-def _policy(words: "str | Policy") -> "Policy":
-    from tacit.policies.registry import parse_policy
-
-    return parse_policy(words) if isinstance(words, str) else words

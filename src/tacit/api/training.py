@@ -4,19 +4,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from tacit.api.inputs import FieldNames, check_policy_object, inputs_of
 from tacit.common.progress import unwatched
 from tacit.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from tacit.audits.findings import Audit
     from tacit.common.progress import Observer
     from tacit.config.schema import Experiment
+    from tacit.data.corpus import CorpusSource
     from tacit.data.tokenizer import Tokenizer
     from tacit.mechanisms.build import Planned
     from tacit.models.classifier import Classifier
     from tacit.models.language_model import Learner
+    from tacit.policies.policy import Policy
     from tacit.privacy.guarantee import Guarantee
     from tacit.privacy.noisy_utility import ReleasedUtility
     from tacit.privacy.plan import Plan
@@ -55,7 +60,7 @@ class Run:
         from tacit.privacy.guarantee import Guarantee
         from tacit.runs.files import PrivateFile, ReleaseFile
 
-        inside = self._read(Guarantee, PrivateFile.GUARANTEE)
+        inside = self.read(Guarantee, PrivateFile.GUARANTEE)
         return inside or self._required(Guarantee, ReleaseFile.GUARANTEE)
 
     @cached_property
@@ -72,7 +77,7 @@ class Run:
         from tacit.runs.files import PrivateFile
         from tacit.runs.utility import Utility
 
-        found = self._read(Utility, PrivateFile.UTILITY)
+        found = self.read(Utility, PrivateFile.UTILITY)
         if found is None:
             way_out = "use `released_utility`: the same numbers with noise"
             raise RunError("the private part of a finished run", "none in this folder", way_out)
@@ -91,7 +96,7 @@ class Run:
         """All settings of the run; of a release those that may leave."""
         from tacit.runs.files import PrivateFile, ReleaseFile
 
-        inside: dict[str, Any] | None = self._read(dict, PrivateFile.SETTINGS)
+        inside: dict[str, Any] | None = self.read(dict, PrivateFile.SETTINGS)
         return inside or self._required(dict, ReleaseFile.CONFIG)
 
     @property
@@ -138,9 +143,9 @@ class Run:
 
         return verify(self)
 
-    def resume(self, *, observe: "Observer" = unwatched) -> "Run":
+    def resume(self, *, policy: "Policy | None" = None, observe: "Observer" = unwatched) -> "Run":
         """Continue the run if it was stopped; see `tacit.api.resume`."""
-        return resume(self, observe=observe)
+        return resume(self, policy=policy, observe=observe)
 
     def to_json(self) -> dict[str, Any]:
         """Folder, claim, guarantee and utility as JSON values."""
@@ -165,14 +170,15 @@ class Run:
 
         return load_classifier(self.folder) if self.config["task"] == "classification" else load(self.folder)
 
-    def _read(self, kind: type[T], name: "FileName") -> T | None:
+    def read(self, kind: type[T], name: "FileName") -> T | None:
+        """What a file of the run contains; None if it is not there."""
         from tacit.runs.folder import RunFolder
 
         view = RunFolder.view(self.folder)
         return view.read_json(kind, name) if view.path(name).is_file() else None
 
     def _required(self, kind: type[T], name: "FileName") -> T:
-        found = self._read(kind, name)
+        found = self.read(kind, name)
         if found is None:
             way_out = f"finish it: tacit train --resume {self.folder}"
             raise RunError(f"a finished run in {self.folder}", f"one without {name}", way_out)
@@ -197,29 +203,31 @@ def load(run: "str | Path | Run") -> Run:
 
 
 def train(
-    corpus: str | Path,
+    corpus: "CorpusSource",
     *,
     mechanism: str,
     epsilon: float | None = None,
-    policy: str = "pii",
-    model: str = "lstm",
+    policy: "str | Path | Mapping[str, Any] | Policy" = "pii",
+    model: "str | Path | PreTrainedModel" = "lstm",
     epochs: float | None = None,
     expected_batch_size: float | None = None,
     task: str = "language",
-    tokenizer: str | None = None,
+    tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
     mode: str = "release",
     seed: int | None = None,
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     observe: "Observer" = unwatched,
+    **field_names: Unpack[FieldNames],
 ) -> Run:
     """Train a model on sensitive text and return the finished run.
 
-    corpus: the corpus file.
+    corpus: a file, records, dictionaries, a table (pandas, polars, pyarrow), or a Hugging Face dataset. What is in
+        memory is written to `private/inputs/` of the run, so that the run can be resumed.
     mechanism: how to protect; `tacit plan --list` lists the mechanisms.
     epsilon: the privacy target; noise, sampling rate and steps are derived from it.
-    policy: what is secret: a name, names with commas between them (any of them), or a YAML file.
-    model: lstm, gpt, or a local Hugging Face folder.
+    policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
+    model: lstm, gpt, a local Hugging Face folder, or a model of transformers (with `tokenizer=` its tokenizer).
     epochs: expected passes over the private units.
     expected_batch_size: records drawn on average per private step; larger is better for the model and slower.
     task: language, or classification of records by their label.
@@ -228,6 +236,7 @@ def train(
     out: the run folder, run-MECHANISM by default.
     settings: every other setting by its name, nested as in YAML.
     observe: called with progress events.
+    text_field, user_field, label_field, ...: what the corpus calls the parts of a record.
 
     >>> import tacit
     >>> size = {"hidden_size": 8, "embedding_size": 8}
@@ -239,13 +248,17 @@ def train(
     >>> run.guarantee.figures[0].epsilon <= 8
     True
     """
-    if Path(corpus).suffix in (".yaml", ".yml"):
+    if isinstance(corpus, str | Path) and Path(corpus).suffix in (".yaml", ".yml"):
         way_out = "tacit.api.train_config(tacit.api.config(FILE), out)"
         raise ConfigError("a corpus", "a YAML file with settings", way_out)
-    words: dict[str, Any] = {"policy": policy, "model": model, "task": task, "tokenizer": tokenizer, "seed": seed}
-    words |= {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": expected_batch_size}
-    asked = config(corpus, **words, settings={"mode": mode, **(settings or {})})
-    return train_config(asked, out, observe=observe)
+    folder = Path(out or f"run-{mechanism}")
+    words: dict[str, Any] = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "task": task, "seed": seed}
+    with inputs_of(folder) as inputs:
+        words["model"], words["tokenizer"] = inputs.model(model, tokenizer)
+        words |= {"policy": inputs.policy(policy, "policy"), "batch": expected_batch_size}
+        file = inputs.corpus(corpus, field_names)
+        asked = config(file, **words, settings={"mode": mode, **(settings or {})})
+        return _trained(asked, folder, observe, inputs.set_aside)
 
 
 def config(
@@ -275,17 +288,21 @@ def config(
 
 def train_config(config: "Experiment", out: str | Path | None = None, *, observe: "Observer" = unwatched) -> Run:
     """Train with all settings at hand, such as those of a YAML file: `train_config(config("settings.yaml"))`."""
-    from tacit.training.stages import train as begin
-
-    folder = Path(out or f"run-{config.plan.get('mechanism')}")
-    return _finished(begin(config, folder, observe))
+    return _trained(config, Path(out or f"run-{config.plan.get('mechanism')}"), observe)
 
 
-def resume(run: "str | Path | Run", *, observe: "Observer" = unwatched) -> Run:
-    """Continue a run that was stopped, with what it began with; a finished one is sealed anew."""
+def resume(run: "str | Path | Run", *, policy: "Policy | None" = None, observe: "Observer" = unwatched) -> Run:
+    """Continue a run that was stopped, with what it began with; a finished one is sealed anew.
+
+    policy: the policy, if the run was given one as an object and this is another process.
+    """
+    from tacit.runs.files import PrivateFile
     from tacit.training.stages import resume as go_on
 
-    return _finished(go_on(folder_of(run), observe))
+    folder = folder_of(run)
+    settings: dict[str, Any] = load(folder).read(dict, PrivateFile.SETTINGS) or {}
+    check_policy_object(str(settings.get("policy")), policy)
+    return _finished(go_on(folder, observe))
 
 
 def generate(
@@ -325,7 +342,13 @@ def folder_of(run: "str | Path | Run") -> Path:
     return run.folder if isinstance(run, Run) else Path(run)
 
 
-def _finished(trained: "Trained") -> Run:
-    run = Run(trained.folder, trained.set_aside, trained.shared)
+def _trained(config: "Experiment", folder: Path, observe: "Observer", set_aside: int = 0) -> Run:
+    from tacit.training.stages import train as begin
+
+    return _finished(begin(config, folder, observe), set_aside)
+
+
+def _finished(trained: "Trained", set_aside: int = 0) -> Run:
+    run = Run(trained.folder, trained.set_aside + set_aside, trained.shared)
     vars(run).update(guarantee=trained.guarantee, utility=trained.utility)  # known: nothing is to be read
     return run

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.common.serialize import read_json
-from tacit.data.fields import Fields, RawRow, check_columns
+from tacit.data.fields import Fields, RawRow, bounded, check_columns
 from tacit.data.quarantine import Fault, FaultReason, FilePosition
 from tacit.data.text_files import Placed, unreadable
 from tacit.errors import CorpusError
@@ -51,20 +51,13 @@ class ArrowTable(ABC):
                 for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
                     for row in _python_rows(batch.slice(start, _ROWS_AT_ONCE)):
                         given += 1
-                        yield self._bounded(row)
+                        yield bounded(row, self._limit)
         except (*_BROKEN, KeyError):  # KeyError: a shard without the columns of the first
             yield _damaged(given)
         except OSError as error:
             if error.errno is not None:
                 raise unreadable(self.path, error) from error
             yield _damaged(given)
-
-    def _bounded(self, row: RawRow | Fault) -> RawRow | Fault:
-        if isinstance(row, dict):
-            for value in row.values():
-                if isinstance(value, str) and 4 * len(value) > self._limit and len(value.encode()) > self._limit:
-                    return Fault(FaultReason.TOO_LONG, f"longer than {self._limit} bytes")
-        return row
 
 
 class Parquet(ArrowTable):
@@ -90,6 +83,25 @@ class Parquet(ArrowTable):
     def _batches(self) -> Iterator[Any]:
         with pq.ParquetFile(self.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
             yield from file.iter_batches(_ROWS_AT_ONCE, columns=self.needed, use_threads=False)
+
+
+class Frame(ArrowTable):
+    """A table in memory: pandas, polars, pyarrow, or whatever else gives a stream of Arrow batches."""
+
+    def __init__(self, data: Any, name: Path, fields: Fields, max_record_bytes: int) -> None:  # noqa: ANN401
+        try:
+            table = pa.table(data)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise CorpusError(
+                expected="a table whose columns have one type each",
+                found=f"{type(error).__name__} while reading a {type(data).__name__}",
+                way_out="give each column one type, or give a list of dictionaries",
+            ) from None  # the error may quote a cell
+        super().__init__(name, fields, max_record_bytes, list(table.column_names))
+        self._table = table.select(self.needed)
+
+    def files(self) -> Iterator[Iterator[Any]]:
+        yield iter(self._table.to_batches())
 
 
 class SavedDataset(ArrowTable):

@@ -1,6 +1,6 @@
 """Reading a corpus: records as they stream from a file, bad ones counted and set aside.
 
-    reader = read("chats.jsonl.zst", Fields(user="customer"), quarantine=Path("bad.jsonl"))
+    reader = open_corpus("chats.jsonl.zst", Fields(user="customer"), quarantine=Path("bad.jsonl"))
     for record in reader: ...
     reader.tally
 
@@ -22,20 +22,22 @@ import json
 import lzma
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol
 
 from tacit.common.files import open_file, owner_alone
 from tacit.common.libraries import require_library
-from tacit.data.fields import DEFAULT_FIELDS, Fields, RawRow, record_of
+from tacit.data.fields import DEFAULT_FIELDS, Fields, RawRow, bounded, record_of
 from tacit.data.quarantine import Fault, FaultReason, FilePosition, Quarantine, SeenIds, Tally, check_quarantine
 from tacit.data.records import Record
 from tacit.data.text_files import (
     COMPRESSIONS,
     CommaSeparated,
     JsonLines,
+    Placed,
     RowSource,
     TextBlocks,
     TextLines,
@@ -44,13 +46,24 @@ from tacit.data.text_files import (
 )
 from tacit.errors import ConfigError, CorpusError
 
-__all__ = ["CorpusReader", "Fields", "Tally", "TextRecords", "read"]
+__all__ = ["CorpusReader", "CorpusSource", "Fields", "Tally", "TextRecords", "open_corpus", "read"]
 TextRecords = Literal["line", "block"]
 _COMPRESSIBLE = ("jsonl", "csv", "txt")
 LONGEST_RECORD = 2_000_000
 """Bytes. A policy reads a record as one text, some seven microseconds per character at worst, without progress."""
 
 _PLAIN = {".jsonl", ".csv", ".txt"}
+IN_MEMORY = Path("records")  # the name of a corpus that has no file
+
+
+class ArrowStream(Protocol):
+    """A table in memory that gives its rows as a stream of Arrow batches."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The stream, as a capsule."""
+
+
+CorpusSource = str | Path | Iterable[Record | Mapping[str, Any]] | ArrowStream
 
 
 class CorpusReader:
@@ -83,7 +96,7 @@ class CorpusReader:
                     tally.reasons[fault.reason] += 1
                     quarantine.add(place, fault)
                     continue
-                if missing and isinstance(row, dict):
+                if missing and isinstance(row, Mapping):
                     missing -= row.keys()
                 tally.usable += 1
                 yield record
@@ -112,6 +125,59 @@ class CorpusReader:
                 found=f"it in none of {tally.usable} records",
                 way_out="check its spelling (--text-field and the like, or Fields)",
             )
+
+
+def open_corpus(
+    source: CorpusSource, fields: Fields = DEFAULT_FIELDS, quarantine: Path | str | None = None
+) -> CorpusReader:
+    """Any corpus as one stream of records.
+
+    source: a file or folder (see `read`), records, rows (dictionaries), a table in memory (pandas, polars, pyarrow), or
+    a Hugging Face dataset. What is in memory obeys G2 to G6, too; its records are called by their places, `row-12`.
+    """
+    if isinstance(source, str | Path):
+        return read(source, fields, quarantine)
+    if isinstance(source, CorpusReader):
+        return source
+    _check_fields(fields)
+    aside = None if quarantine is None else Path(quarantine)
+    return CorpusReader(IN_MEMORY, _rows_in_memory(source, fields), fields, aside)
+
+
+def _rows_in_memory(source: object, fields: Fields) -> RowSource:
+    if hasattr(source, "__arrow_c_stream__"):
+        require_library("pyarrow", CorpusError)
+        from tacit.data.arrow_files import Frame
+
+        return Frame(source, IN_MEMORY, fields, LONGEST_RECORD)
+    if isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
+        return RowsInMemory(source, fields)
+    raise CorpusError(
+        expected="a corpus: a file, records, dictionaries, a table, or one split of a dataset",
+        found=f"a {type(source).__name__}",
+        way_out="give one of these; of a dictionary of datasets, one of its values",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RowsInMemory:
+    """Records and dictionaries of a list, a generator or a dataset, in order."""
+
+    given: Iterable[object]
+    fields: Fields
+    brings_ids: bool = True
+
+    def rows(self) -> Iterator[Placed]:
+        for number, item in enumerate(self.given, 1):
+            yield FilePosition("row", number), bounded(self._row(item), LONGEST_RECORD)
+
+    def _row(self, item: object) -> RawRow | Fault:
+        if isinstance(item, Record):
+            parts = {"text": item.text, "id": item.id, "user": item.user, "label": item.label, "spans": item.spans}
+            return {getattr(self.fields, part): value for part, value in parts.items()}
+        if isinstance(item, Mapping):
+            return item
+        return Fault(FaultReason.WRONG_TYPE, f"a {type(item).__name__}, neither a Record nor a dictionary")
 
 
 def read(
@@ -144,8 +210,7 @@ def read(
 def _source(
     path: Path, fields: Fields, txt_records: TextRecords | None, split: str | None, max_record_bytes: int
 ) -> RowSource:
-    if len(set(fields.names())) < len(fields.names()):
-        raise ConfigError("a different name for each of the Fields", ", ".join(fields.names()), "name each field once")
+    _check_fields(fields)
     format_name = "dataset" if path.is_dir() else _format_of(path)
     if txt_records is not None and format_name != "txt":
         raise ConfigError("txt_records with a txt file only", f"a {format_name} corpus", "leave txt_records out")
@@ -170,6 +235,11 @@ def _source(
     if txt_records == "block":
         return TextBlocks(path, fields.text, max_record_bytes)
     return TextLines(path, fields.text, max_record_bytes)
+
+
+def _check_fields(fields: Fields) -> None:
+    if len(set(fields.names())) < len(fields.names()):
+        raise ConfigError("a different name for each of the Fields", ", ".join(fields.names()), "name each field once")
 
 
 def _saved_dataset(path: Path, split: str | None, fields: Fields, max_record_bytes: int) -> RowSource:

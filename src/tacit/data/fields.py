@@ -84,6 +84,15 @@ def record_of(row: RawRow, fields: Fields, made_id: str) -> Record:
     )
 
 
+def bounded(row: RawRow | Fault, limit: int) -> RawRow | Fault:
+    """`row`, or the fault of one whose text has more than `limit` bytes."""
+    if not isinstance(row, Fault):
+        for value in row.values():
+            if isinstance(value, str) and 4 * len(value) > limit and len(value.encode(errors="replace")) > limit:
+                return Fault(FaultReason.TOO_LONG, f"longer than {limit} bytes")
+    return row
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise Fault(FaultReason.NOT_FINITE, f"{name}, which JSON does not have")
 
@@ -135,7 +144,7 @@ def _items(value: object, where: str) -> Sequence[object]:
         if not all(isinstance(column, list) for column in columns) or len({len(column) for column in columns}) > 1:
             raise Fault(FaultReason.WRONG_TYPE, f"{where!r} is an object, but not one of equally long lists")
         return [dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)]
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         raise Fault(FaultReason.WRONG_TYPE, f"{where!r} is {_type_name(value)}, not a list")
     return value
 
@@ -185,7 +194,7 @@ def _spans(value: object, text: str, where: str) -> tuple[Span, ...]:
 def _span(item: object) -> Span:
     if isinstance(item, dict):
         start, end, kind = item.get("start"), item.get("end"), item.get("kind")
-    elif isinstance(item, list) and len(item) >= 3:
+    elif isinstance(item, list | tuple) and len(item) >= 3:
         start, end, kind = item[0], item[1], item[2] if len(item) == 3 else item[3]
     else:
         raise Fault(

@@ -33,6 +33,7 @@ class PrivateFile(StrEnum):
     AUDIT = "audit.json"
     POLICY = "policy.json"
     SETTINGS = "settings.json"
+    INPUTS = "inputs"
     STEPS = "steps.jsonl"
     PREPARED = "prepared"
     MEMBERS = "members"

@@ -11,6 +11,7 @@
         lock                 held by the one writer
         key                  of the keyed hashes in `release/`
         settings.json        the whole configuration, with the seed of a research run
+        inputs/              corpus, policy definition and model that the run was given as Python objects
         identity.json        keyed hashes of all that the run is made of (`tacit.training.identity`)
         guarantee.json, utility.json, audit.json
                              as those of `release/`, with exact counts and plain hashes, and with attacks on records
@@ -84,22 +85,12 @@ class RunFolder:
     def create(cls, folder: Path) -> Self:
         """A new run, with an empty ledger, open for writing.
 
-        `folder` must be empty or not be there; what a start that charged nothing left in it is removed.
+        `folder` must be empty or not be there; what a start that charged nothing left in it is removed, but for what
+        `stage_inputs` made.
         """
         folder = folder.absolute()
-        private = folder / "private"
+        lock = _claim(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not _may_be_run(folder):
-                raise _taken(folder, "other files")
-            private.mkdir(exist_ok=True)
-            private.chmod(0o700)  # also one that was there
-            lock = _take_lock(private / PrivateFile.LOCK)
-        except OSError as error:
-            raise failed(f"make the run folder {folder}", error) from error
-        try:
-            if has_begun(folder):
-                raise _taken(folder, "a run that has begun")
             _fill(folder)
             return cls(folder, lock, Ledger.open(folder / "release" / ReleaseFile.LEDGER))
         except BaseException:
@@ -243,6 +234,47 @@ class RunFolder:
         self.close()
 
 
+def stage_inputs(folder: Path) -> Path:
+    """An empty `private/inputs/` for what a new run will read, made before `RunFolder.create`."""
+    place = folder.absolute() / "private" / PrivateFile.INPUTS
+    lock = _claim(folder.absolute())
+    try:
+        _remove(place)
+        place.mkdir(mode=0o700)
+    finally:
+        os.close(lock)
+    return place
+
+
+def unstage_inputs(folder: Path) -> None:
+    """Remove what `stage_inputs` made, if no run came of it."""
+    if not (folder / MARK).exists():
+        _remove(folder / "private")
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _claim(folder: Path) -> int:
+    """The lock of a folder in which a run may begin."""
+    private = folder / "private"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not _may_be_run(folder):
+            raise _taken(folder, "other files")
+        private.mkdir(exist_ok=True)
+        private.chmod(0o700)  # also one that was there
+        lock = _take_lock(private / PrivateFile.LOCK)
+    except OSError as error:
+        raise failed(f"make the run folder {folder}", error) from error
+    try:
+        if has_begun(folder):
+            raise _taken(folder, "a run that has begun")
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
 def has_begun(folder: Path) -> bool:
     """Whether a step of the run was charged; a run whose ledger is lost or cannot be read counts as one that was."""
     ledger = folder / "release" / ReleaseFile.LEDGER
@@ -258,7 +290,13 @@ def _may_be_run(folder: Path) -> bool:
     if not names <= {"release", "private", MARK, DRAFT + MARK}:
         return False
     drafted = (PrivateFile.KEY, ReleaseFile.LEDGER)
-    known = {PrivateFile.LOCK, PrivateFile.CHECKPOINTS, *drafted, *(DRAFT + name for name in drafted)}
+    known = {
+        PrivateFile.LOCK,
+        PrivateFile.INPUTS,
+        PrivateFile.CHECKPOINTS,
+        *drafted,
+        *(DRAFT + name for name in drafted),
+    }
     inside = {place.name for part in ("release", "private") for place in (folder / part).glob("*")}
     return MARK in names or inside <= known
 
@@ -276,7 +314,7 @@ def _fill(folder: Path) -> None:
     private = folder / "private"
     try:
         for part in (folder / MARK, folder / "release", *private.iterdir()):
-            if part.name != PrivateFile.LOCK:
+            if part.name not in (PrivateFile.LOCK, PrivateFile.INPUTS):
                 _remove(part)
         (private / PrivateFile.CHECKPOINTS).mkdir()
         write_bytes(private / PrivateFile.KEY, new_key(), 0o600)
