@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tacit.common.libraries import EXTRAS
 
 PROGRAM = """
@@ -38,3 +40,15 @@ def test_corpora_are_scanned_labelled_and_priced_without_any_extra(tmp_path: Pat
     program = [sys.executable, "-c", PROGRAM, json.dumps(packages), json.dumps(commands)]
     ended = subprocess.run(program, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("module", ["tacit.models.custom", "tacit.training.stages"])
+def test_without_torch_python_names_the_command_too(module: str) -> None:
+    program = (
+        "import importlib.metadata as metadata\n"
+        "def version(package): raise metadata.PackageNotFoundError(package)\n"
+        "import tacit.common.libraries as libraries; libraries.version = version\n"
+        f"import {module}"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines()[-1].endswith('Way out: pip install "tacit[train]"')
