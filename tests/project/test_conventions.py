@@ -1,6 +1,7 @@
 """Project files agree with each other: versions, dependencies, the navigation of the site, shell completion."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -62,6 +63,11 @@ def test_every_page_is_in_the_navigation() -> None:
 
     listed = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
     assert sorted(listed) == sorted(path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md"))
+
+
+def test_the_python_reference_has_every_public_name() -> None:
+    shown = re.findall(r"^::: tacit\.(\w+)$", (ROOT / "docs/reference/python.md").read_text(), flags=re.MULTILINE)
+    assert sorted(shown) == sorted(set(tacit.__all__) - {"__version__"})
 
 
 def test_a_shell_completes_verbs() -> None:

@@ -47,22 +47,24 @@ def scan(
 ) -> "Scan":
     """Count what a policy marks in a corpus and, with gold spans, what it misses.
 
-    corpus: a file, records, dictionaries, a table (pandas, polars, pyarrow), or a Hugging Face dataset.
-    policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
-    sample: how many records to show in the result.
-    show_secrets: whether the sample shows secrets; otherwise they are blacked out.
-    processes: how many processes; all cores by default.
-    progress: called with the records and characters done so far.
-    text_field, user_field, label_field, ...: what the corpus calls the parts of a record.
+    Args:
+        corpus: a file, records, dictionaries, a table (pandas, polars, pyarrow), or a Hugging Face dataset.
+        policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
+        sample: how many records to show in the result.
+        show_secrets: whether the sample shows secrets; otherwise they are blacked out.
+        processes: how many processes; all cores by default.
+        progress: called with the records and characters done so far.
+        **field_names: what the corpus calls the parts of a record (text_field, user_field, label_field, ...).
 
-    >>> import tacit
-    >>> found = tacit.scan("corpus.jsonl", "digits", processes=1)
-    >>> found.records
-    80
-    >>> found.card.overall.recall.value < 1
-    True
-    >>> tacit.scan([{"body": "My code is 4417."}], {"regex": "[0-9]+"}, processes=1, text_field="body").secrets
-    1
+    Examples:
+        >>> import tacit
+        >>> found = tacit.scan("corpus.jsonl", "digits", processes=1)
+        >>> found.records
+        80
+        >>> found.card.overall.recall.value < 1
+        True
+        >>> tacit.scan([{"body": "My code is 4417."}], {"regex": "[0-9]+"}, processes=1, text_field="body").secrets
+        1
     """
     from tacit.data.corpus import open_corpus
     from tacit.policies.scan import scan as look

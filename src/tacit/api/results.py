@@ -47,15 +47,18 @@ def audit(
 ) -> "Audit":
     """Attack a run's model and compare the findings with its claim.
 
-    run: a finished run with its private part. `release/audit.json` gets what canaries showed, `private/` everything.
-    reference: a run with the same tokenizer that did not see the records.
-    settings: how hard to attack, such as {"candidates": 100, "confidence": 0.99}.
-    observe: called with progress events.
+    Args:
+        run: a finished run with its private part. `release/audit.json` gets what canaries showed, `private/` has
+            everything.
+        reference: a run with the same tokenizer that did not see the records.
+        settings: how hard to attack, such as {"candidates": 100, "confidence": 0.99}.
+        observe: called with progress events.
 
-    >>> import tacit
-    >>> found = tacit.audit("run", settings={"candidates": 10})
-    >>> found.verdict.exit_code
-    0
+    Examples:
+        >>> import tacit
+        >>> found = tacit.audit("run", settings={"candidates": 10})
+        >>> found.verdict.exit_code
+        0
     """
     from tacit.audits.audit import audit as attack
 
@@ -90,13 +93,15 @@ def report(
 ) -> "Reported":
     """Write one page for a run, or one page that compares several.
 
-    runs: run folders or runs. With one, its certificate and model card are written too.
-    out: the page; by default in `release/` of the run, and comparison.html for several.
-    sample: show so many training records, secrets hidden; that page goes to `private/` and must stay there.
+    Args:
+        runs: run folders or runs. With one, its certificate and model card are written too.
+        out: the page; by default in `release/` of the run, and comparison.html for several.
+        sample: show so many training records, secrets hidden; that page goes to `private/` and must stay there.
 
-    >>> import tacit
-    >>> tacit.report("run").page.name
-    'report.html'
+    Examples:
+        >>> import tacit
+        >>> tacit.report("run").page.name
+        'report.html'
     """
     from tacit.reports.write import report as write
     from tacit.reports.write import report_inside
@@ -116,11 +121,13 @@ def report(
 def verify(run: str | Path | Run) -> "Verified":
     """Recompute a run's claim from its ledger, plan and files.
 
-    run: a run, or a copy of its `release/` under any name.
+    Args:
+        run: a run, or a copy of its `release/` under any name.
 
-    >>> import tacit
-    >>> tacit.verify("run").holds
-    True
+    Examples:
+        >>> import tacit
+        >>> tacit.verify("run").holds
+        True
     """
     from tacit.runs.verify import verify as check
 

@@ -41,11 +41,12 @@ class Run:
     Made by `tacit.train` and `tacit.load`. Each part is read from the run folder when it is first asked for. Of a
     release folder that somebody sent you, everything works that needs no private files: all but `audit` and `resume`.
 
-    >>> import tacit
-    >>> run = tacit.load("run")
-    >>> run.config["plan"]["mechanism"]
-    'selective'
-    >>> text = run.generate("Hello", tokens=5)
+    Examples:
+        >>> import tacit
+        >>> run = tacit.load("run")
+        >>> run.config["plan"]["mechanism"]
+        'selective'
+        >>> text = run.generate("Hello", tokens=5)
     """
 
     folder: Path
@@ -112,8 +113,9 @@ class Run:
     def generate(self, prompt: str = "", *, tokens: int = 100, temperature: float = 1.0, seed: int = 0) -> str:
         """Continue a prompt with the model.
 
-        prompt: what the text begins with. tokens: how many to add at most. temperature: 0 takes the likeliest token
-        each time. seed: the same seed gives the same text.
+        Args:
+            prompt: what the text begins with. tokens: how many to add at most. temperature: 0 takes the likeliest token
+                each time. seed: the same seed gives the same text.
         """
         from tacit.models.loading import continued
 
@@ -188,12 +190,14 @@ class Run:
 def load(run: "str | Path | Run") -> Run:
     """Open a run folder, or a release folder that somebody sent you.
 
-    run: the folder that `tacit.train` made, or a copy of its `release/` under any name. Files are read, and the run is
-    verified, when a part of it is asked for.
+    Args:
+        run: the folder that `tacit.train` made, or a copy of its `release/` under any name. Files are read, and the
+            run is verified, when a part of it is asked for.
 
-    >>> import tacit
-    >>> tacit.load("run").guarantee.mechanism
-    'selective'
+    Examples:
+        >>> import tacit
+        >>> tacit.load("run").guarantee.mechanism
+        'selective'
     """
     from tacit.runs.folder import RunFolder
 
@@ -222,31 +226,34 @@ def train(
 ) -> Run:
     """Train a model on sensitive text and return the finished run.
 
-    corpus: a file, records, dictionaries, a table (pandas, polars, pyarrow), or a Hugging Face dataset. What is in
-        memory is written to `private/inputs/` of the run, so that the run can be resumed.
-    mechanism: how to protect; `tacit plan --list` lists the mechanisms.
-    epsilon: the privacy target; noise, sampling rate and steps are derived from it.
-    policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
-    model: lstm, gpt, a local Hugging Face folder, or a model of transformers (with `tokenizer=` its tokenizer).
-    epochs: expected passes over the private units.
-    expected_batch_size: records drawn on average per private step; larger is better for the model and slower.
-    task: language, or classification of records by their label.
-    tokenizer: bytes, bpe, model (that of the model folder), or a tokenizer.json.
-    mode: release, or research: everything is drawn from `seed`, and nothing is guaranteed.
-    out: the run folder, run-MECHANISM by default.
-    settings: every other setting by its name, nested as in YAML.
-    observe: called with progress events.
-    text_field, user_field, label_field, ...: what the corpus calls the parts of a record.
+    Args:
+        corpus: a file, records, dictionaries, a table (pandas, polars, pyarrow), or a Hugging Face dataset. What is in
+                memory is written to `private/inputs/` of the run, so that the run can be resumed.
+        mechanism: how to protect; `tacit plan --list` lists the mechanisms.
+        epsilon: the privacy target; noise, sampling rate and steps are derived from it.
+        policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
+        model: lstm, gpt, a local Hugging Face folder, or a model of transformers (with `tokenizer=` its tokenizer).
+        epochs: expected passes over the private units.
+        expected_batch_size: records drawn on average per private step; larger is better for the model and slower.
+        task: language, or classification of records by their label.
+        tokenizer: bytes, bpe, model (that of the model folder), or a tokenizer.json.
+        mode: release, or research: everything is drawn from `seed`, and nothing is guaranteed.
+        out: the run folder, run-MECHANISM by default.
+        settings: every other setting by its name, nested as in YAML.
+        observe: called with progress events.
+        **field_names: what the corpus calls the parts of a record (text_field, user_field, label_field, ...).
 
-    >>> import tacit
-    >>> size = {"hidden_size": 8, "embedding_size": 8}
-    >>> settings = {"shape": size, "held_out": 0.3, "max_tokens": 64, "longest_full": 64, "plan": {"public_epochs": 1}}
-    >>> run = tacit.train(
-    ...     "corpus.jsonl", mechanism="selective", epsilon=8, epochs=1, expected_batch_size=16, out="run",
-    ...     settings=settings,
-    ... )
-    >>> run.guarantee.figures[0].epsilon <= 8
-    True
+    Examples:
+        >>> import tacit
+        >>> size = {"hidden_size": 8, "embedding_size": 8}
+        >>> settings = {"shape": size, "held_out": 0.3, "max_tokens": 64, "longest_full": 64}
+        >>> settings["plan"] = {"public_epochs": 1}
+        >>> run = tacit.train(
+        ...     "corpus.jsonl", mechanism="selective", epsilon=8, epochs=1, expected_batch_size=16, out="run",
+        ...     settings=settings,
+        ... )
+        >>> run.guarantee.figures[0].epsilon <= 8
+        True
     """
     if isinstance(corpus, str | Path) and Path(corpus).suffix in (".yaml", ".yml"):
         way_out = "tacit.api.train_config(tacit.api.config(FILE), out)"
@@ -294,7 +301,8 @@ def train_config(config: "Experiment", out: str | Path | None = None, *, observe
 def resume(run: "str | Path | Run", *, policy: "Policy | None" = None, observe: "Observer" = unwatched) -> Run:
     """Continue a run that was stopped, with what it began with; a finished one is sealed anew.
 
-    policy: the policy, if the run was given one as an object and this is another process.
+    Args:
+        policy: the policy, if the run was given one as an object and this is another process.
     """
     from tacit.runs.files import PrivateFile
     from tacit.training.stages import resume as go_on
@@ -321,15 +329,18 @@ def plan(
 ) -> "Planned":
     """Price a training plan before anything is trained.
 
-    mechanism: its name; `tacit plan --list` lists them.
-    epsilon: the privacy target; the noise is derived from it.
-    counts: what there is to protect, such as {"records": 9800}, {"users": 120} or {"records": 9800, "flagged": 300}.
-    settings: other settings of a plan, such as {"epochs": 4, "clip_norm": 0.5}.
+    Args:
+        mechanism: its name; `tacit plan --list` lists them.
+        epsilon: the privacy target; the noise is derived from it.
+        counts: what there is to protect, such as {"records": 9800}, {"users": 120} or
+            {"records": 9800, "flagged": 300}.
+        settings: other settings of a plan, such as {"epochs": 4, "clip_norm": 0.5}.
 
-    >>> import tacit
-    >>> priced = tacit.plan("dpsgd", epsilon=2, counts={"records": 9800})
-    >>> round(priced.guarantee.figures[0].epsilon, 2)
-    2.0
+    Examples:
+        >>> import tacit
+        >>> priced = tacit.plan("dpsgd", epsilon=2, counts={"records": 9800})
+        >>> round(priced.guarantee.figures[0].epsilon, 2)
+        2.0
     """
     from tacit.mechanisms.build import plan as price
 
