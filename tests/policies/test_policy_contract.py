@@ -149,7 +149,8 @@ def test_every_policy_says_who_it_is(made: dict[str, Policy]) -> None:
 
 PRINT_ALL = """
 import sys
-sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent / "support")]
 from test_policy_contract import POLICIES, SAMPLE, record_of
 for name, policy in POLICIES.items():
     print(name, policy.id, policy.hash, policy.find(record_of(SAMPLE)))
@@ -160,7 +161,7 @@ def test_g1_processes_with_other_hash_seeds_agree() -> None:
     outputs = []
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"}
-        command = [sys.executable, "-c", PRINT_ALL, str(Path(__file__).parents[1] / "support")]
+        command = [sys.executable, "-c", PRINT_ALL, str(Path(__file__).parent)]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", check=True)
         outputs.append(run.stdout)
     assert outputs[0] == outputs[1]

@@ -243,7 +243,7 @@ def test_the_hash_follows_kinds_source_and_library_versions(monkeypatch: pytest.
         changed.setattr("tacit.policies.pii.policy.version", lambda name: f"{name} of tomorrow")
         hashes.add(Pii().hash)
     with monkeypatch.context() as changed:
-        changed.setattr("tacit.policies.pii.policy._DECIDING", ("words",))
+        changed.setattr("tacit.policies.pii.policy._DECIDING", ("cues",))
         _source_digest.cache_clear()
         hashes.add(Pii().hash)
     _source_digest.cache_clear()

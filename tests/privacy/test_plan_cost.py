@@ -39,7 +39,7 @@ def price_table(p: Any) -> list[tuple[Any, Any, Any]]:  # noqa: ANN401  (p is th
         return p.Step("s", v, o, d, u, "private", p.Targets.PUBLIC)
 
     def near(u: Any, relation: Relation = ZERO, copies: int = 1) -> Any:  # noqa: ANN401
-        return p.Neighbours(u, relation, copies)
+        return p.Neighbors(u, relation, copies)
 
     full_every, full_secret = (view.FULL, pool.EVERY), (view.FULL, pool.WITH_SECRETS)
     joint_noise = 0.9 / 3**0.5
