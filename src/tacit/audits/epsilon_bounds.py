@@ -41,12 +41,14 @@ Both bounds hold for a number of guesses fixed beforehand; whoever tries several
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import special, stats
 
 from tacit.audits.statistics import Floats, Judged, Scores
 from tacit.errors import AttackError
+from tacit.privacy.profile import bracket
 
 _FEWEST_GUESSES = 8
 
@@ -235,20 +237,13 @@ def _highest(tried: tuple[Guesses, ...], refutes: Callable[[Guesses, float], boo
     low, used = 0.0, tried[0]
     for guesses in tried:
         if refutes(guesses, low):
-            low, used = _largest(refutes, guesses, low), guesses
+            stays, used = partial(_stays, refutes, guesses), guesses
+            low = bracket(stays, low, low + 1.0, 2.0, _WIDEST, absolute=1e-6)[0]
     return low, used
 
 
-def _largest(refutes: Callable[[Guesses, float], bool], guesses: Guesses, low: float) -> float:
-    high = low + 1.0
-    while refutes(guesses, high):
-        low, high = high, 2 * high
-        if high > _WIDEST:
-            return low
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        low, high = (middle, high) if refutes(guesses, middle) else (low, middle)
-    return low
+def _stays(refutes: Callable[[Guesses, float], bool], guesses: Guesses, epsilon: float) -> bool:
+    return not refutes(guesses, epsilon)
 
 
 def _check(delta: float, confidence: float) -> None:

@@ -1,19 +1,15 @@
-"""Files that a person names: only what can be read to an end, and no more of it than is sensible.
+"""Reading files that a person names, writing files whole or not at all, and hashes of files.
 
-A device may never end and a pipe may have no writer, so both would hang. A pipe with a writer works where a file is
-read once; a corpus is read several times, so it has to be a regular file.
+Reading: a device may never end and a pipe may have no writer, so both would hang. A pipe with a writer works where a
+file is read once; a corpus is read several times, so it has to be a regular file.
 
-Writing files that are there whole or not at all, and saying what went wrong.
-
-Writing a file that only its owner may read: whole or not at all, at no moment readable by others.
-
-SHA-256 of a file or of all files of a folder; and keyed hashes, for whatever comes from a corpus.
-
-Whoever guesses a name knows its SHA-256, so a plain hash of strings of a corpus tells which ones they are. A keyed hash
-(HMAC-SHA256, RFC 2104) tells nothing to anybody without the key, which never leaves `private/`.
+Hashes: SHA-256 of a file or of all files of a folder; keyed hashes for whatever comes from a corpus. Whoever guesses a
+name knows its SHA-256, so a plain hash of strings of a corpus tells which ones they are. A keyed hash (HMAC-SHA256,
+RFC 2104) tells nothing to anybody without the key, which never leaves `private/`.
 """
 
 import errno
+import fcntl
 import hashlib
 import hmac
 import os
@@ -22,10 +18,10 @@ import select
 import shutil
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from tacit.common import files as given
 from tacit.errors import ConfigError, RunError, failed
 
 LARGEST_DOCUMENT = 1 << 28
@@ -97,20 +93,31 @@ DRAFT = ".draft-"
 """How the name of a file or folder begins that is not whole yet."""
 
 
-def write_atomically(path: Path, writer: Callable[[Path], None], mode: int = 0o644) -> None:
-    """Have `writer` write a draft beside `path`, then put it in place of `path` in one move, on the disk on return."""
-    draft = path.with_name(DRAFT + path.name)
+@contextmanager
+def draft_of(path: Path, mode: int) -> Iterator[Path]:
+    """An empty file beside `path`, of this mode, which replaces `path` in one move when the block ends without error.
+
+    It is on the disk then; after an error it is gone, and `path` is as it was.
+    """
+    draft = path.with_name(f"{DRAFT}{secrets.token_hex(8)}-{path.name}")
     try:
-        writer(draft)
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+        yield draft
         draft.chmod(mode)
         sync_file(draft)
         os.replace(draft, path)
         sync_folder(path.parent)
-    except BaseException as error:
+    finally:
         draft.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise failed(f"write {path.name}", error) from error
-        raise
+
+
+def write_atomically(path: Path, writer: Callable[[Path], None], mode: int = 0o644) -> None:
+    """Have `writer` write a draft beside `path`, then put it in place of `path` in one move, on the disk on return."""
+    try:
+        with draft_of(path, mode) as draft:
+            writer(draft)
+    except OSError as error:
+        raise failed(f"write {path.name}", error) from error
 
 
 def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
@@ -127,7 +134,7 @@ def write_new(path: Path, content: bytes) -> None:
 def read_run_bytes(path: Path) -> bytes:
     """The content of a file of the run."""
     try:
-        return given.read_bytes(path)
+        return read_bytes(path)
     except OSError as error:
         raise RunError(
             expected=f"the file {path.name} of a run",
@@ -163,6 +170,15 @@ def _sync(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
+def try_lock(descriptor: int) -> bool:
+    """Whether this process now is the only one that holds the open file locked; it waits for nobody."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 OWNER_ALONE = 0o600
 
 
@@ -173,21 +189,15 @@ def owner_alone(path: str | Path, flags: int) -> int:
 
 def write_private(path: Path, content: bytes) -> None:
     """`content` at `path`; an older file, whoever might read it, is replaced."""
-    draft = path.with_name(f".{secrets.token_hex(8)}.{path.name}")
     try:
-        with open(draft, "xb", opener=owner_alone) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+        with draft_of(path, OWNER_ALONE) as draft:
+            write_new(draft, content)
     except OSError as error:
         raise ConfigError(
             expected=f"a file that can be written at {path}",
             found=error.strerror or type(error).__name__,
             way_out="check that the folder exists, that you may write to it, and that the disk has room",
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 KEY_BYTES = 32

@@ -21,14 +21,13 @@ import gzip
 import json
 import lzma
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol
 
-from tacit.common.files import open_file, owner_alone
+from tacit.common.files import OWNER_ALONE, draft_of, open_file
 from tacit.common.libraries import require_library
 from tacit.data.fields import DEFAULT_FIELDS, Fields, RawRow, bounded, record_of
 from tacit.data.quarantine import Fault, FaultReason, FilePosition, Quarantine, SeenIds, Tally, check_quarantine
@@ -301,22 +300,19 @@ def jsonl_writer(path: Path) -> Iterator[WriteRecord]:
             found=path.name,
             way_out="rename it",
         )
-    unfinished = path.with_name(f".{secrets.token_hex(8)}.{path.name}")
     try:
-        with open(unfinished, "xb", opener=owner_alone) as file:
-            with _compressed(file, path.suffix.lower()) as stream:
-                yield lambda record: _write(stream, record)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        with (
+            draft_of(path, OWNER_ALONE) as draft,
+            draft.open("wb") as file,
+            _compressed(file, path.suffix.lower()) as stream,
+        ):
+            yield lambda record: _write(stream, record)
     except OSError as error:
         raise CorpusError(
             expected=f"a file that can be written at {path}",
             found=error.strerror or "an error while writing",
             way_out="check that the folder exists, that you may write to it, and that the disk has room",
         ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _write(stream: _Sink, record: Record) -> None:

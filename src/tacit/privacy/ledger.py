@@ -11,14 +11,13 @@ G4 (one writer). A second writer is refused while the first one lives.
 G5 (small). Memory and file size do not grow with the number of charges.
 """
 
-import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tacit.common.files import read_bytes
+from tacit.common.files import read_bytes, sync_folder, try_lock
 from tacit.errors import ConfigError, LedgerError, way_out_of
 from tacit.privacy.events import Composition, Event
 from tacit.privacy.ledger_lines import Entries, Parsed, event_to_json, header, parse, sealed, written
@@ -63,7 +62,7 @@ class Ledger:
         _lock(descriptor, path)
         ledger = cls(path, descriptor, Entries(), "", 0)
         ledger._append(header())
-        _sync_folder(path)
+        sync_folder(path.parent)
         return ledger
 
     @classmethod
@@ -152,7 +151,7 @@ class Ledger:
             raise _failed("rewrite the ledger", self._path, error) from error
         os.close(self._descriptor)
         self._descriptor, self._chain, self._lines, self._is_compact = descriptor, chain, len(lines), True
-        _sync_folder(self._path)
+        sync_folder(self._path.parent)
 
     def close(self) -> None:
         """Compact and let go of the file; closing twice is harmless."""
@@ -221,15 +220,13 @@ def _open_and_lock(path: Path) -> int:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    if not try_lock(descriptor):
         os.close(descriptor)
         raise LedgerError(
             expected=f"to be the only writer of {path.name}",
             found="another process that holds it",
             way_out="wait for that run to end, or stop it",
-        ) from error
+        )
 
 
 def _read(path: Path) -> bytes:
@@ -242,14 +239,6 @@ def _read(path: Path) -> bytes:
 def _write_all(descriptor: int, content: bytes) -> None:
     while content:
         content = content[os.write(descriptor, content) :]
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _missing(path: Path, error: OSError) -> LedgerError:

@@ -6,11 +6,11 @@ Events as JSON, both ways: one object an event, with its kind and every number i
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tacit.common.serialize import parse_json
+from tacit.common.serialize import from_json, parse_json
 from tacit.errors import ClaimRefused, ConfigError, LedgerError
 from tacit.privacy.events import (
     Composition,
@@ -18,7 +18,6 @@ from tacit.privacy.events import (
     ExposedGaussian,
     Free,
     Gaussian,
-    Relation,
     SampledGaussian,
     Unbounded,
 )
@@ -33,13 +32,7 @@ _KINDS: dict[str, type[Event]] = {
     "exposed-gaussian": ExposedGaussian,
 }
 
-_TYPES: dict[str, type] = {
-    "reason": str,
-    "noise_multiplier": float,
-    "sampling_rate": float,
-    "copies": int,
-    "relation": Relation,
-}
+_RESTORE = "restore the file from a copy: it was not written by this version of tacit, or was edited"
 
 
 def event_to_json(event: Event) -> JsonEvent:
@@ -60,32 +53,16 @@ def event_from_json(value: object) -> Event:
         raise LedgerError(
             expected="an event: a JSON object with a kind",
             found=type(value).__name__,
-            way_out="restore the file from a copy: it was not written by tacit, or was edited",
+            way_out=_RESTORE,
         )
     kind = _KINDS.get(str(value["kind"]))
     if kind is None:
         error = ConfigError.unknown_name("kind of event", str(value["kind"]), _KINDS)
         raise LedgerError(error.expected, error.found, error.way_out)
-    names = {field.name for field in fields(kind)}
-    if set(value) - {"kind"} != names:
-        raise LedgerError(
-            expected=f"the fields {', '.join(sorted(names))}",
-            found=", ".join(sorted(map(str, value))),
-            way_out="restore the file from a copy: it was written by another version, or was edited",
-        )
-    return kind(**{name: _typed(name, value[name]) for name in names})
-
-
-def _typed(name: str, value: Any) -> Any:  # noqa: ANN401  (any JSON value, any field's type)
-    wanted = _TYPES[name]
-    fits = isinstance(value, (float, int) if wanted is float else (str if wanted is Relation else wanted))
-    if isinstance(value, bool) or not fits or (wanted is Relation and value not in set(Relation)):
-        raise LedgerError(
-            expected=f"a {wanted.__name__.lower()} as {name}",
-            found=repr(value),
-            way_out="restore the file from a copy: it was edited",
-        )
-    return wanted(value)
+    try:
+        return from_json(kind, json.dumps({name: part for name, part in value.items() if name != "kind"}))
+    except ConfigError as error:
+        raise LedgerError(error.expected, error.found, _RESTORE) from None
 
 
 _VERSION = 1

@@ -213,17 +213,34 @@ def gaussian_deltas(epsilons: Floats, mus: Floats) -> Floats:
 
 def invert(deltas: Callable[[Floats], Floats], delta: float) -> float:
     """The smallest epsilon whose delta is at most `delta`, to nine digits and from above; infinite if there is none."""
-    low, high = 0.0, 1.0
-    if deltas(np.array([0.0]))[0] <= delta:
-        return 0.0
-    while deltas(np.array([high]))[0] > delta:
-        low, high = high, 4 * high
-        if high > 1e12:
-            return math.inf
-    while high - low > 1e-9 * high:
+
+    def small(epsilon: float) -> bool:
+        return bool(deltas(np.array([epsilon]))[0] <= delta)
+
+    return 0.0 if small(0.0) else bracket(small, 0.0, 1.0, 4.0, 1e12, relative=1e-9)[1]
+
+
+def bracket(
+    holds: Callable[[float], bool],
+    low: float,
+    high: float,
+    growth: float,
+    widest: float,
+    absolute: float = 0.0,
+    relative: float = 0.0,
+) -> tuple[float, float]:
+    """Two numbers this close, between which `holds` begins to hold; it does not at `low`, and does from some point on.
+
+    `high` grows until it holds there; from `widest` on it is infinite.
+    """
+    while not holds(high):
+        low, high = high, growth * high
+        if high > widest:
+            return low, math.inf
+    while high - low > absolute + relative * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if deltas(np.array([middle]))[0] <= delta else (middle, high)
-    return high
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 def _dominating_mu(epsilons: Floats, deltas: Floats) -> float:

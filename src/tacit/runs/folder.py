@@ -38,7 +38,6 @@ G5 (fit to leave). No JSON of `release/` has a field without a reason to leave (
 G6 (sealed). `seal` covers what was written since the run was opened; what others changed meanwhile stays to be seen.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -55,6 +54,7 @@ from tacit.common.files import (
     new_key,
     read_run_bytes,
     sync_folder,
+    try_lock,
     write_atomically,
     write_bytes,
     write_new,
@@ -367,15 +367,13 @@ def _take_lock(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise failed("write to the run folder", error) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    if not try_lock(descriptor):
         os.close(descriptor)
         raise RunError(
             expected=f"to be the only writer of {path.parent.parent}",
             found="another process that is writing",
             way_out="wait for that run to end, or stop it",
-        ) from error
+        )
     return descriptor
 
 

@@ -1,6 +1,5 @@
 """The processes of a sweep: one a run, some at a time, none left behind."""
 
-import fcntl
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from tacit.common.files import try_lock
 from tacit.common.progress import Progress
 from tacit.common.serialize import to_json
 from tacit.errors import RunError
@@ -220,16 +220,12 @@ def locked(path: Path) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         began = time.monotonic()
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if time.monotonic() - began > _SECONDS_FOR_LOCK:
-                    raise RunError(
-                        f"to be the only sweep of {path.parent.parent}", "another one at work", "wait for it to end"
-                    ) from error
-                time.sleep(0.2)
+        while not try_lock(descriptor):
+            if time.monotonic() - began > _SECONDS_FOR_LOCK:
+                raise RunError(
+                    f"to be the only sweep of {path.parent.parent}", "another one at work", "wait for it to end"
+                )
+            time.sleep(0.2)
         yield descriptor
     finally:
         os.close(descriptor)
