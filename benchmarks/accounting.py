@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tacit.privacy.account import calibrate_noise
+from tacit.privacy.account import LibraryPLD, calibrate_noise
 from tacit.privacy.events import Composition, ExposedGaussian, Relation, SampledGaussian
-from tacit.privacy.pld import PLD, LibraryPLD
+from tacit.privacy.pld import PLD
 
 DELTA = 8e-5
 

@@ -44,7 +44,7 @@ from tacit.privacy.plan import (
     cost,
 )
 from tacit.simulation.simulate import simulate
-from tacit.training.gradients.check import check_gradients
+from tacit.training.gradients.clipped import check_gradients
 
 WORDS = {"records": 1000, "epochs": 2, "batch": 50}
 

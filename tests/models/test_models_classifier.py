@@ -36,8 +36,15 @@ from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifie
 from tacit.policies.patterns import Gold
 from tacit.privacy.plan import Targets, View
 from tacit.runs.utility import ErrorRate
-from tacit.training.gradients.check import check_gradients
-from tacit.training.gradients.clipped import Automatic, Clipping, Flat, PerParameter, clipped_sum, plain_sum
+from tacit.training.gradients.clipped import (
+    Automatic,
+    Clipping,
+    Flat,
+    PerParameter,
+    check_gradients,
+    clipped_sum,
+    plain_sum,
+)
 from tacit.training.optimizers import Optimizer
 
 VOCABULARY = 23

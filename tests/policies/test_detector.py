@@ -31,8 +31,20 @@ from tacit.policies.detectors.detector import (
     write_detector,
 )
 from tacit.policies.detectors.examples import public_sentences, read_prompts, split_openings
-from tacit.policies.detectors.fitting import fit, fit_linear, hashed, loss_and_gradient, make_rows
-from tacit.policies.detectors.linear import DEFAULT_WINDOW, UNIT, Linear, Window, cut, grams, masked
+from tacit.policies.detectors.linear import (
+    DEFAULT_WINDOW,
+    UNIT,
+    Linear,
+    Window,
+    cut,
+    fit,
+    fit_linear,
+    grams,
+    hashed,
+    loss_and_gradient,
+    make_rows,
+    masked,
+)
 from tacit.policies.detectors.paraphrase import ParaphraseFunction
 from tacit.policies.detectors.rewording import Rewording
 from tacit.policies.detectors.training import (

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from tacit.errors import ClaimRefused, ConfigError
-from tacit.privacy.account import account, calibrate_noise, check_delta, default_delta, quick_account
-from tacit.privacy.closed_form import ClosedForm
+from tacit.privacy.account import LibraryPLD, account, calibrate_noise, check_delta, default_delta, quick_account
 from tacit.privacy.dominating_pairs import directions
 from tacit.privacy.events import Composition, ExposedGaussian, Free, Gaussian, Relation, SampledGaussian, Unbounded
-from tacit.privacy.pld import PLD, LibraryPLD
-from tacit.privacy.profile import GaussianLaw, TwoHops
+from tacit.privacy.pld import PLD
+from tacit.privacy.profile import ClosedForm, GaussianLaw, TwoHops
 from tacit.privacy.renyi import ORDERS, RDP, RenyiLaw, log_moments
 
 ZERO_OUT, REPLACE = Relation.ZERO_OUT, Relation.REPLACE

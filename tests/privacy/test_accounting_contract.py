@@ -7,8 +7,7 @@ from typing import cast
 import pytest
 
 from tacit.errors import ClaimRefused
-from tacit.privacy.account import Accountant, account
-from tacit.privacy.closed_form import ClosedForm
+from tacit.privacy.account import Accountant, LibraryPLD, account
 from tacit.privacy.events import (
     Composition,
     Event,
@@ -20,8 +19,8 @@ from tacit.privacy.events import (
     SampledGaussian,
     Unbounded,
 )
-from tacit.privacy.pld import PLD, LibraryPLD
-from tacit.privacy.profile import Profile
+from tacit.privacy.pld import PLD
+from tacit.privacy.profile import ClosedForm, Profile
 from tacit.privacy.renyi import RDP
 
 ZERO_OUT, REPLACE = Relation.ZERO_OUT, Relation.REPLACE

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from tacit.privacy import pld as pld_module
-from tacit.privacy.account import account
+from tacit.privacy.account import LibraryPLD, account
 from tacit.privacy.dominating_pairs import Floats, put_in_order
 from tacit.privacy.events import Composition, Relation, SampledGaussian
-from tacit.privacy.fourier import Composed, Real, composed, transform_error
-from tacit.privacy.pld import PLD, LibraryPLD
+from tacit.privacy.pld import PLD, Composed, Real, composed, transform_error
 
 BITS = 400  # of the fixed-point numbers that are taken as exact
 Steps = list[tuple[Floats, int]]

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from tacit.privacy.account import account, calibrate_noise
+from tacit.privacy.account import LibraryPLD, account, calibrate_noise
 from tacit.privacy.events import Composition, ExposedGaussian, Relation, SampledGaussian, joint
-from tacit.privacy.pld import PLD, LibraryPLD
+from tacit.privacy.pld import PLD
 from tacit.privacy.profile import Profile
 
 ZERO_OUT, REPLACE = Relation.ZERO_OUT, Relation.REPLACE

@@ -35,7 +35,7 @@ from tacit.privacy.plan import Plan, Step, View
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.training.covered import check_covered
-from tacit.training.gradients.check import check_gradients
+from tacit.training.gradients.clipped import check_gradients
 from tacit.training.optimizers import Optimizer
 from tacit.training.parts import (
     AnyBatchReader,

@@ -27,8 +27,15 @@ from tacit.errors import GradientError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import DecoderState, Learner, losses_of
 from tacit.models.lstm import LSTM, Recurrence
-from tacit.training.gradients.check import check_gradients
-from tacit.training.gradients.clipped import Automatic, Clipping, Flat, PerParameter, clipped_sum, plain_sum
+from tacit.training.gradients.clipped import (
+    Automatic,
+    Clipping,
+    Flat,
+    PerParameter,
+    check_gradients,
+    clipped_sum,
+    plain_sum,
+)
 
 VOCABULARY = 23
 

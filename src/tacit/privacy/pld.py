@@ -2,7 +2,7 @@
 
 Each direction of each event becomes a distribution over a grid of losses by connecting the dots (Doroshenko, Ghazi,
 Kamath, Kumar, Manurangsi 2022): the mass between two grid losses is split between them so that both the upper and the
-lower probability are kept. Steps are then composed by one Fourier transform (`fourier`). dp-accounting does the same,
+lower probability are kept. Steps are then composed by one Fourier transform (`composed`). dp-accounting does the same,
 without a bound on its transform's rounding, and takes seconds to minutes for units of several records; it is the oracle
 of the tests.
 
@@ -12,33 +12,99 @@ G1 (pessimistic). Mass above the line's end and mass that leaves the window is l
    function, of which one step's masses are differences (about 1e-16 each, and neighbours' cancel).
 G2 (bounded). At most `_MOST_POINTS` losses, whatever the events; a grid too coarse to be tight says so (`coarse`).
 
-dp-accounting's PLD accountant behind a thin adapter: an independent check of ours.
+The Fourier transforms have a proved bound on all their rounding (docs/theory.md, section 8). The proof asks of scipy's
+transform (pocketfft) that lengths of a power of two are transformed by butterflies of two, four or eight, and that its
+roots of unity are off by at most `_ROOTS` units of rounding; it allows for real transforms that go through a complex
+one of half the length.
 
-For units that own several records it takes a minute where `pld` takes a fraction of a second (LOG.md), so those are
-compared in the tests alone. Its transform's rounding has no stated bound: at a delta of 1e-11, after 100,000 steps, its
-epsilon is .01 below the true one.
+G3 (bound). The masses that `composed` returns and the exact ones of the steps given differ by at most `rounding`, over
+   the whole grid.
 """
 
-import importlib.metadata
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from dp_accounting import NeighboringRelation, dp_event
-from dp_accounting.pld import PLDAccountant
-from scipy import signal, special, stats
+import numpy.typing as npt
+from scipy import fft, signal, special
 
-from tacit.errors import ClaimRefused
 from tacit.privacy.dominating_pairs import Floats, Pair, PricedEvents, directions
-from tacit.privacy.events import Composition, ExposedGaussian, Gaussian, NoisyEvent, Relation
-from tacit.privacy.fourier import UNIT, Composed, Real, composed
-from tacit.privacy.profile import Law, Profile, price
+from tacit.privacy.events import Composition
+from tacit.privacy.profile import Profile, price
 from tacit.privacy.renyi import log_moments
 
 _LOST = 1e-15  # mass that may leave the window
 _MOST_POINTS = 1 << 21  # of the composed distribution
 _MOST_STEP_POINTS = 1 << 19  # of one step's distribution, times components
 _WINDOW_ORDERS: Floats = np.logspace(-4, 6, 61)
+_BINARY = np.finfo(np.longdouble).nmant in (52, 63, 112)  # else two doubles: another arithmetic than the proof's
+Real: type[np.floating] = np.longdouble if _BINARY else np.float64
+UNIT = float(np.finfo(Real).eps) / 2  # relative rounding of one operation
+_ROOTS = 8.0
+_PRODUCT = math.sqrt(5)  # units of rounding of a complex product (Brent, Percival, Zimmermann 2007)
+_VANISHES = -80.0  # frequencies below e^-80 are left out, and counted
+_SLOP = 1.01  # the bound is itself computed with rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """Masses on a circle of grid points, and a bound on the sum of their absolute errors."""
+
+    masses: npt.NDArray[np.floating] = field(repr=False)
+    rounding: float
+
+
+def transform_error(size: int) -> float:
+    """How far off a transform of this length may be.
+
+    As a part of the sum of absolute inputs, for each number of it; and of its own length, for all numbers together.
+    """
+    return 2 * math.expm1(math.log2(size) * (1 + _PRODUCT + _ROOTS) * UNIT * (1 + 1e-9))
+
+
+def composed(steps: Sequence[tuple[Floats, int]], size: int) -> Composed:
+    """The distribution of a sum of losses, modulo `size`, a power of two.
+
+    steps: for each kind of step the masses of the losses 0, 1, ..., none negative, and how often it takes place.
+    """
+    error = transform_error(size)
+    spectra, log_sizes, relative = [], np.zeros(size // 2 + 1), np.zeros(size // 2 + 1)
+    for masses, times in steps:
+        wrapped = _wrapped(masses, size)
+        spectrum = fft.rfft(wrapped)
+        off = (error + len(masses) / size * UNIT) * float(wrapped.sum())
+        largest = np.abs(spectrum).astype(np.float64) + off
+        spectra.append(spectrum)
+        log_sizes += times * np.log(largest)
+        relative += times * off / largest
+    relative += math.expm1(_PRODUCT * UNIT * sum(times for _, times in steps))
+    sizes = np.exp(np.minimum(log_sizes, 600.0))  # there the bound is past 1 anyway
+    kept = np.flatnonzero(log_sizes > _VANISHES)
+    product = np.zeros_like(spectra[0])
+    product[kept] = math.prod(
+        _power(spectrum[kept], times) for spectrum, (_, times) in zip(spectra, steps, strict=True)
+    )
+    parts = sizes[kept] * relative[kept], np.delete(sizes, kept), sizes * error
+    rounding = _SLOP * math.sqrt(2) * math.fsum(float(np.linalg.norm(part)) for part in parts)
+    return Composed(fft.irfft(product, size), rounding)
+
+
+def _wrapped(masses: Floats, size: int) -> npt.NDArray[np.floating]:
+    turns = -(-len(masses) // size)
+    circle = np.zeros((turns, size), Real)
+    circle.reshape(-1)[: len(masses)] = masses
+    return np.asarray(circle.sum(axis=0))
+
+
+def _power(values: npt.NDArray[np.complexfloating], times: int) -> npt.NDArray[np.complexfloating]:
+    """By products alone, `times` - 1 of them below each other at most: the library's power has no stated error."""
+    result = np.ones_like(values)
+    while times:
+        if times & 1:
+            result = result * values
+        values, times = values * values, times >> 1
+    return result
 
 
 @dataclass(frozen=True)
@@ -282,51 +348,3 @@ def _edges(pair: Pair, line: _Line, losses: Floats) -> tuple[Floats, float]:
     inside = (losses > line.low_loss) & (losses < line.high_loss)
     slack = float(np.max(np.abs(value - losses), initial=0.0, where=inside))
     return np.concatenate([[line.low], np.maximum.accumulate(found), [line.high]]), slack
-
-
-@dataclass(frozen=True)
-class _LibraryLaw:
-    accountant: PLDAccountant
-
-    def deltas(self, epsilons: Floats) -> Floats:
-        return np.asarray(self.accountant.get_delta(epsilons.tolist()), dtype=np.float64)
-
-    def epsilon(self, delta: float) -> float:
-        return float(self.accountant.get_epsilon(delta))
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryPLD:
-    """dp-accounting's PLD accountant with the given discretisation interval."""
-
-    interval: float = 1e-3
-    name: str = f"PLD (dp-accounting {importlib.metadata.version('dp-accounting')})"
-
-    def profile(self, composition: Composition) -> Profile:
-        """The profile of the composition; exposed draws are refused."""
-        return price(self.name, composition, self._law)
-
-    def _law(self, spent: PricedEvents) -> Law:
-        relation = spent.relation
-        neighbours = (
-            NeighboringRelation.REPLACE_ONE if relation is Relation.REPLACE else NeighboringRelation.REPLACE_SPECIAL
-        )
-        accountant = PLDAccountant(neighbours, value_discretization_interval=self.interval)
-        for event, count in spent.events:
-            accountant.compose(_translated(event), count)
-        return _LibraryLaw(accountant)
-
-
-def _translated(event: NoisyEvent) -> dp_event.DpEvent:
-    if isinstance(event, ExposedGaussian):
-        raise ClaimRefused(
-            expected="events that dp-accounting knows", found="ExposedGaussian", way_out="account in closed form"
-        )
-    if isinstance(event, Gaussian) or event.sampling_rate == 1.0:
-        return dp_event.GaussianDpEvent(event.noise_multiplier / event.copies)
-    if event.copies == 1:
-        return dp_event.PoissonSampledDpEvent(event.sampling_rate, dp_event.GaussianDpEvent(event.noise_multiplier))
-    counts = np.arange(event.copies + 1)
-    weights = stats.binom.pmf(counts, event.copies, event.sampling_rate)
-    weights[0] += math.fsum([1.0, *-weights])
-    return dp_event.MixtureOfGaussiansDpEvent(event.noise_multiplier, counts.tolist(), weights.tolist())

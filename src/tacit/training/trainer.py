@@ -21,7 +21,7 @@ from tacit.privacy.plan import Plan, Step
 from tacit.runs.folder import RunFolder
 from tacit.training.callbacks import Choice
 from tacit.training.checkpoints import Checkpoint, Checkpoints
-from tacit.training.gradients.check import check_gradients
+from tacit.training.gradients.clipped import check_gradients
 from tacit.training.pools import Pools
 from tacit.training.randomness import Streams
 from tacit.training.sampling import Samplers

@@ -27,8 +27,7 @@ from tacit.common.files import read_text
 from tacit.common.libraries import foreign, from_folder, require_library
 from tacit.common.progress import Observer, Progress
 from tacit.errors import PolicyError
-from tacit.policies.detectors.fitting import FeatureRows, Reals, fit
-from tacit.policies.detectors.linear import NO_WORDS, Window, cut, masked
+from tacit.policies.detectors.linear import NO_WORDS, FeatureRows, Reals, Window, cut, fit, masked
 
 HEAD = "head.npy"
 MODEL = "model"

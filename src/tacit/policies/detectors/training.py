@@ -37,8 +37,16 @@ from tacit.policies.detectors.examples import (
     split_openings,
     split_texts,
 )
-from tacit.policies.detectors.fitting import FeatureRows, Reals, fit_linear, make_rows
-from tacit.policies.detectors.linear import DEFAULT_WINDOW, NUMBER, Linear, Window
+from tacit.policies.detectors.linear import (
+    DEFAULT_WINDOW,
+    NUMBER,
+    FeatureRows,
+    Linear,
+    Reals,
+    Window,
+    fit_linear,
+    make_rows,
+)
 from tacit.policies.detectors.paraphrase import ParaphraseFunction
 
 _MEASURED_AT_ONCE = 512
