@@ -277,7 +277,7 @@ class Writers:
     """Processes that write checkpoints until they are killed, forked from one that has torch loaded."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-c", FORKING, str(folder), str(Path(__file__).parents[1] / "support")]
+        command = [sys.executable, "-c", FORKING, str(folder), str(Path(__file__).parent)]
         self._parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def live_and_die(self, fatal_call: int, seconds: float) -> int:

@@ -24,7 +24,7 @@ from functools import cache
 from faker import Factory, Generator
 from faker.providers.person.en_US import Provider as _People
 
-from tacit.data.records import common_kind
+from tacit.data.records import US_STATES, common_kind, iban_remainder, luhn_remainder
 
 Maker = Callable[[str, random.Random], str]
 _DRAWS = 64  # chance to draw the original each time out of two or more candidates: at most 2^-64
@@ -42,10 +42,7 @@ _KEPT_IN_ADDRESSES = re.compile(
     re.IGNORECASE,
 )
 
-_STATES = re.compile(
-    r"AL|AK|AZ|AR|CA|CO|CT|DE|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH"
-    r"|OK|OR|PA|RI|SC|SD|TN|TX|UT|VT|VA|WA|WV|WI|WY|DC|PR|USA|US|UK",
-)
+_KEPT_CODES = US_STATES | {"USA", "US", "UK"}
 
 
 def surrogate(kind: str, original: str, rng: random.Random) -> str:
@@ -95,7 +92,7 @@ def _kept_in_name(word: str) -> bool:
 
 def _address(original: str, rng: random.Random) -> str:
     def word(match: re.Match[str]) -> str:
-        kept = _KEPT_IN_ADDRESSES.fullmatch(match[0]) or _STATES.fullmatch(match[0])
+        kept = _KEPT_IN_ADDRESSES.fullmatch(match[0]) or match[0] in _KEPT_CODES
         return match[0] if kept else _like(match[0], rng, _last_names())
 
     return _WORD.sub(word, re.sub(r"\d+", lambda match: _same_shape(match[0], rng), original))
@@ -115,12 +112,8 @@ def _card(original: str, rng: random.Random) -> str:
     digits = _digits(original)
     issuer = digits[:4]
     body = issuer + "".join(rng.choices("0123456789", k=max(0, len(digits) - 5)))
-    return _pour(original, body + _luhn_digit(body) if len(digits) > 5 else _same_shape(digits, rng))
-
-
-def _luhn_digit(body: str) -> str:
-    doubled = (int(digit) * (2 - at % 2) for at, digit in enumerate(reversed(body)))
-    return str(-sum(value // 10 + value % 10 for value in doubled) % 10)
+    check = str(-luhn_remainder(f"{body}0") % 10)
+    return _pour(original, body + check if len(digits) > 5 else _same_shape(digits, rng))
 
 
 def _iban(original: str, rng: random.Random) -> str:
@@ -128,8 +121,7 @@ def _iban(original: str, rng: random.Random) -> str:
     if not re.fullmatch(r"[A-Za-z]{2}\d{2}[A-Za-z0-9]{10,30}", compact, re.ASCII):
         return _same_shape(original, rng)
     country, account = compact[:2], "".join(_same_class(character, rng) for character in compact[4:])
-    check = 98 - int("".join(str(int(character, 36)) for character in account + country + "00")) % 97
-    made = iter(f"{country}{check:02}{account}")
+    made = iter(f"{country}{98 - iban_remainder(f'{country}00{account}'):02}{account}")
     return "".join(next(made) if character.isalnum() else character for character in original)
 
 

@@ -216,3 +216,23 @@ def common_kind(label: str) -> str:
 
 
 Range = tuple[int, int]
+
+
+US_STATES = frozenset(
+    (
+        *("AL", "AK", "AZ", "AR", "CA", "CO", "CT", "DE", "FL", "GA", "HI", "ID", "IL", "IN", "IA", "KS", "KY", "LA"),
+        *("ME", "MD", "MA", "MI", "MN", "MS", "MO", "MT", "NE", "NV", "NH", "NJ", "NM", "NY", "NC", "ND", "OH", "OK"),
+        *("OR", "PA", "RI", "SC", "SD", "TN", "TX", "UT", "VT", "VA", "WA", "WV", "WI", "WY", "DC", "PR"),
+    )
+)
+
+
+def luhn_remainder(digits: str) -> int:
+    """0 for a number with the right check digit, as payment cards have it (ISO/IEC 7812-1)."""
+    doubled = (int(digit) * (1 + at % 2) for at, digit in enumerate(reversed(digits)))
+    return sum(value // 10 + value % 10 for value in doubled) % 10
+
+
+def iban_remainder(compact: str) -> int:
+    """1 for an account number with the right check digits (ISO 7064 mod 97-10, as ISO 13616 asks for)."""
+    return int("".join(str(int(character, 36)) for character in compact[4:] + compact[:4])) % 97

@@ -10,13 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import usaddress
 
-from tacit.data.records import Span
+from tacit.data.records import US_STATES, Span
 from tacit.policies.pii.cues import NEVER_A_NAME, words
 
-_STATE_CODES = words(
-    "AL AK AZ AR CA CO CT DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK OR "
-    "PA RI SC SD TN TX UT VT VA WA WV WI WY DC AS GU MP PR VI FM MH PW AA AE AP"
-)
+_STATE_CODES = US_STATES | words("AS GU MP VI FM MH PW AA AE AP")
 
 _STATE_LAST_WORDS = words(
     "alabama alaska arizona arkansas california colorado connecticut delaware florida georgia hawaii idaho illinois "

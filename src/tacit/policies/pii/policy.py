@@ -18,7 +18,7 @@ from typing import Any
 
 import phonenumbers
 
-from tacit.data.records import Record, Span, resolve_overlaps
+from tacit.data.records import Record, Span, iban_remainder, luhn_remainder, resolve_overlaps
 from tacit.errors import ConfigError
 from tacit.policies.pii.addresses import find_addresses
 from tacit.policies.pii.codes import Announcements, find_codes
@@ -93,7 +93,7 @@ def find_dates(text: str, folded: str, cues: Sequence[Cue]) -> Iterator[Span]:
 def _numbers_at(text: str, start: int) -> Iterator[Span]:
     """What begins at the digits at `start`, or at the bracket, plus or country code right before them."""
     if card := _CARD.match(text, start):
-        if _luhn_checks([int(character) for character in card.group() if character.isdigit()]):
+        if luhn_remainder("".join(character for character in card.group() if character.isdigit())) == 0:
             yield Span(*card.span(), "CARD")
     elif date := _DATE.match(text, start):
         yield Span(*date.span(), "DATE")
@@ -157,17 +157,7 @@ def _iban(match: re.Match[str]) -> Iterator[Span]:
 
 
 def _iban_checks(candidate: str) -> bool:
-    """ISO 7064 mod 97-10, as ISO 13616 asks for."""
-    if len(candidate) < 15 or not candidate.isascii():
-        return False
-    moved = candidate[4:] + candidate[:4]
-    return int("".join(str(int(character, 36)) for character in moved)) % 97 == 1
-
-
-def _luhn_checks(digits: list[int]) -> bool:
-    """The check digit of payment cards (ISO/IEC 7812-1)."""
-    doubled = (sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
-    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+    return len(candidate) >= 15 and candidate.isascii() and iban_remainder(candidate) == 1
 
 
 KINDS = (
