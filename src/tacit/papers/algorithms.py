@@ -45,7 +45,7 @@ from tacit.training.gradients.clipped import MARGIN, Flat, clipped_sum, plain_su
 from tacit.training.optimizers import Optimizer
 from tacit.training.pools import DrawnUnits
 from tacit.training.randomness import NoiseStream, Streams
-from tacit.training.updates import Done, Updates
+from tacit.training.updates import Done, Updates, next_noise
 
 MarkedTokens = tuple[Sequence[int], Sequence[bool]]  # tokens, and which of them are private
 Apply = Callable[[dict[str, Tensor]], None]  # one step along gradients, by parameter name
@@ -101,7 +101,7 @@ def update_by_segments(updates: Updates, step: Step, update: SplitBatch, drawn: 
         learner,
         [reader.marked(int(row)) for row in drawn.rows],
         update,
-        NoiseStream(streams.noise.seed(streams.noise.last_step + 1), 0),
+        next_noise(streams),
         lambda gradients: rule.apply(updates.parameters, gradients),
         updates.settings.noised_states,
     )

@@ -176,10 +176,14 @@ class Updates:
         streams: Streams,
     ) -> None:
         deviation = update.noise_multiplier * sensitivity
-        key = streams.noise.seed(streams.noise.last_step + 1)
-        NoiseStream(key, 0).add_(sums.values(), deviation)
+        next_noise(streams).add_(sums.values(), deviation)
         gradients = {name: total / update.divisor for name, total in sums.items()}
         rule.apply(self.parameters, gradients, deviation / update.divisor)
+
+
+def next_noise(streams: Streams) -> NoiseStream:
+    """The noise of one update, which no other update has."""
+    return NoiseStream(streams.noise.seed(streams.noise.last_step + 1), 0)
 
 
 def _draws(step: Step, pools: Pools) -> int:
