@@ -73,11 +73,13 @@ class Way:
 
 
 def _said(found: "Audit") -> str:
-    excess = found.canaries[0].exposure.excess
-    if excess is None:
+    figures = found.figures
+    whose = next((whose for whose in ("", ", unknown") if f"exposure{whose}" in figures), None)
+    if whose is None:
         return "no canary planted"
-    verdict = "SAYS ITS CANARIES" if excess.p_all < 1e-3 else "canaries unknown to it"
-    return f"{verdict} (exposure {excess.median_inside:.1f}, of others {excess.median_held_out:.1f} bits)"
+    verdict = "SAYS ITS CANARIES" if figures[f"exposure p{whose}"] < 1e-3 else "canaries unknown to it"
+    median, other = figures[f"exposure{whose}"], figures[f"exposure{whose}, not planted"]
+    return f"{verdict} (exposure {median:.1f}, of others {other:.1f} bits)"
 
 
 def _claimed(trained: Run) -> str:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from torch import Tensor
 
-from tacit.audits.attacks.exposure import (
+from tacit.audits.candidates import Listed, Space, Spelling, TokenTree
+from tacit.audits.ranks import (
     SkewNormal,
     exact_exposures,
     extrapolated_exposures,
@@ -27,7 +28,6 @@ from tacit.audits.attacks.exposure import (
     sampled_exposures,
     twin_margins,
 )
-from tacit.audits.candidates import Listed, Space, Spelling, TokenTree
 from tacit.audits.scoring import total_log_probabilities
 from tacit.audits.statistics import excess_over_chance
 from tacit.common.formatting import exact_interval

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.audits.attacks.extraction import Hidden, extract, secret_log_probabilities
+from tacit.audits.attacks.extraction import extract, secret_log_probabilities
+from tacit.audits.target import Hidden
 from tacit.common.formatting import exact_interval
 from tacit.config.audit_schema import ExtractionConfig
 from tacit.data.batches import TextBatch

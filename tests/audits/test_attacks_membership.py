@@ -13,17 +13,13 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from tacit.audits.attacks.membership import (
-    FOLDS,
-    Blind,
+from tacit.audits.blind import FOLDS, Blind, blind, features
+from tacit.audits.passages import (
     Passage,
-    blind,
-    features,
     loss_scores,
     min_k_scores,
     neighbourhood_scores,
     reference_scores,
-    two_stage,
     zlib_scores,
 )
 from tacit.audits.statistics import Scores, half_cut, judged
@@ -32,6 +28,7 @@ from tacit.data.batches import TextBatch
 from tacit.errors import AttackError
 from tacit.models.language_model import losses_of
 from tacit.models.lstm import LSTM
+from tacit.papers.two_stage import two_stage
 
 WORDS = 7
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.audits.epsilon_bounds import LowerBound, one_run_bound
-from tacit.audits.findings import Finding, Verdict, judge
+from tacit.audits.findings import Outcome, Verdict, judge
 from tacit.audits.statistics import Judged
 from tacit.privacy.events import Gaussian, Relation
 from tacit.privacy.guarantee import Evidence, Guarantee, figure, unused
@@ -37,8 +37,8 @@ def test_a_bound_contradicts_iff_it_is_above_the_claim() -> None:
     epsilon = guarantee.figures[0].epsilon
     below = judge(guarantee, SECRETS, bound(epsilon))
     above = judge(guarantee, SECRETS, bound(np.nextafter(epsilon, 9)))
-    assert (below.finding, below.exit_code) == (Finding.CONSISTENT, 0)
-    assert (above.finding, above.exit_code) == (Finding.CONTRADICTED, 3)
+    assert (below.outcome, below.exit_code) == (Outcome.CONSISTENT, 0)
+    assert (above.outcome, above.exit_code) == (Outcome.CONTRADICTED, 3)
 
 
 def test_the_sentence_says_what_was_found() -> None:
@@ -63,22 +63,22 @@ def test_the_sentence_says_what_was_found() -> None:
 def test_another_unit_is_not_comparable_however_high_the_bound(measured: Neighbors) -> None:
     """G2."""
     verdict = judge(claim(1.0, SECRETS), measured, bound(50.0))
-    assert (verdict.finding, verdict.exit_code) == (Finding.NOT_COMPARABLE, 0)
+    assert (verdict.outcome, verdict.exit_code) == (Outcome.NOT_COMPARABLE, 0)
 
 
 def test_the_figure_for_the_unit_is_chosen_among_several() -> None:
     several = claim(1.0, SECRETS, Neighbors(Unit.SECRETS, copies=5), RECORD)
     one, five = several.figures[0].epsilon, several.figures[1].epsilon
     between = bound((one + five) / 2)
-    assert judge(several, SECRETS, between).finding is Finding.CONTRADICTED
-    assert judge(several, Neighbors(Unit.SECRETS, copies=3), between).finding is Finding.CONSISTENT
-    assert judge(several, Neighbors(Unit.SECRETS, copies=6), between).finding is Finding.NOT_COMPARABLE
+    assert judge(several, SECRETS, between).outcome is Outcome.CONTRADICTED
+    assert judge(several, Neighbors(Unit.SECRETS, copies=3), between).outcome is Outcome.CONSISTENT
+    assert judge(several, Neighbors(Unit.SECRETS, copies=6), between).outcome is Outcome.NOT_COMPARABLE
 
 
 def test_a_run_without_a_figure_is_not_comparable() -> None:
     nothing = Guarantee("plain", "No guarantee.", (), (), (), Evidence())
     verdict = judge(nothing, RECORD, bound(5.0))
-    assert verdict.finding is Finding.NOT_COMPARABLE
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
     assert "plain claims no figure" in verdict.sentence
 
 
@@ -86,20 +86,20 @@ def test_other_deltas_are_compared_with_the_claim_at_a_smaller_one() -> None:
     """At delta .1 the profile claims less than at 1e-5; below every claimed delta nothing is claimed."""
     guarantee = claim(1.0, SECRETS)
     profile = dict((delta, epsilon) for epsilon, delta in guarantee.figures[0].profile)  # noqa: C402
-    assert judge(guarantee, SECRETS, bound(profile[1e-1] + 0.01, 0.1)).finding is Finding.CONTRADICTED
-    assert judge(guarantee, SECRETS, bound(profile[1e-2] + 0.01, 0.05)).finding is Finding.CONTRADICTED
-    assert judge(guarantee, SECRETS, bound(profile[1e-2] - 0.01, 0.05)).finding is Finding.CONSISTENT
+    assert judge(guarantee, SECRETS, bound(profile[1e-1] + 0.01, 0.1)).outcome is Outcome.CONTRADICTED
+    assert judge(guarantee, SECRETS, bound(profile[1e-2] + 0.01, 0.05)).outcome is Outcome.CONTRADICTED
+    assert judge(guarantee, SECRETS, bound(profile[1e-2] - 0.01, 0.05)).outcome is Outcome.CONSISTENT
     verdict = judge(guarantee, SECRETS, bound(50.0, 1e-12))
-    assert verdict.finding is Finding.NOT_COMPARABLE
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
     assert "1e-12" in verdict.sentence
 
 
 def test_a_claim_of_nothing_read_is_contradicted_by_anything() -> None:
     zero = unused((), SECRETS)
     redacted = Guarantee("redaction", "Removed.", (zero,), (), (), Evidence())
-    assert judge(redacted, SECRETS, bound(0.0)).finding is Finding.CONSISTENT
-    assert judge(redacted, SECRETS, bound(0.1)).finding is Finding.CONTRADICTED
-    assert judge(redacted, SECRETS, bound(0.1, 0.0)).finding is Finding.CONTRADICTED
+    assert judge(redacted, SECRETS, bound(0.0)).outcome is Outcome.CONSISTENT
+    assert judge(redacted, SECRETS, bound(0.1)).outcome is Outcome.CONTRADICTED
+    assert judge(redacted, SECRETS, bound(0.1, 0.0)).outcome is Outcome.CONTRADICTED
 
 
 @pytest.mark.statistical
@@ -107,8 +107,8 @@ def test_real_bounds_against_true_and_false_claims() -> None:
     """False alarm: 1e-3. Control: a claim of a third of the mu is contradicted."""
     honest, broken = claim(1.0, SECRETS), claim(3.0, SECRETS)
     found = one_run_bound(run(1.0), DELTA, 0.999)
-    assert judge(honest, SECRETS, found).finding is Finding.CONSISTENT
-    assert judge(broken, SECRETS, found).finding is Finding.CONTRADICTED
+    assert judge(honest, SECRETS, found).outcome is Outcome.CONSISTENT
+    assert judge(broken, SECRETS, found).outcome is Outcome.CONTRADICTED
 
 
 def test_the_whole_profile_is_held_against_a_run() -> None:
@@ -117,9 +117,9 @@ def test_the_whole_profile_is_held_against_a_run() -> None:
     found = one_run_bound(run(2.0), DELTA)
     assert found.epsilon < guarantee.figures[0].epsilon
     verdict = judge(guarantee, SECRETS, found)
-    assert verdict.finding is Finding.CONTRADICTED
+    assert verdict.outcome is Outcome.CONTRADICTED
     assert "too unlikely under the whole profile" in verdict.sentence
-    assert judge(guarantee, SECRETS, replace(found, guesses=())).finding is Finding.CONSISTENT
+    assert judge(guarantee, SECRETS, replace(found, guesses=())).outcome is Outcome.CONSISTENT
 
 
 def test_nothing_is_ever_certified() -> None:
@@ -128,8 +128,8 @@ def test_nothing_is_ever_certified() -> None:
 
 
 def test_only_a_contradiction_fails_a_script() -> None:
-    assert {finding: Verdict(finding, "").exit_code for finding in Finding} == {
-        Finding.CONSISTENT: 0,
-        Finding.CONTRADICTED: 3,
-        Finding.NOT_COMPARABLE: 0,
+    assert {outcome: Verdict(outcome, "").exit_code for outcome in Outcome} == {
+        Outcome.CONSISTENT: 0,
+        Outcome.CONTRADICTED: 3,
+        Outcome.NOT_COMPARABLE: 0,
     }

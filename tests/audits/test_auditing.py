@@ -13,13 +13,27 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from audited import ALWAYS, FAST, HIDDEN, KNOWN, MANY, NOISY, OVERFIT, SECRET, secret_records, train_run
+from audited import (
+    ALWAYS,
+    FAST,
+    HIDDEN,
+    KNOWN,
+    MANY,
+    NOISY,
+    OVERFIT,
+    SECRET,
+    Results,
+    measure,
+    secret_records,
+    train_run,
+)
 from finished_runs import reseal
 from runs import quiet
-from tacit.audits.attacks.membership import loss_scores
+from tacit.audits.attacks.exposure import exposure_figures, plan_exposure
 from tacit.audits.audit import audit
 from tacit.audits.candidates import Spelling
-from tacit.audits.findings import Audit, Finding
+from tacit.audits.findings import About, Audit, Outcome
+from tacit.audits.passages import loss_scores
 from tacit.audits.statistics import judged, rates
 from tacit.audits.target import Candidates, Target
 from tacit.cli.main import app
@@ -60,56 +74,67 @@ def found(leaky: Path) -> Audit:
     return audit(leaky, SETTINGS, quiet)
 
 
+@pytest.fixture(scope="module")
+def measured(leaky: Path) -> Results:
+    return measure(leaky, SETTINGS)
+
+
 @pytest.fixture
 def little(tmp_path: Path) -> Path:
     """A run that is quick to make."""
     return train_run(tmp_path, LITTLE, [KNOWN])
 
 
-def test_planted_canaries_stand_above_their_twins(found: Audit) -> None:
+def test_planted_canaries_stand_above_their_twins(measured: Results) -> None:
     """Under no leak each p-value is below 1e-4 with probability at most 1e-4."""
-    for canaries in found.canaries:
+    for canaries in measured.canaries:
         excess = canaries.exposure.excess
         assert excess is not None
         assert excess.p_all < 1e-4
         assert excess.median_inside > excess.best_held_out
-    assert [one.known for one in found.canaries] == [True, False, True]
+    assert [one.known for one in measured.canaries] == [True, False, True]
 
 
-def test_members_are_told_from_others_and_not_by_their_texts(found: Audit) -> None:
-    assert found.blind is not None
-    assert not found.blind.flagged
-    blind = found.blind.rates.cut.accuracy
-    assert [one.attack for one in found.membership] == ["loss", "zlib", "min-k", "neighbourhood"]
-    loss = found.membership[0]
+def test_members_are_told_from_others_and_not_by_their_texts(measured: Results) -> None:
+    assert measured.membership is not None
+    assert not measured.membership.blind.flagged
+    blind = measured.membership.blind.rates.cut.accuracy
+    assert [one.attack for one in measured.membership.attacks] == ["loss", "zlib", "min-k", "neighbourhood"]
+    loss = measured.membership.attacks[0]
     assert loss.rates.cut.accuracy.interval.low > blind.interval.high
     assert loss.rates.members == loss.rates.others
     assert loss.groups is not None
     assert loss.groups.auc.value > 0.9
 
 
-def test_two_stages_are_shown_beside_what_they_say_of_noise(found: Audit) -> None:
-    assert found.two_stage is not None
-    assert found.two_stage.of_noise == found.two_stage.accuracy == 1
-    assert found.two_stage.candidates < found.membership[0].rates.members + found.membership[0].rates.others
+def test_two_stages_are_shown_beside_what_they_say_of_noise(measured: Results) -> None:
+    assert measured.two_stage is not None
+    assert measured.membership is not None
+    assert measured.two_stage.of_noise == measured.two_stage.accuracy == 1
+    assert (
+        measured.two_stage.candidates
+        < measured.membership.attacks[0].rates.members + measured.membership.attacks[0].rates.others
+    )
 
 
-def test_secrets_of_training_come_out_and_others_do_not(found: Audit) -> None:
-    assert found.extraction is not None
-    trained, held_out = (one.discoverable[-1].share for one in (found.extraction.trained, found.extraction.held_out))
+def test_secrets_of_training_come_out_and_others_do_not(measured: Results) -> None:
+    assert measured.extraction is not None
+    trained, held_out = (
+        one.discoverable[-1].share for one in (measured.extraction.trained, measured.extraction.held_out)
+    )
     assert trained.interval.low > held_out.interval.high
 
 
-def test_epsilon_is_bounded_by_either_kind_of_coin(found: Audit) -> None:
+def test_epsilon_is_bounded_by_either_kind_of_coin(measured: Results) -> None:
     """Inside or not, and which of two values: an overfitted model tells nearly every coin."""
-    assert all(one.bound.epsilon > 0 for one in found.bounds)
-    assert found.bounds[2].bound.epsilon > 1
-    assert found.bounds[2].bound.guesses[0].correct == 16
-    assert [one.measured.relation for one in found.bounds] == [Relation.ZERO_OUT] * 2 + [Relation.REPLACE]
+    assert all(one.bound.epsilon > 0 for one in measured.bounds)
+    assert measured.bounds[2].bound.epsilon > 1
+    assert measured.bounds[2].bound.guesses[0].correct == 16
+    assert [one.measured.relation for one in measured.bounds] == [Relation.ZERO_OUT] * 2 + [Relation.REPLACE]
 
 
 def test_a_run_without_a_claim_is_not_comparable(found: Audit) -> None:
-    assert found.verdict.finding is Finding.NOT_COMPARABLE
+    assert found.verdict.outcome is Outcome.NOT_COMPARABLE
     assert "plain claims no figure" in found.verdict.sentence
 
 
@@ -117,11 +142,10 @@ def test_the_result_is_written_and_reads_back(leaky: Path, found: Audit) -> None
     """Catches membership, extraction and the like in a file that leaves: they are about training records."""
     assert RunFolder.view(leaky).read_json(Audit, PrivateFile.AUDIT) == found
     outside = RunFolder.view(leaky).read_json(Audit, ReleaseFile.AUDIT)
-    assert outside == Audit(
-        tuple(replace(one, left_out=None) for one in found.canaries), None, (), None, found.bounds, found.verdict
-    )
-    assert found.membership
-    assert found.extraction
+    assert outside == Audit(found.canaries, (), found.verdict)
+    assert [one.attack for one in found.canaries] == ["exposure", "epsilon"]
+    assert [one.attack for one in found.training_records] == ["membership", "extraction", "two-stage"]
+    assert {one.about for one in found.training_records} == {About.TRAINING_RECORDS}
 
 
 def test_nothing_in_release_says_a_secret(leaky: Path, found: Audit) -> None:
@@ -165,7 +189,7 @@ def test_scores_are_joined_by_id(leaky: Path) -> None:
     assert rates(judged(one, candidates.inside)) == rates(judged(two, candidates.inside))
     planted = target.planted[0]
     backwards = Planted(planted.plan, planted.canaries[::-1])
-    there, back = (target.exposure(each, SETTINGS) for each in (planted, backwards))
+    there, back = (plan_exposure(target, each, SETTINGS).exposure for each in (planted, backwards))
     assert {each.id: each for each in there.canaries} == {each.id: each for each in back.canaries}
     assert there.excess == back.excess
 
@@ -185,8 +209,13 @@ def test_progress_of_every_attack_ends_at_its_total(little: Path) -> None:
 
 
 def test_a_reference_is_one_more_attack(little: Path) -> None:
-    attacks = audit(little, SETTINGS, quiet, reference=little).membership
+    learner, _ = load(little)
+    learner.module.eval()
+    found = measure(little, SETTINGS, learner).membership
+    assert found is not None
+    attacks = found.attacks
     assert attacks[-1].attack == "reference"
+    assert audit(little, SETTINGS, quiet, reference=little).figures["AUC by reference"] == 0.5
     assert attacks[-1].rates.auc.value == 0.5  # a model tells nothing beside itself
 
 
@@ -203,8 +232,9 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_noise_that_was_never_added_is_contradicted(broken: Path) -> None:
     found = audit(broken, SETTINGS, quiet)
-    assert found.verdict.finding is Finding.CONTRADICTED
-    assert found.bounds[0].bound.epsilon > 1
+    assert found.verdict.outcome is Outcome.CONTRADICTED
+    assert measure(broken, SETTINGS).bounds[0].bound.epsilon > 1
+    assert found.figures["measured epsilon"] > 1
     result = CliRunner().invoke(app, ["audit", str(broken), "--candidates", "20"])
     assert result.exit_code == 3
     assert "Contradicted: with 95 % confidence" in result.stdout
@@ -212,7 +242,7 @@ def test_noise_that_was_never_added_is_contradicted(broken: Path) -> None:
 
 def test_a_contradiction_needs_the_confidence_that_was_asked_for(broken: Path) -> None:
     """G1: the doubt of one bound is no larger than what was asked for."""
-    bounds = [audit(broken, AuditConfig(candidates=20, secrets=1, confidence=c), quiet).bounds[0] for c in (0.9, 0.999)]
+    bounds = [measure(broken, AuditConfig(candidates=20, secrets=1, confidence=c)).bounds[0] for c in (0.9, 0.999)]
     assert [round(one.bound.confidence, 6) for one in bounds] == [0.9, 0.999]
     assert bounds[0].bound.epsilon > bounds[1].bound.epsilon
 
@@ -221,9 +251,8 @@ def test_a_contradiction_needs_the_confidence_that_was_asked_for(broken: Path) -
 def test_an_honest_claim_is_consistent(tmp_path: Path) -> None:
     """The same settings with their noise. False alarm: 5 % for the verdict, .1 % for exposure; the seed is fixed."""
     found = audit(train_run(tmp_path, NOISY, [MANY], private=FAST), SETTINGS, quiet)
-    assert found.verdict.finding is Finding.CONSISTENT
-    assert found.canaries[0].exposure.excess is not None
-    assert found.canaries[0].exposure.excess.p_all > 1e-3
+    assert found.verdict.outcome is Outcome.CONSISTENT
+    assert found.figures["exposure p"] > 1e-3
     assert found.verdict.exit_code == 0
 
 
@@ -232,15 +261,16 @@ def test_selective_training_with_much_noise_says_nothing_of_secrets(tmp_path: Pa
     """False alarm: .1 % for known canaries. Control: those hidden from the policy are learned as public text."""
     plan = {"mechanism": "selective", "noise_multiplier": 10.0, "steps": 30, "batch": 20, "public_epochs": 60}
     replaced = {**KNOWN, "count": 20, "repetitions": 1, "inside_probability": 1.0}
-    found = audit(train_run(tmp_path, plan, [replaced, {**HIDDEN, "repetitions": 8}]), SETTINGS, quiet)
-    known, hidden = (one.exposure.excess for one in found.canaries)
+    run = train_run(tmp_path, plan, [replaced, {**HIDDEN, "repetitions": 8}])
+    found, measured = audit(run, SETTINGS, quiet), measure(run, SETTINGS)
+    known, hidden = (one.exposure.excess for one in measured.canaries)
     assert known is not None
     assert hidden is not None
     assert known.p_all > 1e-3
     assert hidden.p_all < 1e-4
-    assert [one.verdict.finding for one in found.bounds] == [Finding.CONSISTENT, Finding.NOT_COMPARABLE]
-    assert "a record's secrets" in str(found.bounds[0].measured)
-    assert found.verdict.finding is Finding.CONSISTENT
+    assert [one.verdict.outcome for one in measured.bounds] == [Outcome.CONSISTENT, Outcome.NOT_COMPARABLE]
+    assert "a record's secrets" in str(measured.bounds[0].measured)
+    assert found.verdict.outcome is Outcome.CONSISTENT
 
 
 def test_plans_that_can_contradict_share_the_doubt(tmp_path: Path) -> None:
@@ -251,8 +281,8 @@ def test_plans_that_can_contradict_share_the_doubt(tmp_path: Path) -> None:
         {**MANY, "template": "By {4 digits}", "count": 5, "inside_probability": 0.9},
         {**MANY, "template": "To {4 digits}", "count": 1},
     ]
-    found = audit(train_run(tmp_path, {**NOISY, "steps": 2, "batch": 20}, [*plans, *others]), SETTINGS, quiet)
-    comparable = [(one.template[:2], one.verdict.finding is not Finding.NOT_COMPARABLE) for one in found.bounds]
+    found = measure(train_run(tmp_path, {**NOISY, "steps": 2, "batch": 20}, [*plans, *others]), SETTINGS)
+    comparable = [(one.template[:2], one.verdict.outcome is not Outcome.NOT_COMPARABLE) for one in found.bounds]
     assert comparable == [("ID", True), ("Or", True), ("So", False)]
     assert all(one.bound.confidence == pytest.approx(0.975) for one in found.bounds)
 
@@ -261,11 +291,13 @@ def test_plans_that_can_contradict_share_the_doubt(tmp_path: Path) -> None:
 
 
 def test_without_canaries_the_rest_is_audited(tmp_path: Path) -> None:
-    found = audit(train_run(tmp_path, LITTLE, []), SETTINGS, quiet)
-    assert (found.canaries, found.bounds) == ((), ())
-    assert found.verdict.finding is Finding.NOT_COMPARABLE
-    assert found.membership
-    assert found.extraction is not None
+    run = train_run(tmp_path, LITTLE, [])
+    found, measured = audit(run, SETTINGS, quiet), measure(run, SETTINGS)
+    assert (measured.canaries, measured.bounds) == ((), ())
+    assert found.verdict.outcome is Outcome.NOT_COMPARABLE
+    assert measured.membership
+    assert measured.extraction is not None
+    assert {"membership", "extracted"} <= found.figures.keys()
 
 
 def test_a_canary_that_training_cut_is_refused(tmp_path: Path) -> None:
@@ -277,12 +309,13 @@ def test_a_canary_that_training_cut_is_refused(tmp_path: Path) -> None:
 
 def test_canaries_that_were_left_out_as_duplicates_bound_nothing(tmp_path: Path) -> None:
     """G1 of targets: known canaries have one redacted text, of which `exact` keeps one."""
-    found = audit(train_run(tmp_path, LITTLE, [KNOWN], duplicates="exact"), SETTINGS, quiet)
-    (canaries,) = found.canaries
+    run = train_run(tmp_path, LITTLE, [KNOWN], duplicates="exact")
+    found, measured = audit(run, SETTINGS, quiet), measure(run, SETTINGS)
+    (canaries,) = measured.canaries
     inside = sum(one.inside for one in canaries.exposure.canaries)
     assert canaries.left_out == canaries.repetitions * inside - 1
-    assert found.bounds == ()
-    assert found.verdict.finding == Finding.NOT_COMPARABLE
+    assert measured.bounds == ()
+    assert found.verdict.outcome == Outcome.NOT_COMPARABLE
 
 
 def test_a_model_with_nan_is_refused(little: Path) -> None:
@@ -331,7 +364,7 @@ def test_settings_that_mean_nothing_are_refused(words: dict[str, Any]) -> None:
 # Models on the way
 
 
-def test_a_curve_has_a_point_for_each_model_that_was_kept(leaky: Path, found: Audit) -> None:
+def test_a_curve_has_a_point_for_each_model_that_was_kept(leaky: Path, found: Audit, measured: Results) -> None:
     learner, _ = load(leaky)
     last = {name: value.detach().clone() for name, value in learner.module.named_parameters()}
     torch.manual_seed(5)
@@ -340,15 +373,13 @@ def test_a_curve_has_a_point_for_each_model_that_was_kept(leaky: Path, found: Au
         keep_model(run, 1200, last)
         keep_model(run, 7, first)
     again = audit(leaky, replace(SETTINGS, checkpoints=True), quiet)
-    assert [point.step for point in again.curve] == [7, 1200]
-    before, after = again.curve
+    assert [point.step for point in again.checkpoints] == [7, 1200]
+    before, after = again.checkpoints
     assert after.perplexity < before.perplexity
-    for one, whole in zip(after.exposures, found.canaries, strict=True):
-        assert one.excess == whole.exposure.excess
-    assert after.membership == found.membership[0].rates
-    assert before.membership is not None
-    assert before.membership.cut.accuracy.value < after.membership.cut.accuracy.value
-    assert (again.canaries, again.membership) == (found.canaries, found.membership)
+    assert after.figures.keys() == {*exposure_figures(measured.canaries), "membership"}
+    assert after.figures == {name: found.figures[name] for name in after.figures}
+    assert before.figures["membership"] < after.figures["membership"]
+    assert again.findings == found.findings
 
 
 def test_without_kept_models_there_is_no_curve(little: Path) -> None:

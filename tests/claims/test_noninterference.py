@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 import torch
 
-import tacit.audits.audit
 import tacit.runs.folder
 import tacit.runs.outside
 import tacit.training.overlap
 import tacit.training.stages
 from runs import PLANS, quiet
 from tacit.audits.audit import audit
+from tacit.audits.findings import Audit
 from tacit.common.serialize import from_words
 from tacit.config.audit_schema import AuditConfig
 from tacit.config.schema import Experiment
@@ -299,14 +299,14 @@ def test_no_secret_and_no_digest_of_the_corpus_leaves(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("forced")
 def test_control_membership_in_the_released_audit_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 9. The table refuses the fields; where it would not, the comparison finds them."""
-    monkeypatch.setattr(tacit.audits.audit, "audit_outside", lambda found, _: found)
+    monkeypatch.setattr(Audit, "outside", lambda self: self)
     records = corpus()
     neighbour = changed(records, other_text, _unit(records, "user", tmp_path / "u", Split.TRAIN))
-    with pytest.raises(RunError, match="membership"):
+    with pytest.raises(RunError, match=r"training_records\[\]\.attack"):
         released(tmp_path / "refused", records, "dpsgd")
     monkeypatch.setattr(tacit.runs.folder, "check_fields", lambda *_: None)
     found = differing(*(released(tmp_path / name, one, "dpsgd") for name, one in (("a", records), ("b", neighbour))))
-    assert any(one.startswith("audit.json: membership") for one in found)
+    assert any(one.startswith("audit.json: training_records") for one in found)
 
 
 @pytest.mark.usefixtures("forced")

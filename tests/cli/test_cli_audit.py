@@ -9,7 +9,10 @@ from typer.testing import CliRunner
 
 from audited import HIDDEN, KNOWN, train_run
 from saved import save_pretrained
-from tacit.cli.audit import FEW_ROWS, NO_CANARIES, NO_SECRETS, WHICH_CANARIES
+from tacit.audits.attacks.epsilon import WHICH_CANARIES
+from tacit.audits.attacks.exposure import NO_CANARIES
+from tacit.audits.attacks.extraction import NO_SECRETS
+from tacit.audits.attacks.membership import FEW_ROWS
 from tacit.cli.main import app
 from tacit.config.model_schema import CausalLMConfig
 from tacit.data.tokenizer import NOTHING, train_bpe
@@ -53,7 +56,7 @@ def test_the_claim_the_verdict_and_all_attacks_are_shown(run: Path) -> None:
     assert [one for one in words if one not in output] == []
     for stage in ("exposure", "membership", "extraction", "checkpoints"):
         assert f"\n{stage} " in f"\n{output}"
-    assert len(json.loads((run / "private" / "audit.json").read_text())["curve"]) == 1
+    assert len(json.loads((run / "private" / "audit.json").read_text())["checkpoints"]) == 1
 
 
 def test_bars_move_on_a_terminal(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.audits.attacks.membership import blind
+from tacit.audits.blind import blind
 from tacit.audits.target import CandidateRows
 from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record

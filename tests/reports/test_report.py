@@ -14,13 +14,14 @@ import yaml
 from test_scan_page import HOSTILE, Page
 from typer.testing import CliRunner
 
-from finished_runs import CLASSES, WORDS, make_audit, rewrite, text_utility, write_run
-from tacit.audits.findings import Audit, Finding, Verdict
+from finished_runs import CLASSES, WORDS, make_audit, make_plan, rewrite, text_utility, write_run
+from tacit.audits.attacks.exposure import exposure_finding
+from tacit.audits.findings import Audit, Outcome, Verdict
 from tacit.cli.main import app
 from tacit.errors import ConfigError, RunError
 from tacit.privacy.guarantee import Condition, Guarantee, Order, Status, compare
 from tacit.reports.comparison_page import comparison_page, differing, matrix, standing
-from tacit.reports.finished_run import read_run, read_runs
+from tacit.reports.finished_run import Finished, read_run, read_runs
 from tacit.reports.run_page import run_page
 from tacit.reports.write import report
 from tacit.runs.files import ReleaseFile
@@ -60,11 +61,11 @@ def test_an_unaudited_run_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("finding", "tone"), [(Finding.CONSISTENT, "good"), (Finding.CONTRADICTED, "bad"), (Finding.NOT_COMPARABLE, "mute")]
+    ("outcome", "tone"), [(Outcome.CONSISTENT, "good"), (Outcome.CONTRADICTED, "bad"), (Outcome.NOT_COMPARABLE, "mute")]
 )
-def test_the_verdict_has_a_word_and_a_colour(tmp_path: Path, finding: Finding, tone: str) -> None:
+def test_the_verdict_has_a_word_and_a_colour(tmp_path: Path, outcome: Outcome, tone: str) -> None:
     folder = write_run(tmp_path / "run")
-    rewrite(folder, ReleaseFile.AUDIT, verdict=Verdict(finding, f"{finding.value.capitalize()}: because of this."))
+    rewrite(folder, ReleaseFile.AUDIT, verdict=Verdict(outcome, f"{outcome.value.capitalize()}: because of this."))
     page = run_page(read_run(folder))
     assert f'class="sheet verdict {tone}"' in page
     assert "<p>Because of this.</p>" in page
@@ -79,7 +80,7 @@ def test_a_leak_is_seen_and_the_bound_is_drawn_only_where_the_claim_is_about_rec
     leaking = write_run(tmp_path / "leaking", "dpsgd", leak=18.0, noise_multiplier=3.0, steps=5)
     run = read_run(leaking)
     assert run.audit is not None
-    assert run.audit.verdict.finding == Finding.CONTRADICTED
+    assert run.audit.verdict.outcome == Outcome.CONTRADICTED
     assert "verdict bad" in run_page(run)
 
 
@@ -119,7 +120,7 @@ def test_g2_hostile_text_stays_text(tmp_path: Path, hostile: str) -> None:
     folder = write_run(tmp_path / name, config={hostile: {hostile: hostile}, "policy": hostile}, template=hostile)
     claim = {"claim": hostile, "not_protected": (hostile,), "coverage": (hostile,), "code_version": hostile}
     rewrite(folder, ReleaseFile.GUARANTEE, holds_if=(Condition(hostile, Status.MET),), mechanism=hostile, **claim)
-    rewrite(folder, ReleaseFile.AUDIT, verdict=Verdict(Finding.CONSISTENT, hostile))
+    rewrite(folder, ReleaseFile.AUDIT, verdict=Verdict(Outcome.CONSISTENT, hostile))
     other = write_run(tmp_path / "other", "plain")
     single, several = run_page(read_run(folder)), comparison_page(read_runs([folder, other]))
     for page in (single, several):
@@ -151,7 +152,7 @@ def test_g3_much_text_gives_a_small_page(tmp_path: Path) -> None:
     )
     rewrite(folder, ReleaseFile.GUARANTEE, claim="long " * 200_000)
     many = make_audit(read_run(folder).guarantee, 1.0)
-    rewrite(folder, ReleaseFile.AUDIT, canaries=many.canaries * 40, membership=many.membership)
+    rewrite(folder, ReleaseFile.AUDIT, canaries=tuple(replace(one, charts=one.charts * 40) for one in many.canaries))
     assert len(run_page(read_run(folder))) < 2_000_000
 
 
@@ -165,6 +166,35 @@ def test_twenty_runs_render_in_seconds(tmp_path: Path) -> None:
     assert time.process_time() - began < 5
     assert len(page) < 2_000_000
     assert page.count('<section class="run"') == 20
+
+
+@pytest.mark.parametrize("different", [True, False])
+def test_two_hundred_runs_give_a_page_that_grows_with_their_number(tmp_path: Path, different: bool) -> None:
+    """Settings and claims that all differ, or claims that repeat as those of seeds do."""
+    kinds = [read_run(write_run(tmp_path / name, name), inside=True) for name in ("dpsgd", "selective", "crt", "plain")]
+    pages = [comparison_page([many_of(kinds, at, different) for at in range(count)]) for count in (100, 200)]
+    assert pages[1].count('<section class="run"') == 200
+    assert len(pages[1]) < 2_000_000
+    assert len(pages[1]) < 2.1 * len(pages[0])
+    assert ("too many for a table" in pages[1]) == different
+
+
+def many_of(kinds: list[Finished], at: int, different: bool) -> Finished:
+    run = kinds[at % len(kinds)]
+    settings = {"model": f"model-{at}", **{f"setting_{word}": f"value-{at}-{word}" for word in range(8)}}
+    figures = tuple(
+        replace(one, profile=tuple((epsilon * (1 + at / 100), delta) for epsilon, delta in one.profile))
+        for one in run.guarantee.figures
+    )
+    guarantee = replace(run.guarantee, figures=figures) if different else run.guarantee
+    return replace(
+        run,
+        name=f"a-sweep-of-models-{at}",
+        at=at + 1,
+        config=run.config | settings,
+        guarantee=guarantee,
+        utility=text_utility(5 + at / 30, 60 + at),
+    )
 
 
 def test_the_report_never_imports_torch(tmp_path: Path) -> None:
@@ -203,9 +233,9 @@ def test_a_comparison_keeps_the_order_and_says_what_compares(tmp_path: Path) -> 
 def test_canaries_that_the_policy_missed_are_shown_beside_the_others(tmp_path: Path, missed: bool) -> None:
     """A policy that hides what it knows and says what it missed must not look safe."""
     folder, other = write_run(tmp_path / "run", "redaction"), write_run(tmp_path / "other", "plain")
-    safe, leaky = (make_audit(read_run(folder).guarantee, leak).canaries for leak in (0.0, 12.0))
-    unknown = tuple(replace(one, known=False) for one in leaky) if missed else ()
-    rewrite(folder, ReleaseFile.AUDIT, canaries=(*safe, *unknown))
+    safe, leaky = make_plan(0.0), make_plan(12.0)
+    unknown = (replace(leaky, known=False),) if missed else ()
+    rewrite(folder, ReleaseFile.AUDIT, canaries=(exposure_finding((safe, *unknown)),))
     page, compared = run_page(read_run(folder)), comparison_page(read_runs([folder, other]))
     table = compared.split('<table class="runs">')[1].split("</table>")[0]
     assert ("not told: 12.6" in table) == missed

@@ -12,9 +12,10 @@ import pytest
 from test_scan_page import HOSTILE, Page
 from typer.testing import CliRunner
 
-from finished_runs import make_audit, reseal, rewrite, write_run
+from finished_runs import make_plan, reseal, rewrite, write_run
 from runs import experiment, quiet, write_corpus
 from tacit import quickstart as quick
+from tacit.audits.attacks.exposure import exposure_finding
 from tacit.cli.main import app
 from tacit.config.load import NAMES_OF_FILES, for_release
 from tacit.config.schema import Experiment
@@ -107,8 +108,7 @@ def test_the_card_stands_on_the_page_with_exact_intervals_or_is_said_to_be_missi
 def test_planted_records_that_were_left_out_are_said_beside_their_exposure(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     assert "left out of training" not in run_page(read_run(folder))
-    audit = make_audit(read_run(folder).guarantee, 0.0)
-    rewrite(folder, ReleaseFile.AUDIT, canaries=tuple(replace(one, left_out=37) for one in audit.canaries))
+    rewrite(folder, ReleaseFile.AUDIT, canaries=(exposure_finding((replace(make_plan(0.0), left_out=37),)),))
     told, kept = (Page(run_page(read_run(folder, inside))).text for inside in (True, False))
     assert "37 planted records were left out of training as duplicates" in told
     assert "left out of training" not in kept

@@ -2,14 +2,24 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runs import quiet
+from tacit.audits.attacks.epsilon import PlanBound, plan_bounds
+from tacit.audits.attacks.exposure import PlanExposure, plan_exposures
+from tacit.audits.attacks.extraction import ExtractionResult, extraction
+from tacit.audits.attacks.membership import MembershipResult, membership
+from tacit.audits.target import Target
 from tacit.common.serialize import from_words
+from tacit.config.audit_schema import AuditConfig
 from tacit.config.schema import Experiment
 from tacit.data.corpus import write_jsonl
 from tacit.data.records import Record, Span
+from tacit.models.language_model import Learner
+from tacit.papers.two_stage import TwoStageResult, measure_two_stage
+from tacit.runs.folder import RunFolder
 from tacit.training.stages import train
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -52,3 +62,26 @@ def train_run(folder: Path, plan: dict[str, Any], canaries: list[dict[str, Any]]
     }
     train(from_words(Experiment, words), folder / "run", quiet)
     return folder / "run"
+
+
+@dataclass(frozen=True)
+class Results:
+    """What each attack measured on one run, before it is put into findings."""
+
+    canaries: tuple[PlanExposure, ...]
+    membership: MembershipResult | None
+    extraction: ExtractionResult | None
+    bounds: tuple[PlanBound, ...]
+    two_stage: TwoStageResult | None
+
+
+def measure(folder: Path, config: AuditConfig, reference: Learner | None = None) -> Results:
+    """Every attack on the run in `folder`."""
+    target = Target.of(RunFolder.view(folder), reference)
+    return Results(
+        plan_exposures(target, config, quiet),
+        membership(target, config, quiet),
+        extraction(target, config, quiet),
+        plan_bounds(target, config),
+        measure_two_stage(target, config),
+    )

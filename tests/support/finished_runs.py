@@ -7,25 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audits.epsilon_bounds import one_run_bound
-from tacit.audits.findings import (
-    Audit,
-    BlindFinding,
-    BoundFinding,
-    CanaryExposure,
-    CanaryFinding,
+from tacit.audits.attacks.epsilon import PlanBound, epsilon_finding
+from tacit.audits.attacks.exposure import PlanExposure, exposure_finding
+from tacit.audits.attacks.extraction import (
     Discoverable,
-    Exposure,
-    ExposureResult,
     ExtractedShare,
     Extraction,
-    ExtractionFinding,
-    MembershipFinding,
-    audit_outside,
-    judge,
-    measured_by,
-    overall,
+    ExtractionResult,
+    extraction_finding,
 )
+from tacit.audits.attacks.membership import AttackRates, BlindRates, MembershipResult, membership_finding
+from tacit.audits.epsilon_bounds import one_run_bound
+from tacit.audits.findings import Audit, judge, measured_by
+from tacit.audits.ranks import CanaryExposure, Exposure, ExposureResult
 from tacit.audits.statistics import Judged, Scores, excess_over_chance, judged, rates, roc
 from tacit.common.files import write_new
 from tacit.common.serialize import to_json
@@ -117,7 +111,7 @@ def released_utility(utility: Utility) -> ReleasedUtility:
 
 def _write_audit(run: RunFolder, audit: Audit) -> None:
     run.write_json(PrivateFile.AUDIT, audit)
-    run.write_json(ReleaseFile.AUDIT, replace(audit_outside(audit, True), verdict=audit.verdict))
+    run.write_json(ReleaseFile.AUDIT, replace(audit.outside(), verdict=audit.verdict))
 
 
 @cache
@@ -159,32 +153,41 @@ def reseal(folder: Path) -> None:
 def make_audit(guarantee: Guarantee, leak: float, template: str = "My ID is {6 digits}", sides: int = 250) -> Audit:
     """Of a model in which planted values stand `leak` bits and members `leak` / 8 deviations above others."""
     rng = np.random.default_rng(7)
-    canaries = _canaries(leak, rng)
-    inside = [one.own.bits for one in canaries if one.inside]
-    held_out = [one.twin.bits for one in canaries] + [one.own.bits for one in canaries if not one.inside]
-    result = ExposureResult(
-        Method.EXACT, 10**6, None, None, canaries, excess_over_chance(inside, held_out), best_chance=0.5
-    )
+    plan = make_plan(leak, template, rng)
+    canaries = plan.exposure.canaries
     truth = judged(
         Scores({one.id: one.own.bits - one.twin.bits for one in canaries}), {one.id: one.inside for one in canaries}
     )
     measured = measured_by(guarantee, known=True, replaced=False, copies=1)
     delta = max([figure.delta for figure in guarantee.figures if figure.delta > 0], default=1e-5)
     bound = one_run_bound(truth, delta)
-    bounds = (BoundFinding(template, measured, bound, judge(guarantee, measured, bound)),)
+    bounds = (PlanBound(template, measured, bound, judge(guarantee, measured, bound)),)
     attacks = tuple(
-        MembershipFinding(attack, rates(scores), _curve(scores), 20, None)
+        AttackRates(attack, rates(scores), _curve(scores), 20, None)
         for attack in ("loss", "zlib", "min-k")
         if (scores := _scores(leak / 8, sides, rng))
     )
-    return Audit(
-        (CanaryFinding(template, True, 5, result),),
-        BlindFinding(rates(_scores(0.0, sides, rng)), 0.4, False),
-        attacks,
-        _extraction(leak),
-        bounds,
-        overall([one.verdict for one in bounds]),
+    blind = BlindRates(rates(_scores(0.0, sides, rng)), 0.4, False)
+    return Audit.of(
+        (
+            exposure_finding((plan,)),
+            epsilon_finding(bounds, guarantee),
+            membership_finding(MembershipResult(attacks, blind), guarantee),
+            extraction_finding(_extraction(leak)),
+        )
     )
+
+
+def make_plan(
+    leak: float, template: str = "My ID is {6 digits}", rng: np.random.Generator | None = None
+) -> PlanExposure:
+    """Canaries whose planted values are `leak` bits above others."""
+    canaries = _canaries(leak, rng or np.random.default_rng(7))
+    inside = [one.own.bits for one in canaries if one.inside]
+    held_out = [one.twin.bits for one in canaries] + [one.own.bits for one in canaries if not one.inside]
+    excess = excess_over_chance(inside, held_out)
+    result = ExposureResult(Method.EXACT, 10**6, None, None, canaries, excess, best_chance=0.5)
+    return PlanExposure(template, True, 5, result)
 
 
 def _canaries(leak: float, rng: np.random.Generator) -> tuple[CanaryExposure, ...]:
@@ -213,7 +216,7 @@ def _curve(scores: Judged) -> tuple[tuple[float, float], ...]:
     return tuple((float(whole.false_rates[at]), float(whole.true_rates[at])) for at in places)
 
 
-def _extraction(leak: float) -> ExtractionFinding:
+def _extraction(leak: float) -> ExtractionResult:
     found = int(min(60, 4 * leak))
     trained = Extraction(
         ExtractedShare.among(found, 200),
@@ -227,4 +230,4 @@ def _extraction(leak: float) -> ExtractionFinding:
         ExtractedShare.among(1, 200),
         (Discoverable(100, 0.5, ExtractedShare.among(2, 200)),),
     )
-    return ExtractionFinding(trained, held_out)
+    return ExtractionResult(trained, held_out)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from finished_runs import MADE, write_run
-from tacit.audits.findings import Audit, CheckpointExposure, CheckpointFinding, TwoStageFinding
+from tacit.audits.findings import Audit, Checkpoint
 from tacit.cli.main import app
 from tacit.cli.sweep import HEADS, Board, row_of
 from tacit.common.files import digest
@@ -32,6 +32,7 @@ from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record
 from tacit.data.tokenizer import NOTHING, Tokenizer, byte_tokenizer, train_bpe
 from tacit.errors import ConfigError, RunError, TacitError
+from tacit.papers.two_stage import TwoStageResult, two_stage_finding
 from tacit.policies.patterns import Digits
 from tacit.policies.registry import build_policy, parse_policy
 from tacit.runs.environment import code_hash
@@ -271,7 +272,7 @@ def test_figures_are_numbers_that_json_can_say(tmp_path: Path) -> None:
     assert utility["words"]["overall"]["perplexity"] == pytest.approx(math.exp(nats / 100))
     assert utility["normalised"]["private"]["perplexity"] is None
     assert with_attacks["claim"]["figures"][0]["epsilon"] > 0
-    assert with_attacks["attacks"]["curve"] == []
+    assert with_attacks["attacks"]["checkpoints"] == []
     assert with_attacks["code"] == [*(one.code for one in MADE.environments), code_hash()]
     assert figures(folder, None, None, attacks=False)["attacks"] is None
 
@@ -281,20 +282,21 @@ def test_figures_have_the_models_on_the_way(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", "selective")
     run = RunFolder.view(folder)
     found, utility = run.read_json(Audit, PrivateFile.AUDIT), run.read_json(Utility, PrivateFile.UTILITY)
-    excess = found.canaries[0].exposure.excess
-    last = CheckpointFinding(20, utility.overall.perplexity, (CheckpointExposure("t", True, excess),), None)
-    first = replace(last, step=10, perplexity=math.exp(800 / utility.overall.tokens), exposures=())
-    changed = replace(found, curve=(first, last), two_stage=TwoStageFinding("loss", 60, 0.7, 0.6))
+    last = Checkpoint(20, utility.overall.perplexity, {"exposure": found.figures["exposure"]})
+    first = replace(last, step=10, perplexity=math.exp(800 / utility.overall.tokens), figures={})
+    staged = two_stage_finding(TwoStageResult(60, 0.7, 0.6))
+    changed = replace(found, checkpoints=(first, last), training_records=(*found.training_records, staged))
     (folder / "private" / PrivateFile.AUDIT).write_text(to_json(changed))
     attacks = figures(folder, None, MarkedCounts(120, 0), attacks=True)["attacks"]
-    early, late = attacks["curve"]
+    early, late = attacks["checkpoints"]
     assert early["normalised"] == pytest.approx(math.exp(800 / 120))
     total = utility.overall.perplexity ** (utility.overall.tokens / 120)
     assert late["normalised"] == pytest.approx(total)
-    assert (early["canaries"], late["membership"]) == ([], None)
-    assert late["canaries"][0]["median"] == attacks["canaries"][0]["median"]
-    assert attacks["two_stage"] == {"accuracy": 0.7, "of_noise": 0.6}
-    assert figures(folder, None, None, attacks=True)["attacks"]["curve"][0]["normalised"] is None
+    assert early["figures"] == {}
+    assert late["figures"]["exposure"] == attacks["figures"]["exposure"]
+    assert attacks["figures"]["two-stage membership"] == 0.7
+    assert attacks["figures"]["two-stage membership of random scores"] == 0.6
+    assert figures(folder, None, None, attacks=True)["attacks"]["checkpoints"][0]["normalised"] is None
 
 
 # --- processes, without training: what a process does is told by its seed ---
@@ -641,8 +643,9 @@ def test_a_perplexity_that_diverged_is_said_to_have() -> None:
 )
 def test_a_line_of_a_sweep_tells_of_known_and_of_unknown_canaries(known: list[bool], said: str) -> None:
     line = _line("plain", 0, 4.0)
-    plans = [{"known": one, "median": 1.5, "median_held_out": 0.5} for one in known]
-    line["figures"]["attacks"] = {"canaries": plans, "membership": [], "verdict": "holds"}
+    names = ["exposure" if one else "exposure, unknown" for one in known]
+    found = dict.fromkeys(names, 1.5) | {f"{name}, not planted": 0.5 for name in names}
+    line["figures"]["attacks"] = {"figures": found, "verdict": "holds"}
     assert row_of(RunOutcome("plain-seed-0", line))[HEADS.index("canaries")] == said
 
 

@@ -22,7 +22,7 @@ from tacit.reports.drawing import Drawing, draw, place_on
 from tacit.sweeps.charts import charts as chart_data
 from tacit.sweeps.charts import sweep_page
 from tacit.sweeps.recipe import Recipe, read_recipe, variations
-from tacit.sweeps.result_columns import CHECKPOINT, COLUMNS, DRAWN, averaged
+from tacit.sweeps.result_columns import averaged, checkpoint_columns, drawn_columns, table_columns
 
 EPSILONS = [1, 4]
 RECIPE: dict[str, Any] = {
@@ -48,13 +48,13 @@ def recipe_of(folder: Path, *draws: dict[str, Any], **over: Any) -> Recipe:  # n
 def line_of(name: str, group: str, seed: int, epsilon: float | None, perplexity: float) -> dict[str, Any]:
     part = {"count": 9, "nats": 9.0, "perplexity": perplexity, "accuracy": 0.5}
     utility = {"tokens": dict.fromkeys(("overall", "public", "private"), part), "words": None, "normalised": None}
-    excess = {"known": True, "inside": 3, "median": 2.0 + seed, "median_held_out": 1.0, "best": 4.0}
+    exposed = {"exposure": 2.0 + seed, "exposure, not planted": 1.0, "best exposure": 4.0, "exposure p": 0.1}
     curve = [
-        {"step": step, "perplexity": perplexity + step, "normalised": None, "canaries": [excess], "membership": 0.5}
+        {"step": step, "perplexity": perplexity + step, "normalised": None, "figures": {**exposed, "membership": 0.5}}
         for step in (10, 20, 30)
     ]
-    staged = {"accuracy": 0.7, "of_noise": 0.69}
-    attacks = {"verdict": "consistent", "canaries": [excess], "membership": [], "curve": curve, "two_stage": staged}
+    staged = {"two-stage membership": 0.7, "two-stage membership of random scores": 0.69}
+    attacks = {"verdict": "consistent", "figures": {**exposed, **staged}, "checkpoints": curve}
     claims = [] if epsilon is None else [{"neighbours": "a record", "epsilon": epsilon, "delta": 1e-5}]
     return {
         "name": name,
@@ -138,7 +138,7 @@ def test_g1_models_on_the_way_are_averaged_step_by_step(tmp_path: Path) -> None:
     wanted = {"title": "Way", "points": "checkpoints", "x": "perplexity", "y": "exposure", "runs": "plain"}
     recipe = recipe_of(tmp_path, wanted)
     lines = lines_of(recipe)
-    lines[1]["figures"]["attacks"]["curve"].pop()  # one seed kept fewer models
+    lines[1]["figures"]["attacks"]["checkpoints"].pop()  # one seed kept fewer models
     (chart,) = charts(recipe, lines)
     assert [row[2:] for row in chart.table.rows] == [
         ("10", "21.00 ± 1.0", "3.000 ± 1.0"),
@@ -299,15 +299,15 @@ def test_results_of_another_recipe_are_refused(tmp_path: Path) -> None:
 def test_every_column_takes_a_line_that_says_nothing_and_a_full_one(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path, TRADE)
     full = lines_of(recipe)[0]
-    assert all(column({"figures": None}) is None for column in DRAWN.values())
-    filled = {name for name, column in DRAWN.items() if column(full) is not None}
+    assert all(column({"figures": None}) is None for column in drawn_columns().values())
+    filled = {name for name, column in drawn_columns().items() if column(full) is not None}
     assert {"perplexity", "exposure", "best exposure", "two-stage membership"} <= filled
-    assert COLUMNS.keys() <= DRAWN.keys()
-    (point, *_) = full["figures"]["attacks"]["curve"]
-    assert {name for name, column in CHECKPOINT.items() if column(point) is None} == {
-        name for name in CHECKPOINT if "unknown" in name
+    assert table_columns().keys() <= drawn_columns().keys()
+    (point, *_) = full["figures"]["attacks"]["checkpoints"]
+    assert {name for name, column in checkpoint_columns().items() if column(point) is None} == {
+        name for name in checkpoint_columns() if "unknown" in name
     }
-    assert CHECKPOINT["perplexity"]({**point, "normalised": 7.0}) == 7.0
+    assert checkpoint_columns()["perplexity"]({**point, "normalised": 7.0}) == 7.0
 
 
 # --- the page ---

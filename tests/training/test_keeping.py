@@ -30,7 +30,7 @@ def test_models_are_kept_every_so_many_steps_and_at_the_end(tmp_path: Path) -> N
     released = load_file(folder / "release" / ReleaseFile.MODEL)
     for name, value in last.tensors().items():
         assert torch.equal(value, released[name])
-    curve = audit(folder, SETTINGS, quiet).curve
+    curve = audit(folder, SETTINGS, quiet).checkpoints
     assert [one.step for one in curve] == [one.step for one in kept]
     assert curve[-1].perplexity < curve[0].perplexity
 

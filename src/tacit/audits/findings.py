@@ -1,6 +1,12 @@
-"""What an audit found: ids and numbers, never a text; `tacit.common.serialize` writes and reads it as JSON.
+"""What attacks are and what they bring: a `Finding` is pure data that pages, sweeps and the command line show as it is.
 
-What an exposure attack found: ids and bits, never a value.
+    TOY = Attack("toy", run)                       # in a file of its own, and a line in tacit.audits.attacks
+
+    def run(target, config, observe):
+        return Finding("toy", sentence="The toy attack found nothing.", figures={"toy rate": 0.5})
+
+A finding is about training records unless it says otherwise, and then stays in `private/`; only what canaries showed,
+which are made up, may leave (`outside`). It holds ids and numbers, never a text.
 
 What a lower bound says about a claim, in one sentence. An audit can refute; it cannot certify.
 
@@ -10,62 +16,28 @@ G2. "not comparable" when the attack measured another unit, relation or number o
     claim has no figure: then no number is put beside another.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from tacit.audits.epsilon_bounds import LowerBound
-from tacit.audits.statistics import Excess, Rates
-from tacit.common.formatting import Interval, exact_interval, rounded_up
-from tacit.config.choices import Method
+from tacit.common.charts import Chart, Table
+from tacit.common.formatting import rounded_up
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Figure, Guarantee
 from tacit.privacy.plan import Neighbors, Unit
 
+if TYPE_CHECKING:
+    from tacit.audits.target import Target
+    from tacit.common.progress import Observer
+    from tacit.config.audit_schema import AuditConfig
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """Of one value. rank: the middle one, where known; ties: other candidates that are as probable.
-
-    chance: how probable so high a rank is, at most, for a uniform value that the model knows nothing of (equal
-    candidates counted as above it); none where the rank is extrapolated.
-    """
-
-    bits: float
-    standard_error: float
-    rank: float | None
-    ties: int
-    chance: float | None
+_CONTRADICTED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class CanaryExposure:
-    """Of one canary, and of its twin that was never planted."""
-
-    id: str
-    inside: bool
-    own: Exposure
-    twin: Exposure
-
-
-@dataclass(frozen=True, slots=True)
-class ExposureResult:
-    """`dataclasses.asdict` of it is JSON. fit_distance: the largest gap between the fit and the draws, as shares.
-
-    excess: canaries inside against all values held out; none when no canary is inside. best_chance: of the best canary
-    inside, times their number: a p-value that needs no values held out, but values drawn uniformly.
-    """
-
-    method: Method
-    space: int
-    draws: int | None
-    fit_distance: float | None
-    canaries: tuple[CanaryExposure, ...]
-    excess: Excess | None
-    best_chance: float | None
-
-
-class Finding(StrEnum):
+class Outcome(StrEnum):
     """What an audit can end with."""
 
     CONSISTENT = "consistent"
@@ -73,39 +45,164 @@ class Finding(StrEnum):
     NOT_COMPARABLE = "not comparable"
 
 
-_CONTRADICTED = 3
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The finding, and why, in a sentence."""
+    """The outcome, and why, in a sentence."""
 
-    finding: Finding
+    outcome: Outcome
     sentence: str
 
     @property
     def exit_code(self) -> int:
         """3 when contradicted, 0 otherwise: what cannot be compared is no failure (1 and 2 are for those)."""
-        return _CONTRADICTED if self.finding is Finding.CONTRADICTED else 0
+        return _CONTRADICTED if self.outcome is Outcome.CONTRADICTED else 0
+
+
+class About(StrEnum):
+    """What a finding tells of: only what was made up may leave."""
+
+    CANARIES = "canaries"
+    TRAINING_RECORDS = "training records"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How runs are compared by a number: a cell under `column`, and a point of a picture of `value` over perplexity.
+
+    meaning: what the column holds. chance: what guessing reaches.
+    """
+
+    column: str
+    cell: str
+    meaning: str
+    key: str
+    title: str
+    axis: str
+    value: float
+    note: str = ""
+    chance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """A number that people look at first, with what it has to be held against."""
+
+    name: str
+    value: str
+    detail: str
+    compared: Compared | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one attack found.
+
+    hint: what to do to learn more, for the screen. warning: why its numbers mean less than they seem. inside: a
+    sentence that never leaves. figures: columns of sweeps. verdict: on the claim, where it was tested.
+    """
+
+    attack: str
+    about: About = About.TRAINING_RECORDS
+    sentence: str = ""
+    hint: str = ""
+    warning: str = ""
+    inside: str | None = None
+    tables: tuple[Table, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    highlights: tuple[Highlight, ...] = ()
+    figures: dict[str, float] = field(default_factory=dict)
+    verdict: Verdict | None = None
+
+
+def finite(figures: Mapping[str, float | None]) -> dict[str, float]:
+    """Those that are numbers."""
+    return {name: value for name, value in figures.items() if value is not None and math.isfinite(value)}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model kept on the way: its perplexity on held-out text, and how far attacks get."""
+
+    step: int
+    perplexity: float
+    figures: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """All findings, by what they are about, and the verdict over all of them."""
+
+    canaries: tuple[Finding, ...]
+    training_records: tuple[Finding, ...]
+    verdict: Verdict
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding], checkpoints: tuple[Checkpoint, ...] = ()) -> "Audit":
+        """Of these findings, each in its place."""
+        every = tuple(findings)
+        canaries, records = (tuple(one for one in every if one.about == about) for about in About)
+        verdict = overall([one.verdict for one in every if one.verdict is not None])
+        return cls(canaries, records, verdict, checkpoints)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Those of canaries first."""
+        return (*self.canaries, *self.training_records)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The numbers of all findings."""
+        return {name: value for one in self.findings for name, value in one.figures.items()}
+
+    def outside(self) -> "Audit":
+        """What may leave: what canaries showed, and the verdict from them alone."""
+        return Audit.of(replace(one, inside=None) for one in self.canaries)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A number by which sweeps know a run. label: its axis. least: where that begins. chance: what guessing reaches.
+
+    in_tables: otherwise it can only be drawn. at_checkpoints: it is measured of models on the way, too.
+    """
+
+    name: str
+    label: str = ""
+    meaning: str = ""
+    least: float | None = None
+    chance: float | None = None
+    in_tables: bool = True
+    at_checkpoints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """An attack. columns: those that its figures may fill. at_checkpoint: quick figures of a model on the way."""
+
+    name: str
+    run: "Callable[[Target, AuditConfig, Observer], Finding | None]"
+    columns: tuple[Column, ...] = ()
+    at_checkpoint: "Callable[[Target, AuditConfig], Mapping[str, float]] | None" = None
 
 
 def judge(guarantee: Guarantee, measured: Neighbors, bound: LowerBound) -> Verdict:
     """The verdict on `guarantee` from a bound that an attack measured for the unit, relation and copies `measured`."""
     figure = figure_for(guarantee, measured)
     if figure is None:
-        return Verdict(Finding.NOT_COMPARABLE, f"Not comparable: {_why_not(guarantee, measured)}.")
-    claimed = _epsilon_at(figure, bound.delta)
+        return Verdict(Outcome.NOT_COMPARABLE, f"Not comparable: {_why_not(guarantee, measured)}.")
+    claimed = epsilon_at(figure, bound.delta)
     if claimed is None:
         return Verdict(
-            Finding.NOT_COMPARABLE,
+            Outcome.NOT_COMPARABLE,
             f"Not comparable: the bound is for delta {bound.delta:.3g}, and the claim begins at {figure.delta:.3g}.",
         )
     said = _said(bound, measured)
     if bound.refutes(_points(figure)):
         why = _excess(figure, bound, claimed)
-        return Verdict(Finding.CONTRADICTED, f"Contradicted: {said}, {why}.")
+        return Verdict(Outcome.CONTRADICTED, f"Contradicted: {said}, {why}.")
     return Verdict(
-        Finding.CONSISTENT,
+        Outcome.CONSISTENT,
         f"Consistent: {said}, which does not exceed the claimed {figure}; a stronger attack might find more.",
     )
 
@@ -114,7 +211,7 @@ def _points(figure: Figure) -> tuple[tuple[float, float], ...]:
     return ((figure.epsilon, figure.delta), *figure.profile)
 
 
-def _epsilon_at(figure: Figure, delta: float) -> float | None:
+def epsilon_at(figure: Figure, delta: float) -> float | None:
     """The least epsilon claimed at `delta` or below; a claim at a smaller delta is one at this delta, too."""
     return min((epsilon for epsilon, claimed in _points(figure) if claimed <= delta), default=None)
 
@@ -156,12 +253,12 @@ def _rounded_down(value: float) -> str:
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:
     """The worst of several: one contradiction is enough; without any bound nothing can be said."""
-    for finding in (Finding.CONTRADICTED, Finding.CONSISTENT, Finding.NOT_COMPARABLE):
+    for outcome in (Outcome.CONTRADICTED, Outcome.CONSISTENT, Outcome.NOT_COMPARABLE):
         for verdict in verdicts:
-            if verdict.finding == finding:
+            if verdict.outcome == outcome:
                 return verdict
     return Verdict(
-        Finding.NOT_COMPARABLE,
+        Outcome.NOT_COMPARABLE,
         "Not comparable: no canaries that training read were planted by fair coins, so epsilon was not measured.",
     )
 
@@ -179,145 +276,3 @@ def measured_by(guarantee: Guarantee, known: bool, replaced: bool, copies: int) 
             if (figure.neighbours.unit, figure.neighbours.relation) == (unit, relation):
                 return Neighbors(unit, relation, figure.neighbours.copies if unit == Unit.USER else copies)
     return Neighbors(Unit.RECORD, relation, copies)
-
-
-@dataclass(frozen=True, slots=True)
-class CanaryFinding:
-    """Of the canaries of one plan. The template is public; what they say is not here.
-
-    left_out: planted records that training did not read, as they were duplicates: then they bound no epsilon. None
-    outside, where the number is not told.
-    """
-
-    template: str
-    known: bool
-    repetitions: int
-    exposure: ExposureResult
-    left_out: int | None = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipFinding:
-    """Of one attack on single candidates, and on groups of `group_size`; the curve is (false rate, true rate)."""
-
-    attack: str
-    rates: Rates
-    curve: tuple[tuple[float, float], ...]
-    group_size: int
-    groups: Rates | None
-
-
-@dataclass(frozen=True, slots=True)
-class TwoStageFinding:
-    """S-DP's two-stage attack (appendix A.5), which is no measurement: the truth chooses whom the second stage attacks.
-
-    of_noise: the accuracy of the same recipe on scores drawn at random.
-    """
-
-    attack: str
-    candidates: int
-    accuracy: float
-    of_noise: float
-
-
-@dataclass(frozen=True, slots=True)
-class BlindFinding:
-    """What the texts give away without a model. When `flagged`, no membership figure means anything."""
-
-    rates: Rates
-    chance: float
-    flagged: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractedShare:
-    """How many of how many, with an exact 95 % interval."""
-
-    count: int
-    of: int
-    interval: Interval
-
-    @classmethod
-    def among(cls, count: int, of: int) -> "ExtractedShare":
-        """With its interval."""
-        return cls(count, of, exact_interval(count, of))
-
-
-@dataclass(frozen=True, slots=True)
-class Discoverable:
-    """Secrets of which one of `tries` samples says the whole with probability at least `probability`."""
-
-    tries: int
-    probability: float
-    share: ExtractedShare
-
-
-@dataclass(frozen=True, slots=True)
-class Extraction:
-    """Secrets that came out word for word after what stood before them."""
-
-    greedy: ExtractedShare
-    tries: int
-    sampled: ExtractedShare
-    discoverable: tuple[Discoverable, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractionFinding:
-    """Of secrets of the training side; and of the held-out side, which come out by being easy to guess alone."""
-
-    trained: Extraction
-    held_out: Extraction
-
-
-@dataclass(frozen=True, slots=True)
-class BoundFinding:
-    """What the canaries of one plan say about epsilon for `measured`, and the verdict on the claim."""
-
-    template: str
-    measured: Neighbors
-    bound: LowerBound
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointExposure:
-    """Of the canaries of one plan in one model on the way; no excess when no canary is inside."""
-
-    template: str
-    known: bool
-    excess: Excess | None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointFinding:
-    """The model after `step` steps: its perplexity on held-out text, and how far two attacks get.
-
-    membership: ranking by perplexity; none where a side has too few candidates.
-    """
-
-    step: int
-    perplexity: float
-    exposures: tuple[CheckpointExposure, ...]
-    membership: Rates | None
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """All findings, and the verdict over all bounds. curve: of models kept on the way, when they were asked for."""
-
-    canaries: tuple[CanaryFinding, ...]
-    blind: BlindFinding | None
-    membership: tuple[MembershipFinding, ...]
-    extraction: ExtractionFinding | None
-    bounds: tuple[BoundFinding, ...]
-    verdict: Verdict
-    curve: tuple[CheckpointFinding, ...] = ()
-    two_stage: TwoStageFinding | None = None
-
-
-def audit_outside(audit: Audit, keeps_duplicates: bool) -> Audit:
-    """The canaries of an audit, and the verdict from them alone."""
-    bounds = audit.bounds if keeps_duplicates else ()
-    canaries = tuple(replace(one, left_out=None) for one in audit.canaries)
-    return Audit(canaries, None, (), None, bounds, overall([one.verdict for one in bounds]))

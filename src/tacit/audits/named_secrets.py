@@ -20,9 +20,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tacit.audits.attacks.exposure import value_exposures
 from tacit.audits.candidates import Listed, Space, Spelling
-from tacit.audits.findings import Exposure
+from tacit.audits.ranks import Exposure, value_exposures
 from tacit.audits.target import check_finite
 from tacit.common.files import open_file, why
 from tacit.common.progress import Observer, Progress

@@ -14,17 +14,13 @@ G1 (apart). No two candidates of a side are of one user: a coin decided about us
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
-from tacit.audits.attacks.exposure import measure_exposure
-from tacit.audits.attacks.extraction import Hidden
-from tacit.audits.attacks.membership import Passage
 from tacit.audits.candidates import Spelling
-from tacit.audits.findings import ExposureResult
-from tacit.audits.scoring import AttackProgress as Told
+from tacit.audits.passages import Passage
 from tacit.common.serialize import from_words
 from tacit.config.audit_schema import FEWEST, AuditConfig
 from tacit.config.schema import Experiment
@@ -44,6 +40,24 @@ from tacit.runs.stores import check_stores
 from tacit.runs.verify import AFTER_TRAINING, check_verified
 
 PLANTED = "canary-"
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A secret to be brought out: what stood before it as tokens (at least one), and itself."""
+
+    id: str
+    prompt: Sequence[int]
+    tokens: Sequence[int]
+    text: str
+
+    def __post_init__(self) -> None:
+        if not self.prompt or not self.tokens or not self.text:
+            raise AttackError(
+                expected=f"a prompt and a secret in {self.id}",
+                found=f"{len(self.prompt)} and {len(self.tokens)} tokens",
+                way_out="begin the prompt with the end token, and leave empty secrets out",
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +141,8 @@ class Target:
     """A finished run. longest: where training ended the full view of a row.
 
     trained: what training read. members: every record of the corpus, those that de-duplication left out among them, as
-    nobody leaves them out of the held-out side: the sides of a membership attack differ by a coin alone.
+    nobody leaves them out of the held-out side: the sides of a membership attack differ by a coin alone. reference: a
+    model that did not see its records.
     """
 
     learner: Learner
@@ -139,9 +154,11 @@ class Target:
     held_out: CandidateRows
     longest: int
     keeps_duplicates: bool
+    reference: Learner | None = None
+    _candidates: "dict[AuditConfig, Candidates | None]" = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: RunFolder) -> "Target":
+    def of(cls, run: RunFolder, reference: Learner | None = None) -> "Target":
         """Of a run that `check_attackable` let pass."""
         learner, tokenizer = load_unchecked(run)
         learner.module.eval()
@@ -157,9 +174,15 @@ class Target:
         guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
         keeps = experiment.which_duplicates == "keep"
         planted = tuple(_as_marked(one, trained) for one in planted_canaries(run).planted)
-        target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest, keeps)
+        target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest, keeps, reference)
         target.check_planted()
         return target
+
+    def candidates(self, config: AuditConfig) -> "Candidates | None":
+        """Rows of both sides, the same for every attack; None where a side has too few."""
+        if config not in self._candidates:
+            self._candidates[config] = Candidates.of(self, config)
+        return self._candidates[config]
 
     def left_out(self, planted: Planted) -> int:
         """Planted records that training did not read: de-duplication left them out."""
@@ -187,18 +210,6 @@ class Target:
     def spelling(self, planted: Planted) -> Spelling:
         """How training spelled these canaries."""
         return Spelling.as_trained(self.tokenizer, planted.plan.known)
-
-    def exposure(self, planted: Planted, settings: AuditConfig, told: Told | None = None) -> ExposureResult:
-        """Of these canaries in the model as it stands."""
-        return measure_exposure(
-            self.learner,
-            planted.plan.slot,
-            planted.canaries,
-            self.spelling(planted),
-            settings.exposure,
-            np.random.default_rng(settings.seed),
-            told,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

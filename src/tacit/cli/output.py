@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from tacit.errors import ConfigError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
+    from tacit.common.charts import Table
     from tacit.common.progress import Observer
     from tacit.common.progress import Progress as Done
     from tacit.data.corpus import CorpusReader
@@ -96,6 +98,20 @@ class _Meter:
 
 
 _SECONDS_BETWEEN_COUNTS = 5.0
+_LONGEST_NUMBER = 24  # characters of a cell that is not wrapped
+
+
+def rich_table(table: "Table") -> Group:
+    """A table of a result, as a terminal shows it: words to the left, numbers to the right and never broken."""
+    drawn = RichTable(box=None, pad_edge=False)
+    for place, head in enumerate(table.head):
+        longest = max((len(row[place]) for row in table.rows), default=0)
+        is_number = place > 0 and longest <= _LONGEST_NUMBER
+        drawn.add_column(Text(head), justify="right" if place else "left", min_width=longest if is_number else None)
+    for row in table.rows:
+        drawn.add_row(*map(Text, row))
+    above = [Text(table.title, style="italic")] if table.title else []
+    return Group(*above, drawn, *([Text(table.more)] if table.more else []))
 
 
 def make_folder(folder: Path) -> None:

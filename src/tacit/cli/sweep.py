@@ -19,7 +19,7 @@ from rich.text import Text
 
 from tacit.common.formatting import rounded_up
 from tacit.common.progress import Progress
-from tacit.sweeps.result_columns import COLUMNS, ResultLine, written
+from tacit.sweeps.result_columns import ResultLine, table_columns, written
 
 if TYPE_CHECKING:
     from tacit.sweeps.scheduler import RunOutcome, Told
@@ -78,7 +78,7 @@ def row_of(outcome: "RunOutcome") -> tuple[str, ...]:
     state = "done before" if outcome.known else "done"
     if outcome.is_contradicted:
         state += ", CONTRADICTED"
-    epsilon = COLUMNS["epsilon"](outcome.line)
+    epsilon = _value(outcome.line, "epsilon")
     spent = "none" if epsilon is None else written("epsilon", epsilon)
     return (outcome.name, state, *_worth(outcome.line), spent, _canaries(outcome.line), passed)
 
@@ -90,7 +90,7 @@ def _worth(line: ResultLine) -> tuple[str, str]:
 
 
 def _wrong(line: ResultLine, column: str) -> str:
-    rate = COLUMNS[column](line)
+    rate = _value(line, column)
     return "–" if rate is None else f"{rate:.1%} wrong"
 
 
@@ -99,13 +99,17 @@ def _canaries(line: ResultLine) -> str:
     said = [
         f"{before}{_number(line, column)} ({_number(line, f'{column}, not planted')})"
         for before, column in (("", "exposure"), ("unknown ", "exposure, unknown"))
-        if COLUMNS[column](line) is not None
+        if _value(line, column) is not None
     ]
     return f"{', '.join(said)} bits" if said else ""
 
 
+def _value(line: ResultLine, column: str) -> float | None:
+    return table_columns()[column](line)
+
+
 def _number(line: ResultLine, column: str) -> str:
-    value = COLUMNS[column](line)
+    value = _value(line, column)
     return "–" if value is None else written(column, value)
 
 

@@ -1,8 +1,7 @@
-"""What whoever waits sees of a long work."""
+"""Progress events for long-running work."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +11,7 @@ class Progress:
     `tokens` counts the targets of private draws too: it is for the screen, not for the release.
     """
 
-    stage: Literal["preparing", "training", "measuring", "exposure", "membership", "extraction", "checkpoints"]
+    stage: str  # "preparing", "training", "measuring", or what an attack calls its own
     done: int
     total: int | None
     tokens: int = 0

@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tacit.common.formatting import number
+from tacit.common.charts import Axis, ChartRule, Region, ScatterChart, Series, Table
+from tacit.common.formatting import number, percent
 from tacit.privacy.account import quick_account
 from tacit.privacy.events import Composition, Event, ExposedGaussian, Free, Gaussian, SampledGaussian, Unbounded
 from tacit.privacy.guarantee import Figure
@@ -72,6 +73,29 @@ def _meet(steep: tuple[float, float], flat: tuple[float, float]) -> float:
 def _most(epsilon: float, delta: float, false_rate: float) -> float:
     steep = math.inf if epsilon > _STEEPEST else delta + math.exp(epsilon) * false_rate
     return min(steep, 1 - math.exp(-epsilon) * max(0.0, 1 - delta - false_rate))
+
+
+def tradeoff_chart(
+    key: str, title: str, figure: Figure | None, series: tuple[Series, ...], table: Table, lowest: float = 0.0
+) -> ScatterChart:
+    """True over false alarms of attacks, beside what the claim allows; with a `lowest` rate on logarithmic axes."""
+    regions: tuple[Region, ...] = ()
+    described = [one.tip.replace("\n", ", ") for one in series if one.tip]
+    if figure is not None:
+        named = f"what the claim allows ({figure.neighbours})"
+        regions = (Region(named, f"{key}-allowed", (*frontier(figure, lowest), (lowest, lowest))),)
+        described.append(f"at 1 % false alarms the claim allows {percent(allowed(figure, [0.01])[0])} true ones")
+    return ScatterChart(
+        key,
+        title,
+        "; ".join(described) + ".",
+        Axis("False-positive rate", lowest, 1.0, lowest > 0),
+        Axis("True-positive rate", lowest, 1.0, lowest > 0),
+        series,
+        table,
+        regions,
+        (ChartRule((lowest, lowest), (1.0, 1.0), "chance"),),
+    )
 
 
 def best_guess(figure: Figure) -> float:

@@ -28,7 +28,7 @@ from tacit.privacy.events import Event, Free, Unbounded
 from tacit.privacy.guarantee import Figure
 from tacit.privacy.noisy_utility import Estimate, ReleasedUtility
 from tacit.privacy.plan import Plan, Step
-from tacit.privacy.tradeoff import deed_words, price_words, spending
+from tacit.privacy.tradeoff import allowed, deed_words, price_words, spending, tradeoff_chart
 from tacit.reports.finished_run import Finished
 from tacit.runs.utility import LabelQuality, Utility
 
@@ -219,6 +219,14 @@ def spending_chart(run: Finished) -> Chart | None:
         legend=False,
         note=f"For {spent.neighbours}, priced from the ledger.",
     )
+
+
+def allowed_chart(figure: Figure) -> Chart:
+    """What the claim allows whoever attacks its unit, and nothing beside it."""
+    rates = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
+    rows = tuple((percent(rate), percent(most)) for rate, most in zip(rates, allowed(figure, rates), strict=True))
+    table = Table(("False-positive rate", "True-positive rate, at most"), rows)
+    return tradeoff_chart("allowed", "What the claim allows an attacker", figure, (), table)
 
 
 def profile_chart(figures: tuple[Figure, ...]) -> Chart | None:

@@ -13,9 +13,10 @@ The papers' pictures, for several runs: privacy against utility, and what attack
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from tacit.audits.findings import Compared
 from tacit.common.charts import Chart, Point, ScatterChart, Series, Table, axis_for, epsilon_axis
 from tacit.common.formatting import abridged, number, percent, rounded_up
 from tacit.privacy.guarantee import GuaranteeComparison, Order, Status, compare
@@ -25,9 +26,7 @@ from tacit.reports.environment import script, script_policy, template
 from tacit.reports.finished_run import Finished
 from tacit.reports.run_page import (
     error_rate,
-    exposure,
     flat_settings,
-    membership_accuracy,
     perplexity,
     private_perplexity,
     public_perplexity,
@@ -36,6 +35,8 @@ from tacit.reports.run_page import (
 
 _MOST_SETTINGS = 8
 _MOST_PAIRS = 6
+_MOST_CLAIMS = 40  # beside each other in a table
+_SETTINGS_OF_A_PICTURE = 400
 
 _WORDS = {
     Order.BETTER: "promises more",
@@ -79,8 +80,7 @@ class ComparedLine:
     assumed: int
     overall: str
     private: str
-    exposure: str
-    membership: str
+    found: tuple[str, ...]
 
 
 def families(runs: Sequence[Finished]) -> tuple[Family, ...]:
@@ -94,14 +94,24 @@ def families(runs: Sequence[Finished]) -> tuple[Family, ...]:
     )
 
 
+def compared(run: Finished) -> list[Compared]:
+    """The numbers of its findings by which runs are compared."""
+    return [one.compared for finding in run.findings for one in finding.highlights if one.compared is not None]
+
+
+def columns(runs: Sequence[Finished]) -> dict[str, str]:
+    """What attacks on any of the runs are compared by, with its meaning."""
+    return {one.column: one.meaning for run in runs for one in compared(run)}
+
+
 def lines(runs: Sequence[Finished]) -> list[ComparedLine]:
     """The table, in the order the runs were given."""
     belongs = {run.at: family for family in families(runs) for run in family.runs}
-    return [_line(run, belongs[run.at]) for run in runs]
+    return [_line(run, belongs[run.at], list(columns(runs))) for run in runs]
 
 
-def _line(run: Finished, family: Family) -> ComparedLine:
-    figure, accuracy = run.headline, membership_accuracy(run)
+def _line(run: Finished, family: Family, wanted: list[str]) -> ComparedLine:
+    figure = run.headline
     return ComparedLine(
         run,
         family,
@@ -111,8 +121,7 @@ def _line(run: Finished, family: Family) -> ComparedLine:
         sum(condition.status in (Status.ASSUMED, Status.UNMET) for condition in run.guarantee.holds_if),
         _worth(perplexity(run), error_rate(run)),
         _worth(private_perplexity(run), _with_secrets(run)),
-        _exposed(run),
-        percent(accuracy),
+        tuple(" ".join(one.cell for one in compared(run) if one.column == column) or "–" for column in wanted),
     )
 
 
@@ -123,15 +132,6 @@ def _worth(perplexity: float | None, error_rate: float | None) -> str:
 def _with_secrets(run: Finished) -> float | None:
     labels = None if run.utility is None else run.utility.labels
     return None if labels is None else labels.with_secrets.share
-
-
-def _exposed(run: Finished) -> str:
-    """Canaries that the policy was told of, then those that it was not."""
-    known, unknown = (
-        None if found is None else f"{number(found.planted)} ({number(found.held_out)})"
-        for found in (exposure(run, True), exposure(run, False))
-    )
-    return " ".join(filter(None, (known, None if unknown is None else f"not told: {unknown}"))) or "–"
 
 
 def differing(runs: Sequence[Finished]) -> dict[int, list[str]]:
@@ -157,22 +157,43 @@ def _deltas(run: Finished) -> list[float]:
     return [] if run.headline is None else [delta for _, delta in run.headline.profile]
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Runs that promise the same, by the first of them."""
+
+    run: Finished
+    others: tuple[Finished, ...] = ()
+
+
+def claims(runs: Sequence[Finished]) -> list[Claim]:
+    """The different claims of all runs: seeds and settings without a price do not make another one."""
+    found: list[Claim] = []
+    for run in runs:
+        at = next((at for at, one in enumerate(found) if standing(one.run, run).order is Order.EQUAL), None)
+        if at is None:
+            found.append(Claim(run))
+        else:
+            found[at] = replace(found[at], others=(*found[at].others, run))
+    return found
+
+
 def matrix(runs: Sequence[Finished]) -> list[list[GuaranteeComparison | None]]:
     """How the run of a row stands to the run of a column; none on the diagonal."""
     return [[None if row is column else standing(row, column) for column in runs] for row in runs]
 
 
-def reasons(runs: Sequence[Finished], standings: list[list[GuaranteeComparison | None]]) -> list[DifferenceReason]:
-    """Each reason once, with the pairs it is true of."""
+def reasons(different: Sequence[Claim]) -> list[DifferenceReason]:
+    """Each reason once, with the pairs it is true of; runs that promise the same stand for each other."""
     found: dict[tuple[str, str], list[str]] = {}
-    for row, first in enumerate(runs):
-        for column in range(row + 1, len(runs)):
-            second, comparison = runs[column], standings[row][column]
-            if comparison is None:
-                continue
-            one, other = first, second
-            if _better_said_the_other_way(comparison, first, second):
-                one, other, comparison = second, first, standing(second, first)
+    for row, claim in enumerate(different):
+        for other in claim.others:
+            comparison = standing(claim.run, other)
+            pairs = found.setdefault((_WORDS[comparison.order], comparison.reason), [])
+            pairs.append(f"{claim.run.name} and {other.name}")
+        for second in (one.run for one in different[row + 1 :]):
+            one, other, comparison = claim.run, second, standing(claim.run, second)
+            if _better_said_the_other_way(comparison, one, other):
+                one, other, comparison = other, one, standing(other, one)
             words = _WORDS[comparison.order]
             joint = f" {words} than " if comparison.order is Order.BETTER else " and "
             found.setdefault((words, comparison.reason), []).append(f"{one.name}{joint}{other.name}")
@@ -196,7 +217,8 @@ Measure = Callable[[Finished], float | None]
 
 def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> list[Chart]:
     """Every picture for which at least one run has both numbers."""
-    apart = differing(runs)
+    most = max(2, _SETTINGS_OF_A_PICTURE // max(1, len(runs)))
+    apart = {at: settings[:most] for at, settings in differing(runs).items()}
     price = "Epsilon: different units are different scales"
     wanted: list[tuple[str, str, str, Measure, str, Measure]] = []
     against = "Privacy against utility"
@@ -205,13 +227,12 @@ def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> lis
             ("utility", against, price, _epsilon, "Perplexity", perplexity),
             ("public", f"{against} on public text", price, _epsilon, "Perplexity, public tokens", public_perplexity),
             ("private", f"{against} on secrets", price, _epsilon, "Perplexity, private tokens", private_perplexity),
-            ("exposure", "How much of a canary is known", "Perplexity", perplexity, "Exposure in bits", _exposure),
-            ("missed", "How much of a missed canary is known", "Perplexity", perplexity, "Exposure in bits", _missed),
-            ("membership", "Telling who was trained on", "Perplexity", perplexity, "Accuracy", membership_accuracy),
         ]
     if any(run.released.classifies for run in runs):
         wanted.append(("errors", "Privacy against errors", price, _epsilon, "Test error rate", error_rate))
-    drawn = [_chart(*words, runs=runs, groups=groups, apart=apart) for words in wanted]
+    drawn = [_chart(*words, _NOTES[words[0]], runs=runs, groups=groups, apart=apart) for words in wanted]
+    found = {one.key: one for run in runs if not run.released.classifies for one in compared(run)}
+    drawn += [_compared_chart(one, runs=runs, groups=groups, apart=apart) for one in found.values()]
     looks = {run.at: (family.key, family.look) for family in groups for run in family.runs}
     drawn.append(average_case_chart(runs, looks))
     return [chart for chart in drawn if chart is not None]
@@ -221,11 +242,20 @@ _NOTES = {
     "utility": "Lower is better. Points of one colour and shape protect the same thing; others do not compare.",
     "public": "What remains when secrets do not count: redaction and crt do not try to predict them.",
     "private": "Lower on private tokens means that secrets of new people are better guessed: useful, and not a leak.",
-    "exposure": "Median over canaries that the policy was told of; the most repeated ones. Chance is about 1 bit.",
-    "missed": "The same, of canaries that the policy was not told of. Claims about whole records mean to hide them.",
-    "membership": "The best attack of each run; its interval stands on the page of the run. Chance is 0.5.",
     "errors": "Lower is better.",
 }
+
+
+def _compared_chart(
+    one: Compared, *, runs: Sequence[Finished], groups: Sequence[Family], apart: dict[int, list[str]]
+) -> Chart | None:
+    """A number of findings over perplexity."""
+
+    def value(run: Finished) -> float | None:
+        return next((other.value for other in compared(run) if other.key == one.key), None)
+
+    words = (one.key, one.title, "Perplexity", perplexity, one.axis, value, one.note)
+    return _chart(*words, also=one.chance, runs=runs, groups=groups, apart=apart)
 
 
 def _chart(
@@ -235,6 +265,8 @@ def _chart(
     x_of: Measure,
     y_name: str,
     y_of: Measure,
+    note: str,
+    also: float | None = None,
     *,
     runs: Sequence[Finished],
     groups: Sequence[Family],
@@ -246,7 +278,7 @@ def _chart(
         return None
     across = [x for x, _ in places.values()]
     x_axis = epsilon_axis(x_name, across) if x_of is _epsilon else axis_for(x_name, across)
-    y_axis = axis_for(y_name, [y for _, y in places.values()] + ([0.5] if key == "membership" else []))
+    y_axis = axis_for(y_name, [y for _, y in places.values()] + ([] if also is None else [also]))
     labels = _labels(runs) if len(places) <= PAGE_LABELS else {}
     series = tuple(
         Series(family.name, points, family.look, family.key, lines=x_of is _epsilon and _is_curve(points))
@@ -259,7 +291,7 @@ def _chart(
     said = "; ".join(f"{name}: {x}, {y}" for name, x, y in rows[:PAGE_LABELS])
     described = f"{y_name} over {x_name.partition(':')[0].lower()}. {said}."
     table = Table(("Run", x_name.partition(":")[0], y_name), rows)
-    return ScatterChart(f"chart-{key}", title, described, x_axis, y_axis, series, table, note=_NOTES[key], legend=False)
+    return ScatterChart(f"chart-{key}", title, described, x_axis, y_axis, series, table, note=note, legend=False)
 
 
 def _labels(runs: Sequence[Finished]) -> dict[int, str]:
@@ -309,16 +341,6 @@ def _epsilon(run: Finished) -> float:
     return math.inf if run.headline is None else float(rounded_up(run.headline.epsilon, 4))
 
 
-def _exposure(run: Finished) -> float | None:
-    exposed = exposure(run)
-    return None if exposed is None else exposed.planted
-
-
-def _missed(run: Finished) -> float | None:
-    exposed = exposure(run, known=False)
-    return None if exposed is None else exposed.planted
-
-
 def _number(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
@@ -332,8 +354,8 @@ SECTIONS = (("pictures", "Pictures"), ("table", "Table"), ("standing", "What com
 
 def comparison_page(runs: Sequence[Finished]) -> str:
     """The whole HTML page."""
-    groups = families(runs)
-    standings = matrix(runs)
+    groups, different = families(runs), claims(runs)
+    shown = [one.run for one in different] if len(different) <= _MOST_CLAIMS else []
     page = template("comparison.html.jinja").render(
         runs=runs,
         inside=any(run.inside for run in runs),
@@ -346,9 +368,11 @@ def comparison_page(runs: Sequence[Finished]) -> str:
         ],
         charts=comparison_charts(runs, groups),
         lines=lines(runs),
-        standings=standings,
+        columns=columns(runs),
+        claims=different,
+        standings=matrix(shown),
         signs=SIGNS,
-        reasons=reasons(runs, standings),
+        reasons=reasons(different),
         tiles={run.at: tiles(run) for run in runs},
         apart=differing(runs),
     )

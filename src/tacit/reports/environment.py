@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from tacit.common.formatting import ceiling, floor, interval, name, number, percent, printable, rounded_up, short, text
-from tacit.reports.drawing import draw
+from tacit.reports.drawing import cut, draw
 
 
 @cache
@@ -54,5 +54,6 @@ def _environment() -> Environment:
         "number": number,
         "rounded_up": rounded_up,
         "draw": draw,
+        "cut": cut,
     }
     return environment

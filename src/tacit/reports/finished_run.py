@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.audits.findings import Audit, Finding
+from tacit.audits.findings import Audit, Finding, Outcome
 from tacit.common.formatting import name
 from tacit.errors import ConfigError, RunError
 from tacit.mechanisms.terms import Terms
@@ -72,9 +72,14 @@ class Finished:
         return self.guarantee.figures[0] if self.guarantee.figures else None
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What attacks found; none where it was not audited."""
+        return () if self.audit is None else self.audit.findings
+
+    @property
     def verdict_kind(self) -> str:
-        """How its audit ended: a finding, or "not audited"."""
-        return "not audited" if self.audit is None else str(self.audit.verdict.finding)
+        """How its audit ended, or "not audited"."""
+        return "not audited" if self.audit is None else str(self.audit.verdict.outcome)
 
     @property
     def verdict_sentence(self) -> str:
@@ -93,7 +98,7 @@ class Finished:
     @property
     def tone(self) -> str:
         """good, bad or mute: the colour of the verdict."""
-        tones = {str(Finding.CONSISTENT): "good", str(Finding.CONTRADICTED): "bad"}
+        tones = {str(Outcome.CONSISTENT): "good", str(Outcome.CONTRADICTED): "bad"}
         return tones.get(self.verdict_kind, "mute")
 
 

@@ -7,7 +7,6 @@ G3 (bounded). However much a file says, a page stays small: texts are cut, and l
 The few numbers of a run that people look at first, each with what it has to be held against.
 """
 
-import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -21,16 +20,15 @@ from tacit.policies.marking import Inside
 from tacit.privacy.certificate import ACCESSES, SETTING
 from tacit.privacy.noisy_utility import Estimate
 from tacit.privacy.tradeoff import best_guess
-from tacit.reports.audit_charts import (
-    allowed_chart,
-    bounds_chart,
-    exposure_chart,
-    extraction_chart,
-    membership_charts,
-    record_figure,
-)
 from tacit.reports.average_case_chart import average_case_chart
-from tacit.reports.claim_charts import policy_chart, profile_chart, spending_chart, timeline_chart, utility_chart
+from tacit.reports.claim_charts import (
+    allowed_chart,
+    policy_chart,
+    profile_chart,
+    spending_chart,
+    timeline_chart,
+    utility_chart,
+)
 from tacit.reports.drawing import COLOURS
 from tacit.reports.environment import script, script_policy, template
 from tacit.reports.finished_run import Finished
@@ -57,18 +55,10 @@ class FactMeaning:
     guess: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exposed:
-    """Exposures in bits: medians over planted values and over those that were held out; and the highest planted."""
-
-    planted: float
-    held_out: float
-    highest: float
-
-
 def tiles(run: Finished) -> list[Tile]:
     """What stands at the top of a page."""
-    return [_price(run), *_worth(run), *_attacked(run)]
+    attacked = [Tile(one.name, one.value, one.detail) for finding in run.findings for one in finding.highlights]
+    return [_price(run), *_worth(run), *(attacked if run.audit else [Tile("Attacks", "none", "not audited")])]
 
 
 def _price(run: Finished) -> Tile:
@@ -127,30 +117,6 @@ def error_rate(run: Finished) -> float | None:
     return run.released.error_rate.value if exact is None else exact.overall.share
 
 
-def _attacked(run: Finished) -> Iterator[Tile]:
-    if run.audit is None:
-        yield Tile("Attacks", "none", "not audited")
-        return
-    for known, canaries in ((True, "canaries"), (False, "canaries that the policy was not told of")):
-        exposed = exposure(run, known)
-        if exposed is not None:
-            against = f"bits, median; never planted {number(exposed.held_out)}"
-            yield Tile(f"Exposure of {canaries}", number(exposed.planted), against)
-    accuracy = membership_accuracy(run)
-    if accuracy is not None:
-        blind = (
-            ""
-            if run.audit.blind is None
-            else f"; without the model {percent(run.audit.blind.rates.cut.accuracy.value)}"
-        )
-        yield Tile("Membership told", percent(accuracy), f"best attack; chance is 50 %{blind}")
-    if run.audit.extraction is not None:
-        share = run.audit.extraction.trained.greedy
-        held_out = run.audit.extraction.held_out.greedy
-        detail = f"secrets word for word; held out {held_out.count:,} of {held_out.of:,}"
-        yield Tile("Extracted", f"{share.count:,} of {share.of:,}", detail)
-
-
 def meanings(run: Finished) -> list[FactMeaning]:
     """Each figure of the claim, and how often a guess can be right."""
     return [
@@ -162,27 +128,6 @@ def meanings(run: Finished) -> list[FactMeaning]:
         )
         for figure in run.guarantee.figures
     ]
-
-
-def exposure(run: Finished, known: bool = True) -> Exposed | None:
-    """Of the canaries that the policy was told of, or was not, those that were repeated most."""
-    if run.audit is None:
-        return None
-    meant = [one for one in run.audit.canaries if one.known is known]
-    most = max((one.repetitions for one in meant), default=1)
-    findings = [one for one in meant if one.repetitions == most]
-    planted = [one.own.bits for finding in findings for one in finding.exposure.canaries if one.inside]
-    held_out = [one.twin.bits for finding in findings for one in finding.exposure.canaries]
-    if not planted:
-        return None
-    return Exposed(statistics.median(planted), statistics.median(held_out), max(planted))
-
-
-def membership_accuracy(run: Finished) -> float | None:
-    """The accuracy of the best attack; none where none was made."""
-    if run.audit is None:
-        return None
-    return max((one.rates.cut.accuracy.value for one in run.audit.membership), default=None)
 
 
 def settings_yaml(config: dict[str, Any]) -> str:
@@ -211,7 +156,7 @@ def _without_paths(value: Any) -> Any:  # noqa: ANN401
     return PurePath(value).name if isinstance(value, str) and value.startswith("/") else value
 
 
-_MOST_EXPOSURES = 12
+_MOST_CHARTS = 12  # of a finding
 _MOST_KINDS = 40
 
 SECTIONS = (
@@ -227,13 +172,7 @@ SECTIONS = (
 
 def run_page(run: Finished, inside: Inside | None = None, most: int = 0) -> str:
     """The whole HTML page; with `inside`, one that must stay in the house, with at most so many records."""
-    audit = run.audit
-    profile = profile_chart(run.guarantee.figures)
     allowed = allowed_chart(run.headline) if run.headline is not None else None
-    other = [] if audit is None else [bounds_chart(run.guarantee, audit.bounds)]
-    if audit is not None and audit.extraction is not None:
-        other.append(extraction_chart(audit.extraction))
-    canaries = () if audit is None else audit.canaries
     page = template("run.html.jinja").render(
         run=run,
         policy=script_policy(),
@@ -247,15 +186,12 @@ def run_page(run: Finished, inside: Inside | None = None, most: int = 0) -> str:
         policy_card=None if run.measured is None else policy_chart(run.measured),
         tiles=tiles(run),
         meanings=meanings(run),
-        claim_charts=_present(allowed, profile, average_case_chart([run], {run.at: ("amplified", 0)})),
+        claim_charts=_present(
+            allowed, profile_chart(run.guarantee.figures), average_case_chart([run], {run.at: ("amplified", 0)})
+        ),
         utility=utility_chart(run),
         ledger_charts=_present(timeline_chart(run), spending_chart(run)),
-        membership_note=_membership_note(run),
-        blind_flagged=audit is not None and audit.blind is not None and audit.blind.flagged,
-        membership_charts=[] if audit is None else membership_charts(run.guarantee, audit),
-        exposure_charts=[exposure_chart(one, at) for at, one in enumerate(canaries[:_MOST_EXPOSURES])],
-        more_exposures=max(0, len(canaries) - _MOST_EXPOSURES),
-        other_charts=_present(*other),
+        most_charts=_MOST_CHARTS,
         settings=settings_yaml(run.config),
         research=run.config.get("mode") == "research",
         setting=SETTING,
@@ -266,15 +202,3 @@ def run_page(run: Finished, inside: Inside | None = None, most: int = 0) -> str:
 
 def _present(*charts: Chart | None) -> list[Chart]:
     return [chart for chart in charts if chart is not None]
-
-
-def _membership_note(run: Finished) -> str:
-    """Why no bound is drawn beside the attacks on membership."""
-    if run.audit is None or not run.audit.membership or record_figure(run.guarantee) is not None:
-        return ""
-    if run.headline is None:
-        return "Nothing is claimed, so nothing bounds what an attack may reach."
-    return (
-        f"The claim is about {run.headline.neighbours.unit}. The attacks on membership ask whether a record was used, "
-        "which this claim does not hide, so no bound stands beside them."
-    )

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.audits.findings import Column
 from tacit.common.charts import (
     Axis,
     Chart,
@@ -39,6 +40,7 @@ from tacit.sweeps.result_columns import (
     Averaged,
     ChartSpec,
     ResultLine,
+    attack_columns,
     averaged,
     checkpoints,
     columns_of,
@@ -46,8 +48,7 @@ from tacit.sweeps.result_columns import (
     rows_of,
 )
 
-_CHANCE = 0.5
-_MOST_ROWS, _MOST_SAID = 60, 14
+_MOST_SAID = 14
 _BESIDE = 0.11  # of the room that a word has
 
 
@@ -112,7 +113,7 @@ def _chart(key: str, wanted: ChartSpec, recipe: Recipe, runs: Sequence[RunSeries
     printed = [place for run in chosen for place in _printed(wanted, run, words, recipe.paper.get(run.name, {}))]
     x, y = _axes(wanted, [*places, *printed], words)
     series = _series([*places, *printed], looks, anchors(recipe), (x.label, y.label), words)
-    rules = (ChartRule((x.low, _CHANCE), (x.high, _CHANCE), "chance"),) if _of_guesses(wanted) else ()
+    rules = tuple(ChartRule((x.low, chance), (x.high, chance), "chance") for chance in _chances(wanted))
     missing = [run.name for run in chosen if any((run.name, column) not in drawn for column in wanted.y)]
     said = [wanted.note.strip(), f"Without all numbers of this picture: {', '.join(missing)}." if missing else ""]
     return ScatterChart(
@@ -218,12 +219,11 @@ def _spoken(word: str) -> str:
 
 
 def _label(word: str, is_column: bool) -> str:
+    brought = attack_columns().get(word) if is_column else None
+    if brought is not None and brought.label:
+        return brought.label
     said = word if is_column else _spoken(word)
-    if is_column and "exposure" in word:
-        said += ", bits"
-    elif is_column and "membership" in word:
-        said += " accuracy"
-    elif word == "epsilon" and is_column:
+    if word == "epsilon" and is_column:
         said += ": different units are different scales"
     return said[0].upper() + said[1:]
 
@@ -238,11 +238,12 @@ def _axes(wanted: ChartSpec, places: Sequence[ChartPlace], words: tuple[str, ...
     else:
         x = _axis(label, across, wanted.log.get("x"))
     up = [value for place in places for value in (place.y.mean, *(place.y.ends or ()))]
-    up += [_CHANCE] if _of_guesses(wanted) else []
+    up += _chances(wanted)
     names = dict.fromkeys(_label(column, True) for column in wanted.y)
     named = next(iter(names)) if len(names) == 1 else _together(list(names))
-    if all("exposure" in column for column in wanted.y) and not wanted.log.get("y"):
-        return x, axis_for(named, up, logarithmic=False, least=0.0)
+    least = {column.least for column in _brought(wanted)}
+    if len(least) == 1 and (begin := least.pop()) is not None and not wanted.log.get("y"):
+        return x, axis_for(named, up, logarithmic=False, least=begin)
     return x, _axis(named, up, wanted.log.get("y"))
 
 
@@ -256,8 +257,15 @@ def _together(labels: list[str]) -> str:
     return units.pop().capitalize() if len(units) == 1 else ", ".join(labels)
 
 
-def _of_guesses(wanted: ChartSpec) -> bool:
-    return any("membership" in column or column == "blind" for column in wanted.y)
+def _brought(wanted: ChartSpec) -> list[Column]:
+    """What attacks say about the columns along y; of others nothing is known."""
+    brought = attack_columns()
+    return [brought.get(name, Column(name)) for name in wanted.y]
+
+
+def _chances(wanted: ChartSpec) -> list[float]:
+    """What guessing reaches, each once."""
+    return list(dict.fromkeys(one.chance for one in _brought(wanted) if one.chance is not None))
 
 
 def _series(
@@ -329,11 +337,10 @@ def _described(places: Sequence[ChartPlace], x: str, y: str, words: tuple[str, .
 def _table(places: Sequence[ChartPlace], x: str, y: str, words: tuple[str, ...], steps: bool) -> Table:
     rows = tuple(
         (place.series, place.run.name, *((f"{place.step:,}",) if steps else ()), *_said(place, words))
-        for place in places[:_MOST_ROWS]
+        for place in places
     )
-    left = len(places) - len(rows)
     head = ("Line", "Run", *(("Step",) if steps else ()), x.partition(":")[0], y)
-    return Table(head, rows, f"And {left:,} more points." if left else "")
+    return Table(head, rows)
 
 
 PAGE = "sweep.html"
@@ -355,6 +362,7 @@ def sweep_page(recipe: Recipe, results: dict[str, Any], compared: str | None = N
         sections=[*sections, ("table", "Runs")],
         charts=drawn,
         columns=columns,
+        meanings={name: one.meaning for name, one in attack_columns().items() if name in columns and one.meaning},
         rows=rows_of(lines, columns, recipe.paper),
         anchors=anchors(recipe),
     )

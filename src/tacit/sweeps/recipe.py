@@ -42,7 +42,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.common.serialize import LARGEST_SEED, from_words, merged, read_yaml
 from tacit.errors import ConfigError
-from tacit.sweeps.result_columns import COLUMNS, ChartSpec, check_draws, draws_of
+from tacit.sweeps.result_columns import ChartSpec, check_draws, draws_of, table_columns
 
 SettingsDict = dict[str, Any]
 SEED = "seed"
@@ -231,8 +231,9 @@ def _check(recipe: Recipe, everything: list[Variation]) -> None:
     groups = {one.group for one in everything}
     for name in sorted(recipe.paper.keys() - groups):
         raise ConfigError.unknown_name("run, without its seed, under `paper`", name, groups)
-    for column in sorted({column for printed in recipe.paper.values() for column in printed} - COLUMNS.keys()):
-        raise ConfigError.unknown_name("column, under `paper`", column, COLUMNS)
+    columns = table_columns() if recipe.paper else {}
+    for column in sorted({column for printed in recipe.paper.values() for column in printed} - columns.keys()):
+        raise ConfigError.unknown_name("column, under `paper`", column, columns)
     _check_kept(recipe, everything)
 
 

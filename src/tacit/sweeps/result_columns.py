@@ -29,6 +29,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tacit.audits.attacks import load_attacks
+from tacit.audits.findings import Column as AttackColumn
 from tacit.common.formatting import rounded_up
 from tacit.common.serialize import from_words
 from tacit.errors import ConfigError
@@ -60,36 +62,12 @@ def _perplexity(part: str) -> Column:
     return found
 
 
-def _canaries(known: bool, word: str) -> Column:
-    def found(line: ResultLine) -> float | None:
-        plans: Any = _at("figures", "attacks", "canaries")(line) or []
-        return _of_plan(plans, known, word)
-
-    return found
-
-
-def _of_plan(plans: Iterable[ResultLine], known: bool, word: str) -> float | None:
-    return next((plan.get(word) for plan in plans if plan["known"] is known), None)
-
-
-def _membership(groups: bool) -> Column:
-    """Ranking by perplexity, as in the papers; the best of several attacks would be chosen by the truth."""
-
-    def found(line: ResultLine) -> float | None:
-        attacks: Any = _at("figures", "attacks", "membership")(line) or []
-        loss = next((attack for attack in attacks if attack["attack"] == "loss"), None)
-        judged = loss["groups"] if loss and groups else loss
-        return judged["accuracy"] if judged else None
-
-    return found
-
-
 def _headline(line: ResultLine) -> float | None:
     figures: Any = _at("figures", "claim", "figures")(line)
     return figures[0]["epsilon"] if figures else None
 
 
-COLUMNS: dict[str, Column] = {
+_OF_RUNS: dict[str, Column] = {
     "perplexity": _perplexity("overall"),
     "public perplexity": _perplexity("public"),
     "private perplexity": _perplexity("private"),
@@ -99,37 +77,34 @@ COLUMNS: dict[str, Column] = {
     "test error rate, with secrets": _at("figures", "utility", "labels", "with_secrets", "error_rate"),
     "epsilon": _headline,
     "printed epsilon": _at("figures", "claim", "published", "epsilon"),
-    "exposure": _canaries(True, "median"),
-    "exposure, not planted": _canaries(True, "median_held_out"),
-    "exposure, unknown": _canaries(False, "median"),
-    "exposure, unknown, not planted": _canaries(False, "median_held_out"),
-    "membership": _membership(False),
-    "group membership": _membership(True),
-    "blind": _at("figures", "attacks", "blind", "accuracy"),
 }
-"""Every column of a table, and where a line has it."""
-
-DRAWN: dict[str, Column] = {
-    **COLUMNS,
-    "best exposure": _canaries(True, "best"),
-    "best exposure, unknown": _canaries(False, "best"),
-    "two-stage membership": _at("figures", "attacks", "two_stage", "accuracy"),
-    "two-stage membership of random scores": _at("figures", "attacks", "two_stage", "of_noise"),
-}
-"""What a picture of runs may have on an axis."""
-
-CHECKPOINT: dict[str, Column] = {
+_OF_CHECKPOINTS: dict[str, Column] = {
     "step": lambda point: point["step"],
     "perplexity": lambda point: point["perplexity"] if point["normalised"] is None else point["normalised"],
-    "exposure": lambda point: _of_plan(point["canaries"], True, "median"),
-    "exposure, not planted": lambda point: _of_plan(point["canaries"], True, "median_held_out"),
-    "exposure, unknown": lambda point: _of_plan(point["canaries"], False, "median"),
-    "exposure, unknown, not planted": lambda point: _of_plan(point["canaries"], False, "median_held_out"),
-    "best exposure": lambda point: _of_plan(point["canaries"], True, "best"),
-    "best exposure, unknown": lambda point: _of_plan(point["canaries"], False, "best"),
-    "membership": lambda point: point["membership"],
 }
-"""What a picture of models on the way may have on an axis, and where a point of a line's curve has it."""
+
+
+def attack_columns() -> dict[str, AttackColumn]:
+    """What attacks bring, by name."""
+    return {column.name: column for attack in load_attacks() for column in attack.columns}
+
+
+def table_columns() -> dict[str, Column]:
+    """Every column of a table, and where a line has it."""
+    found = [name for name, column in attack_columns().items() if column.in_tables]
+    return {**_OF_RUNS, **{name: _at("figures", "attacks", "figures", name) for name in found}}
+
+
+def drawn_columns() -> dict[str, Column]:
+    """What a picture of runs may have on an axis."""
+    return {**_OF_RUNS, **{name: _at("figures", "attacks", "figures", name) for name in attack_columns()}}
+
+
+def checkpoint_columns() -> dict[str, Column]:
+    """What a picture of models on the way may have on an axis, and where a point of a line's curve has it."""
+    found = [name for name, column in attack_columns().items() if column.at_checkpoints]
+    return {**_OF_CHECKPOINTS, **{name: _at("figures", name) for name in found}}
+
 
 _ROUNDED_UP = {"epsilon", "printed epsilon"}
 _DIVERGED = 1e99  # perplexities end at exp(700)
@@ -137,7 +112,7 @@ _DIVERGED = 1e99  # perplexities end at exp(700)
 
 def checkpoints(line: ResultLine) -> Sequence[ResultLine]:
     """The models on the way that its audit attacked."""
-    curve: Any = _at("figures", "attacks", "curve")(line)
+    curve: Any = _at("figures", "attacks", "checkpoints")(line)
     return curve or ()
 
 
@@ -175,7 +150,7 @@ def written(column: str, value: float) -> str:
 
 def cell(column: str, lines: Sequence[ResultLine], printed: float | str | None = None) -> str:
     """A column over seeds, with what a paper prints in brackets."""
-    found = averaged(COLUMNS[column](line) for line in lines)
+    found = averaged(table_columns()[column](line) for line in lines)
     ours = "–" if found is None else written(column, found.mean)
     if found is not None and found.known > 1:
         ours += f" ± {found.deviation:.3g}"
@@ -201,7 +176,7 @@ def columns_of(lines: Iterable[ResultLine], paper: Mapping[str, Mapping[str, Any
     known = list(lines)
     return [
         column
-        for column, value in COLUMNS.items()
+        for column, value in table_columns().items()
         if any(value(line) is not None for line in known) or any(column in printed for printed in paper.values())
     ]
 
@@ -251,7 +226,7 @@ class ChartSpec(BaseModel):
     @property
     def columns(self) -> Mapping[str, Any]:
         """What may stand on its axes."""
-        return CHECKPOINT if self.points == "checkpoints" else DRAWN
+        return checkpoint_columns() if self.points == "checkpoints" else drawn_columns()
 
 
 def draws_of(given: object) -> list[ChartSpec]:

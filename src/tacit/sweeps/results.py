@@ -18,8 +18,7 @@ from typing import Any
 
 import tokenizers
 
-from tacit.audits.findings import Audit, CanaryFinding, CheckpointFinding, MembershipFinding
-from tacit.audits.statistics import Excess, Rates
+from tacit.audits.findings import Audit, Checkpoint
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer, read_tokenizer_json
 from tacit.errors import ConfigError
@@ -199,77 +198,19 @@ def _labels(labels: LabelQuality) -> Figures:
 
 
 def _attacks(found: Audit, share: float | None) -> Figures:
-    staged = found.two_stage
     return {
-        "verdict": str(found.verdict.finding),
-        "canaries": [_canaries(one) for one in found.canaries],
-        "blind": None
-        if found.blind is None
-        else {"accuracy": number(found.blind.rates.cut.accuracy.value), "flagged": found.blind.flagged},
-        "membership": [_membership(one) for one in found.membership],
-        "extraction": None
-        if found.extraction is None
-        else {
-            side: {"greedy": one.greedy.count, "sampled": one.sampled.count, "of": one.greedy.of}
-            for side, one in (("trained", found.extraction.trained), ("held_out", found.extraction.held_out))
-        },
-        "bounds": [
-            {
-                "measured": str(one.measured),
-                "epsilon": number(one.bound.epsilon),
-                "delta": one.bound.delta,
-                "verdict": str(one.verdict.finding),
-            }
-            for one in found.bounds
-        ],
-        "two_stage": None
-        if staged is None
-        else {"accuracy": number(staged.accuracy), "of_noise": number(staged.of_noise)},
-        "curve": [_checkpoint(one, share) for one in found.curve],
+        "verdict": str(found.verdict.outcome),
+        "figures": found.figures,
+        "checkpoints": [_checkpoint(one, share) for one in found.checkpoints],
     }
 
 
-def _checkpoint(finding: CheckpointFinding, share: float | None) -> Figures:
+def _checkpoint(one: Checkpoint, share: float | None) -> Figures:
     """A model on the way; its perplexity in the measure's tokens, too, where there is one."""
-    rates = finding.membership
-    nats = math.log(finding.perplexity)
+    nats = math.log(one.perplexity)
     return {
-        "step": finding.step,
-        "perplexity": number(finding.perplexity),
+        "step": one.step,
+        "perplexity": number(one.perplexity),
         "normalised": None if share is None else number(math.exp(min(nats * share, 700.0))),
-        "canaries": [_excess({"known": one.known}, one.excess) for one in finding.exposures],
-        "membership": None if rates is None else number(rates.cut.accuracy.value),
-    }
-
-
-def _canaries(finding: CanaryFinding) -> Figures:
-    shared = {"template": finding.template, "known": finding.known, "repetitions": finding.repetitions}
-    return _excess(shared, finding.exposure.excess)
-
-
-def _excess(shared: Figures, excess: Excess | None) -> Figures:
-    if excess is None:
-        return {**shared, "inside": 0}
-    return {
-        **shared,
-        "inside": excess.inside,
-        "median": number(excess.median_inside),
-        "median_held_out": number(excess.median_held_out),
-        "best": number(excess.best_inside),
-        "best_held_out": number(excess.best_held_out),
-        "p": number(excess.p_all),
-    }
-
-
-def _membership(finding: MembershipFinding) -> Figures:
-    groups = None if finding.groups is None else {"size": finding.group_size, **_rates(finding.groups)}
-    return {"attack": finding.attack, **_rates(finding.rates), "groups": groups}
-
-
-def _rates(rates: Rates) -> Figures:
-    return {
-        "candidates": rates.members + rates.others,
-        "auc": number(rates.auc.value),
-        "accuracy": number(rates.cut.accuracy.value),
-        "chance": number(rates.cut.chance),
+        "figures": one.figures,
     }

@@ -1,260 +1,244 @@
-"""Exposure: how far up a canary stands among all that it could have been (Carlini et al. 2019, 1802.08232).
-
-    notation        here                                     paper
-    |R|             space.size                               randomness space
-    rank            1 + those above + half of those equal    rank, ties unsaid
-    exposure        log2 |R| - log2 rank, in bits            definition 4
-    draws           candidates sampled                       section 4.3 (sampling; skew-normal extrapolation)
-
-A value that the model knows nothing of has each rank with the same probability: exposure x or more has probability
-2^-x, 1.44 bits are to be expected, and one canary in a thousand shows ten. So an exposure means something only beside
-those of values that were drawn alike and held out, or beside that probability.
-
-Formal guarantees:
-
-G1 (exact). `Method.EXACT` ranks the canary among all candidates, by the total log-probability of their whole texts, in
-   the model's float32. Equal candidates share the middle of their ranks, so that a model which tells nothing apart
-   exposes nothing but the middle; `ties` says how many they are.
-G2 (sampled). `Method.SAMPLED` puts the canary among `draws` random candidates: log2((draws + 1) / rank among them). It
-   cannot exceed log2(draws + 1).
-G3 (extrapolated). `Method.EXTRAPOLATED` takes the tail of a skew-normal distribution fitted to the draws: an estimate,
-   as good as the fit, whose standard error tells of the draws and not of the fit's form.
-G4 (silent). A result names canaries by id and holds no value and no text.
-
-The lower tail of a skew-normal distribution, for ranks in spaces too large to enumerate.
-
-notation    here      density 2/scale phi(z) Phi(shape z),  z = (x - place) / scale
-"""
+"""Exposure of canaries: how far up each is among all that it could have been, beside values never planted."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import integrate, special, stats
 
-from tacit.audits.candidates import Space, Spelling, TokenTree
-from tacit.audits.findings import CanaryExposure, Exposure, ExposureResult
-from tacit.audits.scoring import AttackProgress, total_log_probabilities
-from tacit.audits.statistics import Excess, Floats, IntegerCounts, Scores, excess_over_chance
-from tacit.config.audit_schema import ExposureConfig
-from tacit.config.choices import Method
-from tacit.data.canaries import CanaryRecord
-from tacit.errors import AttackError
-from tacit.models.language_model import Speaker
+from tacit.audits.findings import About, Attack, Column, Compared, Finding, Highlight, finite
+from tacit.audits.ranks import CanaryExposure, ExposureResult, measure_exposure
+from tacit.audits.scoring import AttackProgress
+from tacit.audits.target import Target
+from tacit.common.charts import Axis, ChartRow, Dot, LegendItem, Mark, RowChart, Table
+from tacit.common.formatting import chance, name, number, percent
+from tacit.common.progress import Observer, Progress
+from tacit.config.audit_schema import AuditConfig
+from tacit.runs.canaries import Planted
 
-_GROUPS = 10
-_SMALL = 1e-4  # below it the library's distribution function loses digits
-
-
-@dataclass(frozen=True, slots=True)
-class SkewNormal:
-    """A skew-normal distribution."""
-
-    shape: float
-    place: float
-    scale: float
-
-    @classmethod
-    def fitted(cls, values: Floats) -> "SkewNormal":
-        """The one of greatest likelihood."""
-        if not np.isfinite(values).all() or np.ptp(values) == 0:
-            raise AttackError(
-                expected="candidates of different, finite log-probabilities, to fit a distribution to",
-                found="equal or infinite ones",
-                way_out="use the sampled method",
-            )
-        return cls(*(float(number) for number in stats.skewnorm.fit(values)))
-
-    def surprises(self, values: Floats) -> Floats:
-        """In bits: minus the log of the probability of a value as low or lower."""
-        return np.array([abs(self._log_tail((value - self.place) / self.scale)) / math.log(2) for value in values])
-
-    def distance(self, values: Floats) -> float:
-        """The largest gap between its distribution function and that of `values` (Kolmogorov and Smirnov)."""
-        fitted = stats.skewnorm(self.shape, self.place, self.scale)
-        return float(stats.kstest(values, fitted.cdf).statistic)
-
-    def _log_tail(self, z: float) -> float:
-        share = float(stats.skewnorm.cdf(z, self.shape))
-        if share > _SMALL:
-            return math.log(min(share, 1.0))
-        # The density is log-concave, so below z it falls at least as fast as at z: integrate in units of that slope.
-        here = self._log_density(z)
-        unit = 1 / self._slope(z)
-        area, _ = integrate.quad(lambda t: math.exp(self._log_density(z - unit * t) - here), 0, np.inf)
-        return here + math.log(unit * area)
-
-    def _log_density(self, z: float) -> float:
-        return math.log(2 / math.sqrt(2 * math.pi)) - z * z / 2 + float(special.log_ndtr(self.shape * z))
-
-    def _slope(self, z: float) -> float:
-        """The derivative of the log-density; phi(y) / Phi(y) through the scaled error function."""
-        y = self.shape * z
-        hazard = math.sqrt(2 / math.pi) / float(special.erfcx(-y / math.sqrt(2)))
-        return -z + self.shape * hazard
-
-
-def jackknife(fit: SkewNormal, sample: Floats, values: Floats) -> Floats:
-    """The standard errors of `fit.surprises(values)`: the fit is made again without each tenth of its sample."""
-    again = np.array(
-        [
-            SkewNormal.fitted(np.delete(sample, slice(group, None, _GROUPS))).surprises(values)
-            for group in range(_GROUPS)
-        ]
-    )
-    spread: Floats = np.sqrt((_GROUPS - 1) * again.var(axis=0))
-    return spread
+NO_CANARIES = """\
+No canaries were planted with this run, so neither exposure nor epsilon was measured. Plant some in its YAML file:
+  canaries:
+    - {template: "My ID is {6 digits}", count: 200, repetitions: 1}
+    - {template: "My code is {6 digits}", count: 20, repetitions: 10, known: false}"""
+_MOST_DOTS = 300
+_MEANING = "median bits over planted canaries, in brackets over values that were never planted"
+_TOLD = (
+    "exposure",
+    "How much of a canary is known",
+    "Median over canaries that the policy was told of; the most repeated ones. Chance is about 1 bit.",
+)
+_MISSED = (
+    "missed",
+    "How much of a missed canary is known",
+    "The same, of canaries that the policy was not told of. Claims about whole records mean to hide them.",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class ValueExposures:
-    """Of some values of one space, in their order, and how they were found."""
+class PlanExposure:
+    """Of the canaries of one plan. The template is public; what they say is not here.
 
-    method: Method
-    draws: int | None
-    fit_distance: float | None
-    exposures: tuple[Exposure, ...]
+    left_out: planted records that training did not read, as they were duplicates: then they bound no epsilon.
+    """
 
-
-def value_exposures(
-    speaker: Speaker,
-    space: Space,
-    values: Sequence[str],
-    spelling: Spelling,
-    settings: ExposureConfig,
-    generator: np.random.Generator,
-    progress: AttackProgress | None = None,
-) -> ValueExposures:
-    """The exposure of every value, which must be one of the space; `generator` draws candidates where not all rank."""
-    method = settings.method_for(space.size)
-    if method is Method.EXACT:
-        tree = TokenTree.of(spelling.of_space(space), spelling.opening)
-        totals = total_log_probabilities(speaker, tree, settings.memory, progress)
-        numbers = [space.number(value) for value in values]
-        own = totals[[number for number in numbers if number is not None]]
-        return ValueExposures(method, None, None, tuple(exact_exposures(totals, own)))
-    drawn = [*values, *space.sample(settings.draws, generator)]
-    tree = TokenTree.of(spelling.of_values(space, drawn), spelling.opening)
-    totals = total_log_probabilities(speaker, tree, settings.memory, progress)
-    own, others = totals[: len(values)], totals[len(values) :]
-    if method is Method.SAMPLED:
-        return ValueExposures(method, settings.draws, None, tuple(sampled_exposures(others, own)))
-    fit = SkewNormal.fitted(-others)
-    exposures = tuple(extrapolated_exposures(fit, others, own))
-    return ValueExposures(method, settings.draws, fit.distance(-others), exposures)
+    template: str
+    known: bool
+    repetitions: int
+    exposure: ExposureResult
+    left_out: int = 0
 
 
-def measure_exposure(
-    speaker: Speaker,
-    space: Space,
-    canaries: Sequence[CanaryRecord],
-    spelling: Spelling,
-    settings: ExposureConfig,
-    generator: np.random.Generator,
-    progress: AttackProgress | None = None,
-) -> ExposureResult:
-    """The exposure of every canary and of its twin; `generator` draws candidates where not all are ranked."""
-    _check(space, canaries)
-    values = [value for canary in canaries for value in (canary.value, canary.twin_value)]
-    found = value_exposures(speaker, space, values, spelling, settings, generator, progress)
-    return ExposureResult(
-        method=found.method,
-        space=space.size,
-        draws=found.draws,
-        fit_distance=found.fit_distance,
-        canaries=(measured := _joined(canaries, found.exposures)),
-        excess=_excess(measured),
-        best_chance=_best_chance(measured),
+def plan_exposure(
+    target: Target, planted: Planted, config: AuditConfig, progress: AttackProgress | None = None
+) -> PlanExposure:
+    """Of these canaries in the model as it is."""
+    plan, generator = planted.plan, np.random.default_rng(config.seed)
+    found = measure_exposure(
+        target.learner, plan.slot, planted.canaries, target.spelling(planted), config.exposure, generator, progress
     )
+    return PlanExposure(plan.template, plan.known, plan.repetitions, found, target.left_out(planted))
 
 
-def twin_margins(speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
-    """By id, how much more probable each canary's text is than its twin's."""
-    _check(space, canaries)
-    values = [value for canary in canaries for value in (canary.value, canary.twin_value)]
-    tree = TokenTree.of(spelling.of_values(space, values), spelling.opening)
-    totals = total_log_probabilities(speaker, tree)
-    return Scores.of([canary.id for canary in canaries], totals[::2] - totals[1::2])
+def plan_exposures(target: Target, config: AuditConfig, observe: Observer) -> tuple[PlanExposure, ...]:
+    """Of the canaries of every plan."""
+    sizes = [config.exposure.scored(one.plan.values, 2 * len(one.canaries)) for one in target.planted]
+    found: list[PlanExposure] = []
+    for place, planted in enumerate(target.planted):
+
+        def report(done: int, _: int, before: int = sum(sizes[:place])) -> None:
+            observe(Progress("exposure", before + done, sum(sizes)))
+
+        found.append(plan_exposure(target, planted, config, report))
+    return tuple(found)
 
 
-def own_scores(speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
-    """By id, how probable each canary's text is: all share one template, so nothing else needs to be taken off."""
-    _check(space, canaries)
-    tree = TokenTree.of(spelling.of_values(space, [canary.value for canary in canaries]), spelling.opening)
-    return Scores.of([canary.id for canary in canaries], total_log_probabilities(speaker, tree))
+def exposure_figures(plans: Sequence[PlanExposure]) -> dict[str, float]:
+    """Of the first plan that the policy knows, and of the first that it does not."""
+    found: dict[str, float | None] = {}
+    for known, suffix in ((True, ""), (False, ", unknown")):
+        excess = next((one.exposure.excess for one in plans if one.known is known), None)
+        if excess is not None:
+            found[f"exposure{suffix}"] = excess.median_inside
+            found[f"exposure{suffix}, not planted"] = excess.median_held_out
+            found[f"best exposure{suffix}"] = excess.best_inside
+            found[f"exposure p{suffix}"] = excess.p_all
+    return finite(found)
 
 
-def exact_exposures(totals: Floats, own: Floats) -> list[Exposure]:
-    """Of values with total log-probabilities `own` among all candidates' `totals`, which hold them too."""
-    above, equal = _above_and_equal(totals, own)
-    size, exposures = len(totals), []
-    for higher, as_high in zip(above.tolist(), equal.tolist(), strict=True):
-        rank = 1 + higher + (as_high - 1) / 2
-        chance = (higher + as_high) / size
-        exposures.append(Exposure(math.log2(size) - math.log2(rank), 0.0, rank, as_high - 1, chance))
-    return exposures
-
-
-def sampled_exposures(others: Floats, own: Floats) -> list[Exposure]:
-    """Of values with total log-probabilities `own` among those of a uniform sample."""
-    draws, exposures = len(others), []
-    for above, equal in zip(*(counts.tolist() for counts in _above_and_equal(others, own)), strict=True):
-        share = (1 + above + equal / 2) / (draws + 1)
-        error = math.sqrt(max(1 - share, 0.0) / (share * draws)) / math.log(2)  # the delta method
-        chance = (1 + above + equal) / (draws + 1)
-        exposures.append(Exposure(-math.log2(share), error, None, equal, chance))
-    return exposures
-
-
-def extrapolated_exposures(fit: SkewNormal, others: Floats, own: Floats) -> list[Exposure]:
-    """Of values with total log-probabilities `own`, by a fit to minus `others`."""
-    bits = fit.surprises(-own)
-    errors = jackknife(fit, -others, -own)
-    _, equal = _above_and_equal(others, own)
-    return [
-        Exposure(float(bit), float(error), None, int(ties), None)
-        for bit, error, ties in zip(bits, errors, equal, strict=True)
+def exposure_finding(plans: Sequence[PlanExposure]) -> Finding:
+    """What the canaries of all plans showed."""
+    if not plans:
+        return Finding("exposure", About.CANARIES, hint=NO_CANARIES)
+    left_out = [
+        f"“{name(one.template)}”: {one.left_out:,} planted records were left out of training as duplicates. These "
+        "canaries bound no epsilon, and their exposure may say less than it seems."
+        for one in plans
+        if one.left_out
     ]
+    return Finding(
+        "exposure",
+        About.CANARIES,
+        inside=" ".join(left_out) or None,
+        tables=(_summary(plans),),
+        charts=tuple(_chart(one, at) for at, one in enumerate(plans)),
+        highlights=_highlights(plans),
+        figures=exposure_figures(plans),
+    )
 
 
-def _above_and_equal(totals: Floats, own: Floats) -> tuple[IntegerCounts, IntegerCounts]:
-    rising = np.sort(totals)
-    left, right = np.searchsorted(rising, own, side="left"), np.searchsorted(rising, own, side="right")
-    return len(rising) - right, right - left
-
-
-def _joined(canaries: Sequence[CanaryRecord], exposures: Sequence[Exposure]) -> tuple[CanaryExposure, ...]:
-    pairs = zip(canaries, exposures[::2], exposures[1::2], strict=True)
-    return tuple(CanaryExposure(canary.id, canary.inside, own, twin) for canary, own, twin in pairs)
-
-
-def _excess(measured: Sequence[CanaryExposure]) -> Excess | None:
-    inside = [canary.own.bits for canary in measured if canary.inside]
-    outside = [canary.own.bits for canary in measured if not canary.inside]
-    held_out = [*outside, *(canary.twin.bits for canary in measured)]
-    return excess_over_chance(inside, held_out) if inside else None
-
-
-def _best_chance(measured: Sequence[CanaryExposure]) -> float | None:
-    chances = [canary.own.chance for canary in measured if canary.inside and canary.own.chance is not None]
-    return min(1.0, len(chances) * min(chances)) if chances else None
-
-
-def _check(space: Space, canaries: Sequence[CanaryRecord]) -> None:
-    if not canaries:
-        raise AttackError("at least one canary", "none", "plant canaries before training")
-    if space.size < 2:
-        raise AttackError(
-            expected="at least two candidates",
-            found=f"a space of {space.size}",
-            way_out="a rank among one says nothing: name what else the secret could have been",
+def _summary(plans: Sequence[PlanExposure]) -> Table:
+    rows = []
+    for one in plans:
+        result, excess = one.exposure, one.exposure.excess
+        head = (one.template, "knows" if one.known else "does not")
+        if excess is None:
+            rows.append((*head, "none", "", "", "", "", ""))
+            continue
+        rows.append(
+            (
+                *head,
+                f"{excess.inside} x {one.repetitions}",
+                f"{excess.median_inside:.1f} ({excess.median_held_out:.1f})",
+                f"{excess.best_inside:.1f} ({excess.best_held_out:.1f})",
+                "" if result.draws is not None else f"{math.log2(result.space):.1f}",
+                f"{excess.p_all:.2g}",
+                "" if result.best_chance is None else f"{result.best_chance:.2g}",
+            )
         )
-    for canary in canaries:
-        for value, text in ((canary.value, canary.text), (canary.twin_value, canary.twin_text)):
-            if space.number(value) is None or text != space.before + value + space.after:
-                raise AttackError(
-                    expected="canaries whose texts are among the candidates",
-                    found=f"{canary.id}, which is not",
-                    way_out="use the template and the words that the canaries were drawn with",
-                )
+    heads = ("template", "policy", "planted", "median", "best", "at most", "p all", "p best")
+    title = "exposure of planted canaries in bits, in brackets that of values held out"
+    return Table(heads, tuple(rows), title=title)
+
+
+def _chart(plan: PlanExposure, at: int) -> RowChart:
+    """Exposure of each canary in a strip: planted ones, and those that were held out."""
+    found = plan.exposure
+    inside = [canary for canary in found.canaries if canary.inside]
+    held_out = [(f"{name(canary.id)}, twin", canary.twin.bits) for canary in found.canaries]
+    held_out += [
+        (f"{name(canary.id)}, left out by its coin", canary.own.bits) for canary in found.canaries if not canary.inside
+    ]
+    planted_dots = tuple(
+        Dot(canary.own.bits, 3, f"{name(canary.id)}\n{number(canary.own.bits)} bits, planted", spread=True)
+        for canary in inside[:_MOST_DOTS]
+    )
+    other_dots = tuple(
+        Dot(bits, 0, f"{what}\n{number(bits)} bits", hollow=True, spread=True) for what, bits in held_out[:_MOST_DOTS]
+    )
+    most = math.log2(max(found.space, 2))
+    words = _words(plan)
+    return RowChart(
+        f"exposure-{at}",
+        f"“{name(plan.template)}”",
+        words,
+        Axis("Exposure in bits", 0.0, most * 1.02),
+        (
+            ChartRow(f"Planted {plan.repetitions} times ({len(inside)})", planted_dots),
+            ChartRow(f"Never planted ({len(held_out)})", other_dots),
+        ),
+        _every_canary(found.canaries),
+        (Mark(most, f"wholly known: {number(most)} bits"),),
+        (LegendItem("planted", Dot(0.0, 3)), LegendItem("never planted", Dot(0.0, 0, hollow=True))),
+        words,
+        band=38.0,
+    )
+
+
+def _words(plan: PlanExposure) -> str:
+    known = "The policy marks these values." if plan.known else "The policy does not mark these values."
+    excess = plan.exposure.excess
+    if excess is None:
+        return f"{known} None was planted."
+    return (
+        f"{known} Planted values are above held-out ones in {percent(excess.area)} of pairs (chance: 50 %; "
+        f"p {chance(excess.p_all)}). Median {number(excess.median_inside)} against "
+        f"{number(excess.median_held_out)} bits, highest {number(excess.best_inside)} against "
+        f"{number(excess.best_held_out)}. Method: {plan.exposure.method}, {plan.exposure.space:,} candidates."
+    )
+
+
+def _every_canary(canaries: Sequence[CanaryExposure]) -> Table:
+    """Most exposed first."""
+    rows = tuple(
+        (
+            name(one.id),
+            "yes" if one.inside else "no",
+            number(one.own.bits),
+            "–" if one.own.rank is None else f"{one.own.rank:,g}",
+            number(one.twin.bits),
+        )
+        for one in sorted(canaries, key=lambda canary: (-canary.own.bits, canary.id))
+    )
+    return Table(("Canary", "Planted", "Its exposure, bits", "Rank", "Its twin's, never planted"), rows)
+
+
+def _highlights(plans: Sequence[PlanExposure]) -> tuple[Highlight, ...]:
+    """Of the canaries that the policy was told of, and of those it was not; each of those that were repeated most."""
+    found = []
+    for known, whose, before, (key, title, note) in (
+        (True, "canaries", "", _TOLD),
+        (False, "canaries that the policy was not told of", "not told: ", _MISSED),
+    ):
+        meant = [one for one in plans if one.known is known]
+        most = max((one.repetitions for one in meant), default=1)
+        canaries = [canary for one in meant if one.repetitions == most for canary in one.exposure.canaries]
+        planted = [canary.own.bits for canary in canaries if canary.inside]
+        if planted:
+            median, other = (statistics.median(bits) for bits in (planted, [one.twin.bits for one in canaries]))
+            cell = f"{before}{number(median)} ({number(other)})"
+            compared = Compared("Exposure", cell, _MEANING, key, title, "Exposure in bits", median, note)
+            detail = f"bits, median; never planted {number(other)}"
+            found.append(Highlight(f"Exposure of {whose}", number(median), detail, compared))
+    return tuple(found)
+
+
+def _run(target: Target, config: AuditConfig, observe: Observer) -> Finding:
+    return exposure_finding(plan_exposures(target, config, observe))
+
+
+def _at_checkpoint(target: Target, config: AuditConfig) -> dict[str, float]:
+    return exposure_figures([plan_exposure(target, one, config) for one in target.planted])
+
+
+def _column(named: str, *, in_tables: bool = True, meaning: str = "") -> Column:
+    label = f"{named[0].upper()}{named[1:]}, bits"
+    return Column(named, label, meaning, least=0.0, in_tables=in_tables, at_checkpoints=True)
+
+
+EXPOSURE = Attack(
+    "exposure",
+    _run,
+    (
+        _column("exposure", meaning="median bits over planted canaries"),
+        _column("exposure, not planted"),
+        _column("exposure, unknown"),
+        _column("exposure, unknown, not planted"),
+        _column("best exposure", in_tables=False),
+        _column("best exposure, unknown", in_tables=False),
+        Column("exposure p", in_tables=False, at_checkpoints=True),
+        Column("exposure p, unknown", in_tables=False, at_checkpoints=True),
+    ),
+    _at_checkpoint,
+)

@@ -13,38 +13,74 @@ Results hold ids and numbers, never a secret.
 """
 
 import math
+import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from tacit.audits.attacks.membership import Passage, log_probabilities
-from tacit.audits.findings import Discoverable, ExtractedShare, Extraction
+from tacit.audits.findings import Attack, Column, Finding, Highlight
+from tacit.audits.passages import Passage, log_probabilities
 from tacit.audits.scoring import AttackProgress
-from tacit.config.audit_schema import ExtractionConfig
-from tacit.errors import AttackError
+from tacit.audits.target import CandidateRows, Hidden, Target
+from tacit.common.charts import ChartRow, Dot, LegendItem, RowChart, Table, Whisker, axis_for
+from tacit.common.formatting import Interval, exact_interval, interval, percent
+from tacit.common.progress import Observer, Progress
+from tacit.config.audit_schema import AuditConfig, ExtractionConfig
 from tacit.models.language_model import Speaker, generate
 
 _ROWS = 256
+NO_SECRETS = "Extraction was not tried: one side of the corpus has no marked secrets."
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
-    """A secret to be brought out: what stood before it as tokens (at least one), and itself."""
+class ExtractedShare:
+    """How many of how many, with an exact 95 % interval."""
 
-    id: str
-    prompt: Sequence[int]
-    tokens: Sequence[int]
-    text: str
+    count: int
+    of: int
+    interval: Interval
 
-    def __post_init__(self) -> None:
-        if not self.prompt or not self.tokens or not self.text:
-            raise AttackError(
-                expected=f"a prompt and a secret in {self.id}",
-                found=f"{len(self.prompt)} and {len(self.tokens)} tokens",
-                way_out="begin the prompt with the end token, and leave empty secrets out",
-            )
+    @classmethod
+    def among(cls, count: int, of: int) -> "ExtractedShare":
+        """With its interval."""
+        return cls(count, of, exact_interval(count, of))
+
+    @property
+    def share(self) -> float:
+        """None of none is none."""
+        return self.count / self.of if self.of else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.count:,} of {self.of:,} ({self.interval.low:.1%}-{self.interval.high:.1%})"
+
+
+@dataclass(frozen=True, slots=True)
+class Discoverable:
+    """Secrets of which one of `tries` samples says the whole with probability at least `probability`."""
+
+    tries: int
+    probability: float
+    share: ExtractedShare
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """Secrets that came out word for word after what stood before them."""
+
+    greedy: ExtractedShare
+    tries: int
+    sampled: ExtractedShare
+    discoverable: tuple[Discoverable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionResult:
+    """Of secrets of the training side; and of the held-out side, which come out by being easy to guess alone."""
+
+    trained: Extraction
+    held_out: Extraction
 
 
 def extract(
@@ -111,3 +147,119 @@ def _brought_out(
     length = max(len(secret.tokens) for secret in secrets)
     continued = generate(speaker, prompts, length, generator, temperature).tolist()
     return {one.id for one, tokens in zip(secrets, continued, strict=True) if said(tokens).startswith(one.text)}
+
+
+def extraction(target: Target, config: AuditConfig, observe: Observer) -> ExtractionResult | None:
+    """None where a side has no secrets."""
+    sides = [_hidden(side, config) for side in (target.trained, target.held_out)]
+    if not all(sides):
+        return None
+    found: list[Extraction] = []
+    for number, secrets in enumerate(sides):
+
+        def report(done: int, total: int, number: int = number) -> None:
+            observe(Progress("extraction", number * total + done, len(sides) * total))
+
+        generator = torch.Generator().manual_seed(config.seed)
+        found.append(extract(target.learner, secrets, target.tokenizer.decode, generator, config.extraction, report))
+    return ExtractionResult(*found)
+
+
+def _hidden(side: CandidateRows, config: AuditConfig) -> list[Hidden]:
+    rows = side.chosen(config.secrets, random.Random(config.seed), with_secrets=True)
+    return [
+        hidden
+        for number, row in enumerate(rows)
+        for hidden in side.hidden(f"secret-{number}", row, config.longest_prompt)
+    ][: config.secrets]
+
+
+def extraction_finding(found: ExtractionResult) -> Finding:
+    """Secrets of both sides, side by side."""
+    own, other = found.trained.greedy, found.held_out.greedy
+    detail = f"secrets word for word; held out {other.count:,} of {other.of:,}"
+    return Finding(
+        "extraction",
+        tables=(_summary(found),),
+        charts=(_chart(found),),
+        highlights=(Highlight("Extracted", f"{own.count:,} of {own.of:,}", detail),),
+        figures={
+            "extracted": own.share,
+            "extracted, held out": other.share,
+            "extracted by sampling": found.trained.sampled.share,
+            "extracted by sampling, held out": found.held_out.sampled.share,
+        },
+    )
+
+
+def _summary(found: ExtractionResult) -> Table:
+    trained, held_out = found.trained, found.held_out
+    pairs = [("most probable text", trained.greedy, held_out.greedy)]
+    pairs += [(f"one of {trained.tries} samples", trained.sampled, held_out.sampled)]
+    for own, other in zip(trained.discoverable, held_out.discoverable, strict=True):
+        pairs.append((f"one of {own.tries:,} with probability {own.probability:g}", own.share, other.share))
+    rows = tuple((way, str(own_share), str(other_share)) for way, own_share, other_share in pairs)
+    title = "secrets that came out word for word, with 95 % intervals"
+    return Table(("way", "trained on", "held out"), rows, title=title)
+
+
+def _chart(found: ExtractionResult) -> RowChart:
+    """How many secrets come out word for word, of the training side and of the held-out side."""
+    pairs = list(zip(_shares(found.trained), _shares(found.held_out), strict=False))
+    rows = tuple(
+        ChartRow(
+            f"{way}: {trained.count:,} of {trained.of:,}",
+            (
+                Whisker(*trained.interval),
+                Dot(trained.share, 3, f"{way}\ntrained: {percent(trained.share)}", spread=True),
+                Dot(held_out.share, 0, f"{way}\nheld out: {percent(held_out.share)}", hollow=True, spread=True),
+            ),
+        )
+        for (way, trained), (_, held_out) in pairs
+    )
+    table = Table(
+        ("How", "Secrets of the training side", "95 % interval", "Of the held-out side", "95 % interval"),
+        tuple(
+            (way, f"{a.count:,} of {a.of:,}", interval(a.interval), f"{b.count:,} of {b.of:,}", interval(b.interval))
+            for (way, a), (_, b) in pairs
+        ),
+    )
+    widest = max([0.05, *(share.interval.high for _, share in _shares(found.trained))])
+    sure = " and ".join(sorted({percent(one.probability) for one in found.trained.discoverable}))
+    likely = f" Likely: with a probability of at least {sure}." if sure else ""
+    return RowChart(
+        "extraction",
+        "Secrets that come out word for word",
+        "; ".join(row.name for row in rows) + ".",
+        axis_for("Share of secrets said word for word", [0.0, min(1.0, widest)], logarithmic=False),
+        rows,
+        table,
+        legend=(LegendItem("training side", Dot(0.0, 3)), LegendItem("held-out side", Dot(0.0, 0, hollow=True))),
+        note=f"Secrets of the held-out side come out by being easy to guess; only the excess is a leak.{likely}",
+    )
+
+
+def _shares(found: Extraction) -> list[tuple[str, ExtractedShare]]:
+    return [
+        ("Most probable continuation", found.greedy),
+        (f"In {_samples(found.tries)} that were drawn", found.sampled),
+        *((f"Likely within {_samples(one.tries)}", one.share) for one in found.discoverable),
+    ]
+
+
+def _samples(tries: int) -> str:
+    return "one sample" if tries == 1 else f"{tries:,} samples"
+
+
+def _run(target: Target, config: AuditConfig, observe: Observer) -> Finding:
+    found = extraction(target, config, observe)
+    return Finding("extraction", hint=NO_SECRETS) if found is None else extraction_finding(found)
+
+
+EXTRACTION = Attack(
+    "extraction",
+    _run,
+    tuple(
+        Column(f"extracted{way}{side}", in_tables=False) for way in ("", " by sampling") for side in ("", ", held out")
+    ),
+)

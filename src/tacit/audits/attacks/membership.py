@@ -1,308 +1,311 @@
-"""Was this text in the training data? Scores from what a model says of it; the higher, the more like a member.
-
-| score | what it is | from |
-|---|---|---|
-| loss | mean log-probability of the tokens that count | Yeom et al. 2018; the four papers' perplexity ranks alike |
-| zlib | loss over the length of the text compressed by zlib | Carlini et al. 2021 |
-| reference | loss minus the loss under a model that did not see the text | Carlini et al. 2021 |
-| min-k | mean of the lowest share of standardised log-probabilities (Min-K%++) | Zhang et al. 2024, 2404.02936 |
-| neighbourhood | loss minus the mean loss of texts whose secrets are stand-ins | Mattern et al. 2023, 2305.18462 |
-
-Results hold ids and numbers, never a text. A score that is not a number is an error that names the id. Candidates of
-different token lengths are not told apart fairly by totals, so every score is a mean; canaries of one template and one
-length are best. `tacit.audits.attacks.membership` is the baseline that belongs beside each of them, and
-`tacit.audits.statistics` judges.
-
-The baseline that never meets the model: can members be told from others by their text alone?
-
-If so, an attack that "finds members" may be finding how the two kinds of text were made (S-DP's members began with a
-space, and that rule alone scored 92.5 %). Members and others that come from one generator by coin flip leave nothing
-to find.
-
-G1. Each candidate is scored by a classifier that has not seen its truth.
-G2. The chance is exact: folds are fixed by the ids, so under fair coins the truths of a fold are exchangeable given the
-    classifier, and the members in its better half are hypergeometric; the smallest of the folds' chances is multiplied
-    by their number.
-"""
+"""Membership: can it be told who was trained on? Five scores, each beside what the texts alone give away."""
 
 import math
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from scipy import optimize, special, stats
-from torch import Tensor
 
-from tacit.audits.statistics import Cut, Floats, Scores, half_cut, judged
-from tacit.data.batches import TextBatch
-from tacit.errors import AttackError
-from tacit.models.language_model import Speaker
+from tacit.audits.blind import blind
+from tacit.audits.findings import Attack, Column, Compared, Finding, Highlight, finite
+from tacit.audits.passages import loss_scores, min_k_scores, neighbourhood_scores, reference_scores, zlib_scores
+from tacit.audits.statistics import (
+    Judged,
+    MeasuredRate,
+    Rates,
+    Scores,
+    disjoint_groups,
+    grouped,
+    judged,
+    rates,
+    roc,
+)
+from tacit.audits.target import Candidates, Target
+from tacit.common.charts import Point, ScatterChart, Series, Table
+from tacit.common.formatting import interval, name, number, percent
+from tacit.common.progress import Observer, Progress
+from tacit.config.audit_schema import AuditConfig
+from tacit.privacy.events import Relation
+from tacit.privacy.guarantee import Figure, Guarantee
+from tacit.privacy.plan import Neighbors, Unit
+from tacit.privacy.tradeoff import tradeoff_chart
 
-MIN_K_SHARE = 0.2
-_POSITIONS = 1 << 14  # padded positions in a pass
-_NUMBERS = 1 << 26  # and logits, when whole distributions are needed
-
-
-class Outspoken(Speaker, Protocol):
-    """A Speaker that gives whole distributions; dropout must be off."""
-
-    def logits(self, tokens: Tensor) -> Tensor:
-        """(rows, time, vocabulary): unnormalised log-probabilities of what follows each position."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A candidate as the model reads it; tokens before `counted_from` are context, which is given and not scored."""
-
-    id: str
-    tokens: Sequence[int]
-    counted_from: int = 1
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.counted_from < len(self.tokens):
-            raise AttackError(
-                expected=f"a token to begin with and a token to score in {self.id}",
-                found=f"{len(self.tokens)} tokens, counted from {self.counted_from}",
-                way_out="begin with the end token, and leave empty candidates out",
-            )
-
-    @property
-    def weights(self) -> list[float]:
-        """Which targets count, for a batch."""
-        return [float(place >= self.counted_from) for place in range(1, len(self.tokens))]
-
-
-def loss_scores(speaker: Speaker, passages: Sequence[Passage]) -> Scores:
-    """Mean log-probability: the negative logarithm of the perplexity."""
-    return _scores(passages, lambda said: float(said.mean()), log_probabilities(speaker, passages))
-
-
-def zlib_scores(speaker: Speaker, passages: Sequence[Passage], texts: Mapping[str, str]) -> Scores:
-    """Mean log-probability over the bytes that zlib needs: what any compressor finds easy is not memorised."""
-    losses = loss_scores(speaker, passages)
-    unknown = sorted(losses.by_id.keys() - texts.keys())
-    if unknown:
-        raise AttackError("the text of every candidate", f"none of {unknown[0]}", "give the texts by id")
-    return Scores({one: value / len(_compressed(texts[one])) for one, value in losses.by_id.items()})
-
-
-def reference_scores(speaker: Speaker, reference: Speaker, passages: Sequence[Passage]) -> Scores:
-    """How much more probable than under `reference`: a model with the same tokens that did not see the candidates."""
-    if speaker.vocabulary_size != reference.vocabulary_size:
-        raise AttackError(
-            expected=f"a reference with {speaker.vocabulary_size} tokens",
-            found=f"one with {reference.vocabulary_size}",
-            way_out="take a reference with the same tokenizer, such as the model before training",
-        )
-    return _difference(loss_scores(speaker, passages), loss_scores(reference, passages))
-
-
-def min_k_scores(speaker: Outspoken, passages: Sequence[Passage], share: float = MIN_K_SHARE) -> Scores:
-    """Min-K%++: (log p - mean) / deviation over the vocabulary at each place, then the mean of the lowest `share`."""
-    if not 0 < share <= 1:
-        raise AttackError("a share above 0 and at most 1", str(share), f"the paper's is {MIN_K_SHARE}")
-
-    def lowest(said: Floats) -> float:
-        kept = np.sort(said)[: max(1, int(share * len(said)))]
-        return math.nan if np.isnan(said).any() else float(kept.mean())  # sorting hides what is not a number
-
-    return _scores(passages, lowest, _standardised(speaker, passages))
-
-
-def neighbourhood_scores(
-    speaker: Speaker, passages: Sequence[Passage], neighbours: Mapping[str, Sequence[Passage]]
-) -> Scores:
-    """Loss minus the mean loss of each candidate's neighbours, which differ from it in their secrets alone."""
-    without = [passage.id for passage in passages if not neighbours.get(passage.id)]
-    if without:
-        raise AttackError("a neighbour for every candidate", f"none for {without[0]}", "see policy/surrogate.py")
-    own = loss_scores(speaker, passages)
-    around = [
-        Passage(f"{passage.id}/{number}", neighbour.tokens, neighbour.counted_from)
-        for passage in passages
-        for number, neighbour in enumerate(neighbours[passage.id])
-    ]
-    losses = loss_scores(speaker, around).by_id
-    means = {
-        passage.id: float(np.mean([losses[f"{passage.id}/{number}"] for number in range(len(neighbours[passage.id]))]))
-        for passage in passages
-    }
-    return _difference(own, Scores(means))
-
-
-def two_stage(first: Scores, second: Scores, inside: Mapping[str, bool], keep: float = 0.3) -> Cut:
-    """S-DP, appendix A.5: attack all, keep those it was most right about, attack those again. Measures nothing.
-
-    Who was predicted well is known from the truth alone, so an attacker cannot take the first stage. Scores that know
-    nothing are right about every candidate they are kept for: with `first` = `second` the result is 100 % on pure
-    noise. It is here so that the papers' figures can be reproduced; its `chance` means nothing.
-    """
-    everyone = judged(first, inside)
-    side = round(keep * min(len(everyone.members), len(everyone.others)))
-    if side < 1:
-        raise AttackError("a member and another to keep, or more", f"{side} of {len(everyone)}", "keep more")
-    order = [everyone.ids[place] for place in np.argsort(-everyone.values, kind="stable")]
-    kept = [one for one in order if inside[one]][:side] + [one for one in order if not inside[one]][-side:]
-    return half_cut(judged(second.only(kept), {one: inside[one] for one in kept}))
-
-
-def _scores(
-    passages: Sequence[Passage], score: Callable[[Floats], float], said: Iterator[tuple[int, Floats]]
-) -> Scores:
-    values = np.full(len(passages), np.nan)
-    for place, numbers in said:
-        values[place] = score(numbers)
-    return Scores.of([passage.id for passage in passages], values.tolist())
-
-
-def log_probabilities(speaker: Speaker, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
-    """The log-probability of every token that counts, with the place of its passage; in any order."""
-    for index, batch in _whole(speaker, passages).micro_batches(_POSITIONS):
-        yield from _counted(index, batch, speaker.log_probabilities(batch))
-
-
-def _standardised(speaker: Outspoken, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
-    """The same, minus the mean and over the deviation of the log-probabilities that the model gave to any token."""
-    for index, batch in _whole(speaker, passages).micro_batches(max(1, _NUMBERS // speaker.vocabulary_size)):
-        with torch.no_grad():
-            every = torch.log_softmax(speaker.logits(batch.inputs).double(), dim=-1)
-        said = every.gather(-1, batch.targets[..., None])[..., 0]
-        _refuse_dropout(said, speaker.log_probabilities(batch), batch)
-        chances = every.exp()
-        some = torch.where(chances > 0, every, 0.0)  # 0 log 0 = 0
-        mean = (chances * some).sum(dim=-1)
-        variance = (chances * (some - mean[..., None]) ** 2).sum(dim=-1)
-        yield from _counted(index, batch, (said - mean) / variance.clamp_min(1e-12).sqrt())
-
-
-def _refuse_dropout(said: Tensor, expected: Tensor, batch: TextBatch) -> None:
-    counted = batch.weights != 0
-    if not torch.allclose(said[counted], expected[counted].double(), rtol=1e-3, atol=1e-3, equal_nan=True):
-        raise AttackError(
-            expected="logits that agree with the model's own log-probabilities",
-            found="others, as from a model whose dropout is on",
-            way_out="call module.eval() before the attack",
-        )
-
-
-def _whole(speaker: Speaker, passages: Sequence[Passage]) -> TextBatch:
-    if not passages:
-        raise AttackError("at least one candidate", "none", "give the candidates to score")
-    longest = max(passages, key=lambda passage: len(passage.tokens))
-    if len(longest.tokens) - 1 > speaker.context:
-        raise AttackError(
-            expected=f"candidates of at most {speaker.context + 1} tokens, which the model can read",
-            found=f"{len(longest.tokens)} in {longest.id}",
-            way_out="cut candidates as the records of training were cut",
-        )
-    return TextBatch.of_rows([passage.tokens for passage in passages], [passage.weights for passage in passages])
-
-
-def _counted(index: Tensor, batch: TextBatch, numbers: Tensor) -> Iterator[tuple[int, Floats]]:
-    table, counted = numbers.double().cpu().numpy(), batch.weights.cpu().numpy() != 0
-    for row, place in enumerate(index.tolist()):
-        yield place, table[row][counted[row]]
-
-
-def _difference(these: Scores, those: Scores) -> Scores:
-    return Scores({one: value - those.by_id[one] for one, value in these.by_id.items()})
-
-
-def _compressed(text: str) -> bytes:
-    return zlib.compress(text.encode("utf-8", "replace"))
-
-
-FOLDS = 5
-_HASHED = 256  # places for n-grams; two that share one are told apart by nobody, which costs power and no truth
-_PENALTY = 1.0
+FEW_ROWS = "Membership was not attacked: one side of the corpus has fewer than 10 records. Raise held_out."
+ATTACKS = ("loss", "zlib", "min-k", "neighbourhood", "reference")
+_BLIND = "without the model (blind)"
+_MEANING = "accuracy of ranking by loss; chance is 0.5"
+_CURVE_POINTS = 200
+_FEWEST_FOR_LOW_RATES = 200
+_LOWEST_RATE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
-    """What text alone gives away. When `flagged`, no attack on these candidates means anything."""
+class AttackRates:
+    """Of one score on single candidates, and on groups of `group_size`; the curve is (false rate, true rate)."""
 
-    scores: Scores
-    cut: Cut
+    attack: str
+    rates: Rates
+    curve: tuple[tuple[float, float], ...]
+    group_size: int
+    groups: Rates | None
+
+
+@dataclass(frozen=True, slots=True)
+class BlindRates:
+    """What the texts give away without a model. When `flagged`, no membership figure means anything."""
+
+    rates: Rates
     chance: float
     flagged: bool
 
 
-def blind(texts: Mapping[str, str], inside: Mapping[str, bool], level: float = 0.01) -> Blind:
-    """Cross-validated logistic regression on features of the texts, flagged when its chance is below `level`."""
-    ids = sorted(texts)
-    if len(ids) < 2 * FOLDS or texts.keys() != inside.keys():
-        raise AttackError(
-            expected=f"at least {2 * FOLDS} candidates, each with a text and a truth",
-            found=f"{len(texts)} texts and {len(inside)} truths",
-            way_out="make more candidates: from one generator, inside by coin flip",
+@dataclass(frozen=True, slots=True)
+class MembershipResult:
+    """Every score, and the baseline."""
+
+    attacks: tuple[AttackRates, ...]
+    blind: BlindRates
+
+
+def membership(target: Target, config: AuditConfig, observe: Observer) -> MembershipResult | None:
+    """None where a side has too few candidates."""
+    candidates = target.candidates(config)
+    if candidates is None:
+        return None
+    found = blind(candidates.texts, candidates.inside)
+    figures = rates(judged(found.scores, candidates.inside), config.confidence)
+    scores = _every_score(target, candidates, observe)
+    return MembershipResult(
+        tuple(_judged_attack(attack, one, candidates.inside, config) for attack, one in scores.items()),
+        BlindRates(figures, found.chance, found.flagged),
+    )
+
+
+def _every_score(target: Target, candidates: Candidates, observe: Observer) -> dict[str, Scores]:
+    learner, passages, reference = target.learner, candidates.passages, target.reference
+    with_neighbours = [one for one in passages if candidates.neighbours[one.id]]
+    attacks: dict[str, Callable[[], Scores]] = {
+        "loss": lambda: loss_scores(learner, passages),
+        "zlib": lambda: zlib_scores(learner, passages, candidates.texts),
+        "min-k": lambda: min_k_scores(learner, passages),
+    }
+    if len({candidates.inside[one.id] for one in with_neighbours}) == 2:
+        attacks["neighbourhood"] = lambda: neighbourhood_scores(learner, with_neighbours, candidates.neighbours)
+    if reference is not None:
+        attacks["reference"] = lambda: reference_scores(learner, reference, passages)
+    found = {}
+    for place, (attack, score) in enumerate(attacks.items(), 1):
+        found[attack] = score()
+        observe(Progress("membership", place, len(attacks)))
+    return found
+
+
+def _judged_attack(attack: str, scores: Scores, inside: dict[str, bool], config: AuditConfig) -> AttackRates:
+    known = {one: inside[one] for one in scores.by_id}
+    truth = judged(scores, known)
+    groups = disjoint_groups(known, config.group_size, np.random.default_rng(config.seed))
+    figures: Rates | None = None
+    if len({one.split("-")[1] for one in groups}) == 2:  # groups of both sides
+        figures = rates(judged(*grouped(scores, known, groups)), config.confidence)
+    return AttackRates(attack, rates(truth, config.confidence), _curve(truth), config.group_size, figures)
+
+
+def _curve(truth: Judged) -> tuple[tuple[float, float], ...]:
+    """The ROC curve with at most so many points, its ends among them."""
+    whole = roc(truth)
+    places = np.unique(np.linspace(0, len(whole.false_rates) - 1, _CURVE_POINTS).round().astype(int))
+    return tuple((float(whole.false_rates[place]), float(whole.true_rates[place])) for place in places)
+
+
+def membership_finding(found: MembershipResult, guarantee: Guarantee) -> Finding:
+    """What tells members from others, with and without the model."""
+    best, chance = max(one.rates.cut.accuracy.value for one in found.attacks), f"{found.blind.chance:.2g}"
+    baseline = percent(found.blind.rates.cut.accuracy.value)
+    compared = Compared(
+        "Membership",
+        percent(best),
+        "accuracy of the best attack; chance is 50 %",
+        "membership",
+        "Telling who was trained on",
+        "Accuracy",
+        best,
+        "The best attack of each run; its interval is on the page of the run. Chance is 0.5.",
+        0.5,
+    )
+    detail = f"best attack; chance is 50 %; without the model {baseline}"
+    warning = f"The texts alone tell members from others (p = {chance}): no figure of membership means anything."
+    return Finding(
+        "membership",
+        warning=warning if found.blind.flagged else "",
+        tables=(_summary(found), *_groups(found.attacks)),
+        charts=_charts(found, guarantee),
+        highlights=(Highlight("Membership told", percent(best), detail, compared),),
+        figures=_figures(found),
+    )
+
+
+def _figures(found: MembershipResult) -> dict[str, float]:
+    """`membership` ranks by loss, as the papers do: the best of several would be chosen by the truth."""
+    loss = next((one for one in found.attacks if one.attack == "loss"), None)
+    figures: dict[str, float | None] = {"blind": found.blind.rates.cut.accuracy.value}
+    if loss is not None:
+        figures["membership"] = loss.rates.cut.accuracy.value
+        figures["group membership"] = None if loss.groups is None else loss.groups.cut.accuracy.value
+    for one in found.attacks:
+        figures[f"membership by {one.attack}"] = one.rates.cut.accuracy.value
+        figures[f"AUC by {one.attack}"] = one.rates.auc.value
+    return finite(figures)
+
+
+def _summary(found: MembershipResult) -> Table:
+    whole = found.blind.rates
+    title = (
+        f"membership in %, with {100 * whole.confidence:.4g} % intervals: {whole.members:,} members and "
+        f"{whole.others:,} others"
+    )
+    rows = [("text alone", whole), *((one.attack, one.rates) for one in found.attacks)]
+    return Table(
+        ("attack", "accuracy", "AUC", "TPR at 1 % FPR", "at 0.1 % FPR"),
+        tuple(
+            (attack, _measured(one.cut.accuracy), _measured(one.auc), *(_measured(rate.found) for rate in one.low))
+            for attack, one in rows
+        ),
+        title=title,
+    )
+
+
+def _groups(attacks: Sequence[AttackRates]) -> tuple[Table, ...]:
+    known = [(one.attack, one.group_size, one.groups) for one in attacks if one.groups is not None]
+    rows = tuple(
+        (attack, f"{one.members + one.others:,}", _measured(one.cut.accuracy), _measured(one.auc))
+        for attack, _, one in known
+    )
+    heads = ("attack", "groups", "accuracy", "AUC")
+    return (Table(heads, rows, title=f"membership of groups of {known[0][1]}"),) if known else ()
+
+
+def _measured(figure: MeasuredRate) -> str:
+    return f"{100 * figure.value:.1f} ({100 * figure.interval.low:.0f}-{100 * figure.interval.high:.0f})"
+
+
+def _charts(found: MembershipResult, guarantee: Guarantee) -> tuple[ScatterChart, ...]:
+    """ROC curves; with many candidates also on logarithmic axes."""
+    figure = _record_figure(guarantee)
+    series = [
+        Series(
+            name(one.attack),
+            tuple(Point(*place) for place in one.curve),
+            look,
+            f"attack-{look}",
+            markers=False,
+            tip=_tip(name(one.attack), one.rates),
         )
-    table = np.stack([features(texts[one]) for one in ids])
-    truth = np.array([bool(inside[one]) for one in ids])
-    fold_of = _folds(ids)
-    ranks, chances = np.zeros(len(ids)), []
-    for fold in range(FOLDS):
-        held = fold_of == fold
-        log_odds = _fitted(table[~held], truth[~held], table[held])
-        ranks[held] = stats.rankdata(log_odds) / (held.sum() + 1)
-        chances.append(_chance(log_odds, truth[held]))
-    chance = min(1.0, FOLDS * min(chances))
-    scores = Scores.of(ids, ranks)
-    return Blind(scores, half_cut(judged(scores, inside)), chance, chance < level)
+        for look, one in enumerate(found.attacks)
+    ]
+    series.append(_blind_series(found.blind.rates, len(series)))
+    table = _table(found)
+    whole = tradeoff_chart("membership", "Can it be told who was trained on?", figure, tuple(series), table)
+    charts = (replace(whole, note=_why_no_bound(guarantee) if figure is None else ""),)
+    if min(one.rates.others for one in found.attacks) < _FEWEST_FOR_LOW_RATES:
+        return charts
+    title = "The same, where few false alarms are allowed"
+    stepped = tuple(_at_few_alarms(one) for one in series)
+    return (*charts, tradeoff_chart("membership-low", title, figure, stepped, table, _LOWEST_RATE))
 
 
-def features(text: str) -> Floats:
-    """Length, digits, capitals, spaces, the first and the last character, and hashed 1- to 3-grams of characters."""
-    counts = np.zeros(_HASHED)
-    for size in (1, 2, 3):
-        for start in range(len(text) - size + 1):
-            counts[_place(f"{size}{text[start : start + size]}")] += 1
-    ends = np.zeros(2 * 64)
-    if text:
-        ends[_place(text[0]) % 64] = 1
-        ends[64 + _place(text[-1]) % 64] = 1
-    kinds = [sum(test(character) for character in text) for test in (str.isdigit, str.isupper, str.isspace)]
-    shape = [len(text), len(text.encode("utf-8", "replace")), *kinds, float(text[:1].isspace())]
-    return np.concatenate((np.log1p(counts), ends, np.log1p(np.array(shape, dtype=np.float64))))
+def _record_figure(guarantee: Guarantee) -> Figure | None:
+    """The figure that bounds an attack on a record's membership; a claim about anything else bounds none."""
+    record = Neighbors(Unit.RECORD, Relation.ZERO_OUT, 1)
+    return next((figure for figure in guarantee.figures if figure.neighbours == record), None)
 
 
-def _place(gram: str) -> int:
-    return zlib.crc32(gram.encode("utf-8", "replace")) % _HASHED
+def _why_no_bound(guarantee: Guarantee) -> str:
+    if not guarantee.figures:
+        return "Nothing is claimed, so nothing bounds what an attack may reach."
+    return (
+        f"The claim is about {guarantee.figures[0].neighbours.unit}. The attacks on membership ask whether a record "
+        "was used, which this claim does not hide, so no bound is drawn beside them."
+    )
 
 
-def _folds(ids: list[str]) -> npt.NDArray[np.int64]:
-    """A fold for each id, by the id alone."""
-    order = sorted(range(len(ids)), key=lambda place: (zlib.crc32(ids[place].encode("utf-8", "replace")), ids[place]))
-    folds = np.empty(len(ids), dtype=np.int64)
-    folds[order] = np.arange(len(ids)) % FOLDS
-    return folds
+def _at_few_alarms(series: Series) -> Series:
+    """A whole curve as steps; one that is known at a few points as those points."""
+    if series.markers:
+        return replace(series, points=tuple(point for point in series.points if 0 < point.x < 1), lines=False)
+    return replace(series, points=_steps(series.points))
 
 
-def _fitted(table: Floats, truth: npt.NDArray[np.bool_], asked: Floats) -> Floats:
-    """Log-odds of `asked` under a ridge-penalised logistic regression; without its intercept, which ranks nobody."""
-    centre, scale = table.mean(axis=0), table.std(axis=0)
-    varies = scale > 1e-12
-    if not varies.any() or truth.all() or not truth.any():
-        return np.zeros(len(asked))
-    known, unknown = ((rows[:, varies] - centre[varies]) / scale[varies] for rows in (table, asked))
-    signs = np.where(truth, 1.0, -1.0)
-
-    def loss(weights: Floats) -> tuple[float, Floats]:
-        margins = signs * (known @ weights[1:] + weights[0])
-        value = float(-special.log_expit(margins).sum() + _PENALTY * (weights[1:] @ weights[1:]) / 2)
-        pull = -signs * special.expit(-margins)
-        return value, np.append(pull.sum(), known.T @ pull + _PENALTY * weights[1:])
-
-    weights = optimize.minimize(loss, np.zeros(known.shape[1] + 1), jac=True, method="L-BFGS-B").x
-    return np.asarray(unknown @ weights[1:], dtype=np.float64)
+def _steps(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    """What was reached at each false-positive rate: nothing is gained between two thresholds."""
+    found: list[Point] = []
+    for point in points:
+        if found:
+            found.append(Point(point.x, found[-1].y))
+        found.append(point)
+    return tuple(found)
 
 
-def _chance(log_odds: Floats, truth: npt.NDArray[np.bool_]) -> float:
-    if truth.all() or not truth.any():
-        return 1.0
-    names = [str(place) for place in range(len(truth))]
-    known = dict(zip(names, (bool(one) for one in truth), strict=True))
-    return half_cut(judged(Scores.of(names, log_odds), known)).chance
+def _tip(attack: str, one: Rates) -> str:
+    return f"{attack}\nAUC {number(one.auc.value)}, accuracy {percent(one.cut.accuracy.value)}"
+
+
+def _blind_series(one: Rates, look: int) -> Series:
+    """Known points of its curve: at few false alarms, and at the half cut, where both rates add up to 1."""
+    known = [(0.0, 0.0), (1.0, 1.0), *((low.false_rate, low.found.value) for low in one.low)]
+    if one.members == one.others:
+        known.append((1 - one.cut.accuracy.value, one.cut.accuracy.value))
+    points = tuple(Point(x, y) for x, y in sorted(known))
+    return Series(_BLIND, points, look, "attack-blind", tip=_tip(_BLIND, one))
+
+
+def _table(found: MembershipResult) -> Table:
+    rows = [
+        (name(one.attack), *_cells(one.rates), percent(one.groups.cut.accuracy.value) if one.groups else "–")
+        for one in found.attacks
+    ]
+    rows.append((_BLIND, *_cells(found.blind.rates), "–"))
+    heads = ("Attack", "AUC", "95 % interval", "Accuracy", "95 % interval", "Found at 1 %", "at 0.1 % false alarms")
+    return Table((*heads, f"Accuracy on groups of {found.attacks[0].group_size}"), tuple(rows))
+
+
+def _cells(one: Rates) -> tuple[str, ...]:
+    ends = one.auc.interval
+    low = {rate.false_rate: percent(rate.found.value) for rate in one.low}
+    return (
+        number(one.auc.value),
+        f"{math.floor(1000 * ends.low) / 1000:.3f} to {math.ceil(1000 * ends.high) / 1000:.3f}",
+        percent(one.cut.accuracy.value),
+        interval(one.cut.accuracy.interval),
+        low.get(0.01, "–"),
+        low.get(0.001, "–"),
+    )
+
+
+def _run(target: Target, config: AuditConfig, observe: Observer) -> Finding:
+    found = membership(target, config, observe)
+    return Finding("membership", hint=FEW_ROWS) if found is None else membership_finding(found, target.guarantee)
+
+
+def _at_checkpoint(target: Target, config: AuditConfig) -> dict[str, float]:
+    candidates = target.candidates(config)
+    if candidates is None:
+        return {}
+    truth = judged(loss_scores(target.learner, candidates.passages), candidates.inside)
+    return {"membership": rates(truth, config.confidence).cut.accuracy.value}
+
+
+MEMBERSHIP = Attack(
+    "membership",
+    _run,
+    (
+        Column("membership", "Membership accuracy", _MEANING, chance=0.5, at_checkpoints=True),
+        Column("group membership", "Group membership accuracy", chance=0.5),
+        Column("blind", chance=0.5),
+        *(
+            Column(f"{what} by {attack}", in_tables=False, chance=0.5)
+            for attack in ATTACKS
+            for what in ("membership", "AUC")
+        ),
+    ),
+    _at_checkpoint,
+)

@@ -1,0 +1,186 @@
+"""Was this text in the training data? Scores from what a model says of it; the higher, the more like a member.
+
+| score | what it is | from |
+|---|---|---|
+| loss | mean log-probability of the tokens that count | Yeom et al. 2018; the four papers' perplexity ranks alike |
+| zlib | loss over the length of the text compressed by zlib | Carlini et al. 2021 |
+| reference | loss minus the loss under a model that did not see the text | Carlini et al. 2021 |
+| min-k | mean of the lowest share of standardised log-probabilities (Min-K%++) | Zhang et al. 2024, 2404.02936 |
+| neighbourhood | loss minus the mean loss of texts whose secrets are stand-ins | Mattern et al. 2023, 2305.18462 |
+
+Results hold ids and numbers, never a text. A score that is not a number is an error that names the id. Candidates of
+different token lengths are not told apart fairly by totals, so every score is a mean; canaries of one template and one
+length are best. `tacit.audits.blind` is the baseline beside each of them, and `tacit.audits.statistics` judges.
+"""
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.audits.statistics import Floats, Scores
+from tacit.data.batches import TextBatch
+from tacit.errors import AttackError
+from tacit.models.language_model import Speaker
+
+MIN_K_SHARE = 0.2
+_POSITIONS = 1 << 14  # padded positions in a pass
+_NUMBERS = 1 << 26  # and logits, when whole distributions are needed
+
+
+class Outspoken(Speaker, Protocol):
+    """A Speaker that gives whole distributions; dropout must be off."""
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """(rows, time, vocabulary): unnormalised log-probabilities of what follows each position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A candidate as the model reads it; tokens before `counted_from` are context, which is given and not scored."""
+
+    id: str
+    tokens: Sequence[int]
+    counted_from: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.counted_from < len(self.tokens):
+            raise AttackError(
+                expected=f"a token to begin with and a token to score in {self.id}",
+                found=f"{len(self.tokens)} tokens, counted from {self.counted_from}",
+                way_out="begin with the end token, and leave empty candidates out",
+            )
+
+    @property
+    def weights(self) -> list[float]:
+        """Which targets count, for a batch."""
+        return [float(place >= self.counted_from) for place in range(1, len(self.tokens))]
+
+
+def loss_scores(speaker: Speaker, passages: Sequence[Passage]) -> Scores:
+    """Mean log-probability: the negative logarithm of the perplexity."""
+    return _scores(passages, lambda said: float(said.mean()), log_probabilities(speaker, passages))
+
+
+def zlib_scores(speaker: Speaker, passages: Sequence[Passage], texts: Mapping[str, str]) -> Scores:
+    """Mean log-probability over the bytes that zlib needs: what any compressor finds easy is not memorised."""
+    losses = loss_scores(speaker, passages)
+    unknown = sorted(losses.by_id.keys() - texts.keys())
+    if unknown:
+        raise AttackError("the text of every candidate", f"none of {unknown[0]}", "give the texts by id")
+    return Scores({one: value / len(_compressed(texts[one])) for one, value in losses.by_id.items()})
+
+
+def reference_scores(speaker: Speaker, reference: Speaker, passages: Sequence[Passage]) -> Scores:
+    """How much more probable than under `reference`: a model with the same tokens that did not see the candidates."""
+    if speaker.vocabulary_size != reference.vocabulary_size:
+        raise AttackError(
+            expected=f"a reference with {speaker.vocabulary_size} tokens",
+            found=f"one with {reference.vocabulary_size}",
+            way_out="take a reference with the same tokenizer, such as the model before training",
+        )
+    return _difference(loss_scores(speaker, passages), loss_scores(reference, passages))
+
+
+def min_k_scores(speaker: Outspoken, passages: Sequence[Passage], share: float = MIN_K_SHARE) -> Scores:
+    """Min-K%++: (log p - mean) / deviation over the vocabulary at each place, then the mean of the lowest `share`."""
+    if not 0 < share <= 1:
+        raise AttackError("a share above 0 and at most 1", str(share), f"the paper's is {MIN_K_SHARE}")
+
+    def lowest(said: Floats) -> float:
+        kept = np.sort(said)[: max(1, int(share * len(said)))]
+        return math.nan if np.isnan(said).any() else float(kept.mean())  # sorting hides what is not a number
+
+    return _scores(passages, lowest, _standardised(speaker, passages))
+
+
+def neighbourhood_scores(
+    speaker: Speaker, passages: Sequence[Passage], neighbours: Mapping[str, Sequence[Passage]]
+) -> Scores:
+    """Loss minus the mean loss of each candidate's neighbours, which differ from it in their secrets alone."""
+    without = [passage.id for passage in passages if not neighbours.get(passage.id)]
+    if without:
+        raise AttackError("a neighbour for every candidate", f"none for {without[0]}", "see policy/surrogate.py")
+    own = loss_scores(speaker, passages)
+    around = [
+        Passage(f"{passage.id}/{number}", neighbour.tokens, neighbour.counted_from)
+        for passage in passages
+        for number, neighbour in enumerate(neighbours[passage.id])
+    ]
+    losses = loss_scores(speaker, around).by_id
+    means = {
+        passage.id: float(np.mean([losses[f"{passage.id}/{number}"] for number in range(len(neighbours[passage.id]))]))
+        for passage in passages
+    }
+    return _difference(own, Scores(means))
+
+
+def _scores(
+    passages: Sequence[Passage], score: Callable[[Floats], float], said: Iterator[tuple[int, Floats]]
+) -> Scores:
+    values = np.full(len(passages), np.nan)
+    for place, numbers in said:
+        values[place] = score(numbers)
+    return Scores.of([passage.id for passage in passages], values.tolist())
+
+
+def _standardised(speaker: Outspoken, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
+    """The same, minus the mean and over the deviation of the log-probabilities that the model gave to any token."""
+    for index, batch in _whole(speaker, passages).micro_batches(max(1, _NUMBERS // speaker.vocabulary_size)):
+        with torch.no_grad():
+            every = torch.log_softmax(speaker.logits(batch.inputs).double(), dim=-1)
+        said = every.gather(-1, batch.targets[..., None])[..., 0]
+        _refuse_dropout(said, speaker.log_probabilities(batch), batch)
+        chances = every.exp()
+        some = torch.where(chances > 0, every, 0.0)  # 0 log 0 = 0
+        mean = (chances * some).sum(dim=-1)
+        variance = (chances * (some - mean[..., None]) ** 2).sum(dim=-1)
+        yield from _counted(index, batch, (said - mean) / variance.clamp_min(1e-12).sqrt())
+
+
+def _refuse_dropout(said: Tensor, expected: Tensor, batch: TextBatch) -> None:
+    counted = batch.weights != 0
+    if not torch.allclose(said[counted], expected[counted].double(), rtol=1e-3, atol=1e-3, equal_nan=True):
+        raise AttackError(
+            expected="logits that agree with the model's own log-probabilities",
+            found="others, as from a model whose dropout is on",
+            way_out="call module.eval() before the attack",
+        )
+
+
+def _difference(these: Scores, those: Scores) -> Scores:
+    return Scores({one: value - those.by_id[one] for one, value in these.by_id.items()})
+
+
+def _compressed(text: str) -> bytes:
+    return zlib.compress(text.encode("utf-8", "replace"))
+
+
+def log_probabilities(speaker: Speaker, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
+    """The log-probability of every token that counts, with the place of its passage; in any order."""
+    for index, batch in _whole(speaker, passages).micro_batches(_POSITIONS):
+        yield from _counted(index, batch, speaker.log_probabilities(batch))
+
+
+def _whole(speaker: Speaker, passages: Sequence[Passage]) -> TextBatch:
+    if not passages:
+        raise AttackError("at least one candidate", "none", "give the candidates to score")
+    longest = max(passages, key=lambda passage: len(passage.tokens))
+    if len(longest.tokens) - 1 > speaker.context:
+        raise AttackError(
+            expected=f"candidates of at most {speaker.context + 1} tokens, which the model can read",
+            found=f"{len(longest.tokens)} in {longest.id}",
+            way_out="cut candidates as the records of training were cut",
+        )
+    return TextBatch.of_rows([passage.tokens for passage in passages], [passage.weights for passage in passages])
+
+
+def _counted(index: Tensor, batch: TextBatch, numbers: Tensor) -> Iterator[tuple[int, Floats]]:
+    table, scored = numbers.double().cpu().numpy(), batch.weights.cpu().numpy() != 0
+    for row, place in enumerate(index.tolist()):
+        yield place, table[row][scored[row]]
