@@ -13,7 +13,7 @@ from tacit.audits.named_secrets import read_named
 from tacit.common import files as given
 from tacit.common.files import digest
 from tacit.common.libraries import from_folder
-from tacit.config.load import read_experiment
+from tacit.config.load import load_config
 from tacit.data.corpus import read
 from tacit.data.tokenizer import load_tokenizer, read_tokenizer_json
 from tacit.errors import TacitError
@@ -29,7 +29,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "table": ("corpus.parquet", lambda path: list(read(path))),
     "policy": ("policy.yaml", lambda path: parse_policy(str(path))),
     "words": ("words.txt", read_words),
-    "settings": ("settings.yaml", lambda path: read_experiment(path, {})),
+    "settings": ("settings.yaml", lambda path: load_config(path)),
     "recipe": ("recipe.yaml", read_recipe),
     "aliases": ("aliases.tsv", read_aliases),
     "candidates": ("candidates.jsonl", read_named),

@@ -57,7 +57,7 @@ def made(folder: Path) -> Path:
 
 
 def trained(corpus: Path, run: Path) -> Path:
-    train(experiment(corpus, "redaction", shape=SHAPE), run, quiet)
+    train(experiment(corpus, "redaction", model_config=SHAPE), run, quiet)
     return run
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.common.formatting import exact_interval
-from tacit.data.canaries import CANARY, CanaryPlan, KnownCanaries, draw_canaries, plant
+from tacit.config.canary_schema import CanaryPlan
+from tacit.data.canaries import CANARY, KnownCanaries, draw_canaries, plant
 from tacit.data.records import Record
 from tacit.errors import PrepareError
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_prepare_views import TOKENIZERS, Annotated, Parts, parts, prepared
 
-from tacit.data.canaries import CanaryPlan, KnownCanaries, draw_canaries, plant
+from tacit.config.canary_schema import CanaryPlan
+from tacit.data.canaries import KnownCanaries, draw_canaries, plant
 from tacit.data.prepare import PrepareConfig, prepare, public_segments
 from tacit.data.records import Record, Span
 from tacit.data.store import PUBLIC, PreparedCorpus

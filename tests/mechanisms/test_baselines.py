@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from runs import PLANS
-from tacit.common.serialize import from_words
-from tacit.config.schema import BASELINES, Experiment
+from tacit.config.load import load_config
+from tacit.config.schema import BASELINES
 from tacit.data.corpus import write_jsonl
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
@@ -25,7 +25,7 @@ WORDS: dict[str, dict[str, Any]] = {
     "noiseless": PUBLIC,
     "de-identification": PUBLIC,
     "anonymisation": PUBLIC,
-    "user-level": {"noise_multiplier": 1.0, "steps": 2, "batch": 2},
+    "user-level": {"noise_multiplier": 1.0, "steps": 2, "expected_batch_size": 2},
 }
 POLICIES = {"de-identification": "gold", "anonymisation": "digits"}
 
@@ -37,12 +37,12 @@ def _trained(name: str, folder: Path) -> Trained:
         "mode": "research",
         "policy": POLICIES.get(name, "gold"),
         "plan": {"mechanism": name, **WORDS[name]},
-        "shape": {"embedding_size": 8, "hidden_size": 8},
+        "model_config": {"embedding_size": 8, "hidden_size": 8},
         "held_out": 0.2,
         "max_tokens": 64,
-        "longest_full": 64,
+        "max_full_tokens": 64,
     }
-    return train(from_words(Experiment, settings), folder / "run", lambda _: None)
+    return train(load_config(settings), folder / "run", lambda _: None)
 
 
 def _views(trained: Trained) -> set[View]:

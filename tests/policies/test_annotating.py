@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from runs import quiet
-from tacit.common.serialize import from_words
-from tacit.config.schema import Experiment
+from tacit.config.load import load_config
+from tacit.config.plan_schema import PlanConfig
 from tacit.data.corpus import write_jsonl
 from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record, Span
@@ -114,7 +114,7 @@ def test_a_run_trains_no_listed_entity_exactly(tmp_path: Path) -> None:
     write_jsonl([Record("h", "held out", spans=())], tmp_path / "held.jsonl")
     files = {"corpus": str(tmp_path / "corpus.jsonl"), "held_out_corpus": str(tmp_path / "held.jsonl")}
     words = {"plan": {"mechanism": "uedp"}, "policy": "gold", "entity_kinds": ["NAME"]}
-    chosen = from_words(Experiment, {**files, **words})
+    chosen = load_config({**files, **words})
     with RunFolder.create(tmp_path / "run") as run:
         prepare_stores(chosen, make_policies(chosen), byte_tokenizer(), run, quiet)
         store, marks = PreparedCorpus(run.path(PrivateFile.PREPARED)), RecordMarks.load(run.path(PrivateFile.MARKS))
@@ -208,7 +208,7 @@ def test_stability_is_looked_at_for_every_span(tmp_path: Path) -> None:
 def test_a_plan_counts_what_it_asks_for(tmp_path: Path) -> None:
     store, marks = prepared(tmp_path, Annotator(Gold(), Digits()), PrepareConfig())
     annotation, _ = annotate(store, marks, Caps())
-    found = measured_counts(annotation, Pools(annotation), {"batch": len(store)})
+    found = measured_counts(annotation, Pools(annotation), PlanConfig("plain", expected_batch_size=len(store)))
     numbers = {word: count() for word, count in found.items()}
     assert numbers == {
         "records": 5,

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runs import experiment, quiet, write_corpus
-from tacit.common.serialize import from_words
+from runs import experiment, mechanism_of, quiet, write_corpus
 from tacit.config.choices import Duplicates
-from tacit.config.schema import Experiment, Vocabulary
+from tacit.config.load import load_config
 from tacit.data.corpus import write_jsonl
 from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record, Span, in_pieces, resolve_overlaps, sentences
@@ -25,7 +24,6 @@ from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ClaimRefused
 from tacit.mechanisms.crt import NOTIONS
-from tacit.mechanisms.registry import build_mechanism
 from tacit.policies.coverage import measured
 from tacit.policies.labels import LabelOrigin, draw_sample
 from tacit.policies.marking import Annotator, Caps, RecordMarks, annotate
@@ -80,7 +78,7 @@ def _contents(store: PreparedCorpus) -> Rows:
 def _plan(records: int, flagged: int) -> Plan:
     """Of crt, with all protected records in every draw."""
     words = {"records": records, "flagged": flagged, "sampling_rate": 1.0, "noise_multiplier": 1.0, "steps": 2}
-    return build_mechanism(from_words(Vocabulary, {"mechanism": "crt", **words})).plan()
+    return mechanism_of({"mechanism": "crt", **words}).plan()
 
 
 def test_1_neighbours_are_a_corpus_and_the_same_one_perfectly_redacted(tmp_path: Path) -> None:
@@ -231,7 +229,7 @@ def test_6_a_minibatch_is_all_protected_with_noise_or_all_cleared_without(
 
     monkeypatch.setattr(Updates, "carry_out", watched)
     words: dict[str, Any] = {"steps": 6}
-    settings = experiment(write_corpus(tmp_path), "crt", words, shape={"embedding_size": 8, "hidden_size": 8})
+    settings = experiment(write_corpus(tmp_path), "crt", words, model_config={"embedding_size": 8, "hidden_size": 8})
     train(settings, tmp_path / "run", quiet)
     flagged, cleared = (set(pools[0].rows(pool).tolist()) for pool in (Pool.FLAGGED, Pool.CLEARED))
     assert {type(step.update) for step, _ in drawn} == {Noisy, Plain}
@@ -276,7 +274,7 @@ def _trained(folder: Path, records: Sequence[Record], settings: dict[str, Any]) 
     write_jsonl([Record("h", "held out", label="x", spans=())], folder / "held.jsonl")
     asked = {"mechanism": "crt", "noise_multiplier": 1.0}
     files = {"corpus": str(folder / "corpus.jsonl"), "held_out_corpus": str(folder / "held.jsonl")}
-    chosen = from_words(Experiment, {**files, "plan": asked, **settings})
+    chosen = load_config({**files, "plan": asked, **settings})
     policies = make_policies(chosen)
     with RunFolder.create(folder / "run") as run:
         prepare_stores(chosen, policies, byte_tokenizer(), run, quiet)
@@ -291,7 +289,7 @@ TWINS: dict[str, tuple[tuple[Record, ...], dict[str, Any]]] = {
     "a label": ((Record("a", "pay 1", label="x"), Record("b", "pay 2", label="y")), LABELS),
     "routing": (
         (Record("a", "pay Ann", spans=(Span(4, 7, "NAME"),)), Record("b", "pay Ann", spans=())),
-        {"policy": "digits", "conservative": "gold"},
+        {"policy": "digits", "conservative_policy": "gold"},
     ),
 }
 

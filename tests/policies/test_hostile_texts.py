@@ -38,7 +38,7 @@ UNITS = (
 )
 READERS: dict[str, Callable[[str], object]] = {
     "pii": lambda text: Pii().find(Record("r", text)),
-    "conservative": lambda text: parse_policy("conservative").find(Record("r", text)),
+    "conservative_policy": lambda text: parse_policy("conservative").find(Record("r", text)),
     "dictionary": lambda text: Dictionary.of(["a", "ann", "ann lee", "é", "1"], "X").find(Record("r", text)),
     "regex": lambda text: Regex(r"\b[A-Z]\w+(?:\s[A-Z]\w+)*", "X").find(Record("r", text)),
     "sentences": lambda text: list(sentences(text)),

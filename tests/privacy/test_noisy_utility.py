@@ -39,7 +39,7 @@ from tacit.runs.utility import Utility
 from tacit.runs.verify import verify
 from tacit.training.stages import resume, train
 
-SMALL: dict[str, Any] = {"shape": {"embedding_size": 8, "hidden_size": 8}}
+SMALL: dict[str, Any] = {"model_config": {"embedding_size": 8, "hidden_size": 8}}
 
 
 @pytest.mark.parametrize(("records", "noise"), [(200, 2.77), (1000, 3.19), (10_000, 3.74)])
@@ -175,7 +175,7 @@ def test_exact_utility_is_kept_inside(finished: Path) -> None:
 
 
 def test_held_out_records_that_chose_the_model_are_said_to_be_open(tmp_path: Path) -> None:
-    settings = experiment(write_corpus(tmp_path, 30), "selective", choose_every=2, **SMALL)
+    settings = experiment(write_corpus(tmp_path, 30), "selective", eval_steps=2, **SMALL)
     guarantee = train(settings, tmp_path / "run", quiet).guarantee
     assert guarantee.utility is None
     assert "Utility was measured" not in guarantee.sentence()

@@ -17,8 +17,9 @@ from runs import experiment, quiet, write_corpus
 from tacit import quickstart as quick
 from tacit.audits.attacks.exposure import exposure_finding
 from tacit.cli.main import app
-from tacit.config.load import NAMES_OF_FILES, for_release
-from tacit.config.schema import Experiment
+from tacit.config.load import load_config, released
+from tacit.config.schema import Config
+from tacit.config.setting import NO, VALUE, every_setting
 from tacit.data.corpus import read
 from tacit.data.records import Record, Span
 from tacit.errors import ConfigError, PolicyError, RunError
@@ -140,20 +141,22 @@ def test_a_run_says_what_it_was_made_with_and_what_it_was_resumed_under(tmp_path
 
 def test_every_setting_that_is_a_word_is_known_to_name_a_file_or_not(tmp_path: Path) -> None:
     """A setting of free text that is added later has to be put on one side."""
-    free = {word for word, field in Experiment.model_fields.items() if field.annotation in (str, str | None)}
-    harmless = {"device"}
-    assert free == {*NAMES_OF_FILES, *harmless, "corpus", "held_out_corpus"}
-    given = {word: f"{tmp_path}/deep/{word}.yaml" for word in free - harmless}
+    free = {one for one in every_setting(Config) if one.type in (str, str | None) and "[]" not in one.name}
+    harmless = {"execution.device", "plan.mechanism"}
+    left = {one.name for one in free if one.release == VALUE}
+    assert left == harmless
+    assert {one.name for one in free if one.release == NO} == {"corpus", "data.held_out_corpus"}
+    given = {one.name: f"{tmp_path}/deep/{one.name}.yaml" for one in free if one.name not in harmless}
     examples = {"ORDER": ["an example that somebody took from the corpus"]}
-    words = {**given, "plan": {"mechanism": "plain"}, "canaries": [_SLASHED], "inventions": examples}
-    settings = Experiment.model_validate(words)
-    released = for_release(settings)
-    assert str(tmp_path) not in json.dumps(released)
-    assert "an example" not in json.dumps(released)
-    assert "Carla" not in json.dumps(released)
-    assert released["vocabulary_corpus"] == "vocabulary_corpus.yaml"
-    assert released["canaries"][0]["template"] == _SLASHED["template"]
-    assert for_release(settings.model_copy(update={"policy": "digits,pii"}))["policy"] == "digits,pii"
+    words = {**given, "plan.mechanism": "plain", "canaries": [_SLASHED], "inventions": examples}
+    settings = load_config(words)
+    outside = released(settings)
+    assert str(tmp_path) not in json.dumps(outside)
+    assert "an example" not in json.dumps(outside)
+    assert "Carla" not in json.dumps(outside)
+    assert outside["data"]["vocabulary_corpus"] == "data.vocabulary_corpus.yaml"
+    assert outside["audit"]["canaries"][0]["template"] == _SLASHED["template"]
+    assert released(load_config(settings, {"policy": "digits,pii"}))["policy"] == "digits,pii"
 
 
 _SLASHED = {"template": "see example.org/home/{6 digits}", "count": 2, "words": ["Carla", "Dmitri"]}
@@ -300,10 +303,10 @@ def test_no_way_of_the_quickstart_releases_a_secret(tmp_path: Path, monkeypatch:
     """Every file of every run's `release/`, the comparison and the sample pages, searched for every labelled secret."""
     monkeypatch.setattr(quick, "DIALOGS", 16)
     monkeypatch.setattr(quick, "PUBLIC_DIALOGS", 12)
-    monkeypatch.setitem(quick.SHARED, "shape", {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0})
+    monkeypatch.setitem(quick.SHARED, "model_config", {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0})
     monkeypatch.setitem(quick.SHARED, "vocabulary_size", 280)
     for way in quick.WAYS.values():
-        less = {"public_epochs": 1, "epochs": 1, "batch": 10}
+        less = {"public_epochs": 1, "epochs": 1, "expected_batch_size": 10}
         monkeypatch.setitem(way, "plan", {**way["plan"], **{word: less[word] for word in less if word in way["plan"]}})
     ways = list(quick.quickstart(tmp_path / "quick", None, lambda _: nullcontext(quiet)))
     assert all(way.trained is not None for way in ways)
@@ -319,7 +322,7 @@ def test_no_way_of_the_quickstart_releases_a_secret(tmp_path: Path, monkeypatch:
 
 def test_a_trained_run_releases_no_secret_and_hides_those_its_policy_missed(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, 30)
-    settings = experiment(corpus, "selective", policy="pii", shape={"hidden_size": 8, "embedding_size": 8})
+    settings = experiment(corpus, "selective", policy="pii", model_config={"hidden_size": 8, "embedding_size": 8})
     train(settings, tmp_path / "run", quiet)
     run = tmp_path / "run"
     report([run])

@@ -87,7 +87,7 @@ def _one_a_unit(notions: Sequence[Neighbors], chance: Random) -> list[Neighbors]
 def neighbours(ours: World, drafts: Sequence[Draft], of: Neighbors, chance: Random) -> list[Other]:
     """Corpora that differ in one unit, in every way that the claim speaks of."""
     experiment = ours.experiment
-    everywhere = places(drafts, experiment.pieces != "record")
+    everywhere = places(drafts, experiment.data.segment_by != "record")
     if of.unit in (Unit.SECRETS, Unit.RECORD, Unit.FLAGGED_RECORD):
         flagged = [place for number, place in enumerate(everywhere) if ours.marks.flagged[number]]
         kinds = ("ID",) if experiment.policy == "digits" else ("ID", "NAME", "PLACE")
@@ -101,10 +101,10 @@ def neighbours(ours: World, drafts: Sequence[Draft], of: Neighbors, chance: Rand
     of_user = [place for place in everywhere if _owner(ours, drafts, place) == user]
     if of.unit == Unit.USER:
         found.append(text_replaced(drafts, of_user, chance, relabel=True))
-        if experiment.mechanism == "user" and experiment.users != "dealt":
+        if experiment.mechanism == "user" and experiment.data.user_source != "dealt":
             found.append(removed(drafts, of_user))
         return found
-    aliases = experiment.aliases is not None
+    aliases = experiment.marking.aliases is not None
     entity = chance.choice([name for name in NAMES if _is_listed(ours, drafts, name)])
     of_entity = [place for place in everywhere if has_entity(text_of(drafts, place), entity, aliases)]
     both = renamed(drafts, entity, of_entity, aliases)
@@ -116,14 +116,14 @@ def neighbours(ours: World, drafts: Sequence[Draft], of: Neighbors, chance: Rand
 
 def _owner(ours: World, drafts: Sequence[Draft], place: Place) -> str:
     """Who the store says owns a record; dealt users are known by nothing else."""
-    if ours.experiment.users == "given":
+    if ours.experiment.data.user_source == "given":
         return drafts[place.draft].user
     users = {name[0]: int(ours.store.users[row]) for row, name in enumerate(ours.names)}
     return str(users.get(place.id))
 
 
 def _is_listed(ours: World, drafts: Sequence[Draft], name: str) -> bool:
-    kinds = ours.experiment.entity_kinds or ("NAME", "PLACE", "ID")
+    kinds = ours.experiment.marking.entity_kinds or ("NAME", "PLACE", "ID")
     marked = {part.text for draft in drafts for turn in draft.turns for part in turn if part.kind in kinds}
     return name in marked
 

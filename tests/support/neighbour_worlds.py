@@ -19,8 +19,9 @@ from torch import Tensor
 
 from neighbour_corpora import HELD_OUT_USERS, Draft
 from runs import quiet
-from tacit.common.serialize import from_words
-from tacit.config.schema import Experiment, Vocabulary, check_public_steps, check_used
+from tacit.config.checks import check_public_steps, check_used
+from tacit.config.load import load_config
+from tacit.config.schema import Config
 from tacit.data.batches import Examples, tokens_of
 from tacit.data.corpus import write_jsonl
 from tacit.data.labels import check_learns_labels
@@ -75,7 +76,7 @@ class Nulls:
 class World:
     """A corpus, and what a run makes of it."""
 
-    experiment: Experiment
+    experiment: Config
     store: PreparedCorpus
     marks: RecordMarks
     annotation: Annotation
@@ -118,15 +119,15 @@ class World:
             return []
 
 
-def _mechanism(experiment: Experiment, annotation: Annotation, pools: Pools) -> Mechanism:
+def _mechanism(experiment: Config, annotation: Annotation, pools: Pools) -> Mechanism:
     counts = measured_counts(annotation, pools, experiment.plan)
-    return build_mechanism(from_words(Vocabulary, experiment.plan), counts)
+    return build_mechanism(experiment.plan, counts)
 
 
 def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], mechanism: Mechanism | None) -> World:
     """As `train` does, up to the first step. mechanism: of the world whose counts are public; None: of this one."""
     folder.mkdir()
-    experiment = from_words(Experiment, {**words, **_files(folder, drafts, "held_out" in words)})
+    experiment = load_config({**words, **_files(folder, drafts, "held_out" in words)})
     check_used(experiment)
     check_covered(experiment)
     policies = make_policies(experiment)
@@ -134,7 +135,7 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
     with patch("os.fsync"), RunFolder.create(folder / "run") as run:
         prepare_stores(experiment, policies, tokenizer, run, quiet)
         store, marks = PreparedCorpus(run.path(PrivateFile.PREPARED)), RecordMarks.load(run.path(PrivateFile.MARKS))
-        caps = Caps(experiment.plan.get("user_cap"), experiment.plan.get("entity_cap"))
+        caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
         annotation, _ = annotate(store, marks, caps)
         pools = Pools(annotation)
         first = mechanism is None

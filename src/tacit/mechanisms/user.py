@@ -75,7 +75,7 @@ def _build(words: PlanSettings) -> UserLevel:
     if cap is not None:
         return UserLevel(words.private(words.need("records")), records_per_user=cap)
     private = words.private(words.need("users"))
-    return UserLevel(private, words.take("weight_cap", 1), words.take("local_epochs", 1))
+    return UserLevel(private, words.take("weight_cap"), words.take("local_epochs"))
 
 
 ENTRY = MechanismEntry(

@@ -25,14 +25,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tacit.config.schema import CUSTOM_MODELS
 from tacit.errors import ModelError
 from tacit.models.causal_lm import require_causal
 from tacit.models.language_model import ModuleModel, Rereading, speaking
 
 Build = Callable[[int, int, Mapping[str, float]], nn.Module]
-"""From the number of tokens, the longest row and the words under `shape` to a network with a `head`."""
+"""From the number of tokens, the longest row and what is under `model_config` to a network with a `head`."""
 
-_OWN: dict[str, Build] = {}
+_OWN: dict[str, Build] = CUSTOM_MODELS
 _TAKEN = ("lstm", "gpt")
 _ROWS, _LENGTH = 5, 128
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -43,11 +44,6 @@ def register_model(name: str, build: Build) -> None:
     if name in _TAKEN or name.endswith("classifier"):
         raise ModelError("a name for an own model that is not taken", name, "choose another name")
     _OWN[name] = build
-
-
-def is_own(name: object) -> bool:
-    """Whether `name` was registered in this process."""
-    return isinstance(name, str) and name in _OWN
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -232,7 +232,7 @@ class UeDPPublished:
 
 
 def _selective(words: PlanSettings) -> SelectivePublished:
-    segments, states = words.take("segments_per_record", 1), words.take("noised_states", 2)
+    segments, states = words.take("segments_per_record"), words.take("noised_states")
     private = words.private(words.need("records"), as_printed=True)
     return SelectivePublished(private, words.need("events_per_batch"), segments, states)
 
@@ -257,9 +257,7 @@ CADP_PUBLISHED = MechanismEntry(
 
 def _uedp(words: PlanSettings) -> UeDPPublished:
     private = words.private(words.need("users"))
-    return UeDPPublished(
-        private, words.need("entity_rate"), words.need("sensitive_share"), words.take("other_rate", 1.0)
-    )
+    return UeDPPublished(private, words.need("entity_rate"), words.need("sensitive_share"), words.take("other_rate"))
 
 
 UEDP_PUBLISHED = MechanismEntry(

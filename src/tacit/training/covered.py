@@ -9,11 +9,11 @@ a device other than a processor, on which nothing was compared, is an assumption
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tacit.config.checks import shaped
 from tacit.config.model_schema import CausalLMConfig, LSTMConfig
-from tacit.config.schema import Experiment, invents, shaped
+from tacit.config.schema import Config, is_custom
 from tacit.errors import ClaimRefused
 from tacit.mechanisms.registry import REGISTRY
-from tacit.models.custom import is_own
 
 SettingChoice = Mapping[str, str]
 """A value for each setting of the table."""
@@ -27,20 +27,20 @@ WITH_PUBLIC_STEPS = ("redaction", "selective", "twice", "cadp", "crt", "own")
 COVERED: dict[str, tuple[str, ...]] = {
     "mechanism": (*(name for name in REGISTRY if name != "plain"), "own"),
     "task": ("language", "classification"),
-    "pieces": ("record", "turn", "sentence"),
+    "segment_by": ("record", "turn", "sentence"),
     "duplicates": ("keep", "exact", "doubtful"),
-    "conservative": ("none", "given"),
+    "conservative_policy": ("none", "given"),
     "canaries": ("none", "some"),
     "public_view": ("redacted", "invented"),
     "inventions": ("none", "given"),
     "targets": ("all", "private"),
-    "users": ("given", "documents", "dealt"),
+    "user_source": ("given", "documents", "dealt"),
     "entity_kinds": ("all", "some"),
     "aliases": ("none", "given"),
     "user_cap": ("none", "given"),
     "rest": ("none", "plain"),
     "clip_style": ("flat", "automatic", "per parameter"),
-    "moves": ("all", "head", "biases", "adapters"),
+    "trainable": ("all", "head", "biases", "adapters"),
     "model": ("lstm", "gpt", "own", "folder"),
     "lora": ("none", "given"),
     "dropout": ("none", "some", "of the model"),
@@ -49,11 +49,11 @@ COVERED: dict[str, tuple[str, ...]] = {
     "tied": ("no", "yes"),
     "tokenizer": ("bytes", "bpe of the corpus", "bpe of a public corpus", "a file"),
     "precision": ("float32", "bfloat16"),
-    "positions": ("default", "given"),
-    "public.rule": ("adam", "sgd"),
-    "private.rule": ("adam", "sgd"),
-    "private.longest_gradient": ("none", "given"),
-    "choose_on": ("never", "redacted", "public"),
+    "microbatch_tokens": ("default", "given"),
+    "public.optimizer": ("adam", "sgd"),
+    "private.optimizer": ("adam", "sgd"),
+    "private.max_grad_norm": ("none", "given"),
+    "eval_on": ("never", "redacted", "public"),
     "held_out": ("corpus", "share"),
 }
 """The values of each setting that were compared; the first is what the fuzzer takes where nothing else is asked."""
@@ -75,16 +75,18 @@ class Needs:
 
 
 NEEDS: tuple[Needs, ...] = (
-    Needs("conservative", "given", "mechanism", ("crt",), "only crt routes records by a second policy"),
+    Needs("conservative_policy", "given", "mechanism", ("crt",), "only crt routes records by a second policy"),
     Needs("duplicates", "exact", "mechanism", (*SECRETS_ONLY, "crt"), "one record would decide about another"),
-    Needs("duplicates", "doubtful", "conservative", ("given",), "the conservative policy tells what is doubtful"),
+    Needs(
+        "duplicates", "doubtful", "conservative_policy", ("given",), "the conservative policy tells what is doubtful"
+    ),
     Needs("public_view", "invented", "mechanism", ("redaction", "selective", "twice"), "others invent nothing"),
     Needs("inventions", "given", "public_view", ("invented",), "examples are for inventions"),
     Needs("targets", "private", "mechanism", ("selective", "twice"), "others learn all tokens"),
     Needs("targets", "private", "task", ("language",), "a label is no secret"),
-    Needs("users", "documents", "mechanism", WITH_USERS, "others do not ask for users"),
-    Needs("users", "documents", "pieces", ("record",), "pieces of a record have its user"),
-    Needs("users", "dealt", "mechanism", WITH_USERS, "others do not ask for users"),
+    Needs("user_source", "documents", "mechanism", WITH_USERS, "others do not ask for users"),
+    Needs("user_source", "documents", "segment_by", ("record",), "pieces of a record have its user"),
+    Needs("user_source", "dealt", "mechanism", WITH_USERS, "others do not ask for users"),
     Needs("entity_kinds", "some", "mechanism", WITH_ENTITIES, "others do not ask for entities"),
     Needs("aliases", "given", "mechanism", WITH_ENTITIES, "others do not ask for entities"),
     Needs("user_cap", "given", "mechanism", ("user", "uedp"), "others cap nothing"),
@@ -93,12 +95,12 @@ NEEDS: tuple[Needs, ...] = (
     Needs("clip_style", "automatic", "mechanism", CLIPPING, "algorithms as printed clip as printed"),
     Needs("clip_style", "per parameter", "mechanism", CLIPPING, "algorithms as printed clip as printed"),
     *(
-        Needs("moves", value, "mechanism", CLIPPING, "algorithms as printed move everything")
+        Needs("trainable", value, "mechanism", CLIPPING, "algorithms as printed move everything")
         for value in ("head", "biases", "adapters")
     ),
-    Needs("moves", "adapters", "lora", ("given",), "there are no other adapters"),
-    Needs("moves", "head", "lora", ("none",), "adapters move, the head does not"),
-    Needs("moves", "biases", "lora", ("none",), "adapters have no biases"),
+    Needs("trainable", "adapters", "lora", ("given",), "there are no other adapters"),
+    Needs("trainable", "head", "lora", ("none",), "adapters move, the head does not"),
+    Needs("trainable", "biases", "lora", ("none",), "adapters have no biases"),
     Needs("lora", "given", "model", ("gpt", "folder"), "the lstm and own models have no adapters"),
     Needs("task", "classification", "model", ("lstm", "folder"), "others have no head for classes"),
     *(
@@ -118,8 +120,8 @@ NEEDS: tuple[Needs, ...] = (
     Needs("tokenizer", "bpe of the corpus", "mechanism", SECRETS_ONLY, "a vocabulary of the corpus tells of records"),
     Needs("precision", "bfloat16", "model", ("gpt", "own", "folder"), "the lstm's kernels are float32"),
     Needs("precision", "bfloat16", "mechanism", WITH_PUBLIC_STEPS, "private steps are float32"),
-    Needs("choose_on", "redacted", "mechanism", SECRETS_ONLY, "held-out records are protected too"),
-    Needs("choose_on", "redacted", "held_out", ("share",), "a held-out file measures alone"),
+    Needs("eval_on", "redacted", "mechanism", SECRETS_ONLY, "held-out records are protected too"),
+    Needs("eval_on", "redacted", "held_out", ("share",), "a held-out file measures alone"),
 )
 """All pairs of values that are refused under a claim, by the value that forbids the others."""
 
@@ -140,46 +142,46 @@ def _allowed(one: str, value: str, other: str, with_it: str) -> bool:
     return not any(need.broken_by(chosen) for need in NEEDS if need.setting in chosen and need.other in chosen)
 
 
-def choice_of(experiment: Experiment) -> dict[str, str]:
+def choice_of(experiment: Config) -> dict[str, str]:
     """The value of each setting of the table."""
     plan, mechanism = experiment.plan, experiment.mechanism
     dropouts = _dropouts(experiment)
-    inventing = invents(mechanism, plan.get("public_view"))
-    published_corpus = experiment.vocabulary_corpus is not None
+    inventing = experiment.invents
+    published_corpus = experiment.data.vocabulary_corpus is not None
     tokenizers = {"bytes": "bytes", "bpe": "bpe of a public corpus" if published_corpus else "bpe of the corpus"}
-    choosing = experiment.choose_every is not None
+    choosing = experiment.training.eval_steps is not None
     return {
         "mechanism": mechanism if mechanism in REGISTRY else "own",
         "task": experiment.task,
-        "pieces": experiment.pieces,
+        "segment_by": experiment.data.segment_by,
         "duplicates": experiment.which_duplicates,
-        "conservative": _given(experiment.conservative),
-        "canaries": "some" if experiment.canaries else "none",
+        "conservative_policy": _given(experiment.marking.conservative_policy),
+        "canaries": "some" if experiment.audit.canaries else "none",
         "public_view": "invented" if inventing else "redacted",
-        "inventions": "given" if experiment.inventions else "none",
-        "targets": str(plan.get("targets") or ("private" if mechanism in ("selective", "twice") else "all")),
-        "users": experiment.users,
-        "entity_kinds": "all" if experiment.entity_kinds is None else "some",
-        "aliases": _given(experiment.aliases),
-        "user_cap": _given(plan.get("user_cap")),
-        "rest": "plain" if mechanism == "uedp" and plan.get("public_epochs") is not None else "none",
-        "clip_style": str(plan.get("clip_style") or "flat"),
-        "moves": str(plan.get("moves") or "all"),
+        "inventions": "given" if experiment.marking.inventions else "none",
+        "targets": str(plan.targets or ("private" if mechanism in ("selective", "twice") else "all")),
+        "user_source": experiment.data.user_source,
+        "entity_kinds": "all" if experiment.marking.entity_kinds is None else "some",
+        "aliases": _given(experiment.marking.aliases),
+        "user_cap": _given(plan.user_cap),
+        "rest": "plain" if mechanism == "uedp" and plan.public_epochs is not None else "none",
+        "clip_style": str(plan.clip_style or "flat"),
+        "trainable": str(plan.trainable or "all"),
         "model": _model(experiment),
         "lora": _given(experiment.lora),
         **dropouts,
         "tokenizer": tokenizers.get(experiment.tokenizer_name, "a file"),
-        "precision": experiment.precision,
-        "positions": "default" if experiment.positions is None else "given",
-        "public.rule": experiment.public.rule,
-        "private.rule": experiment.private.rule,
-        "private.longest_gradient": _given(experiment.private.longest_gradient),
-        "choose_on": _looked_at(experiment) if choosing else "never",
-        "held_out": "share" if experiment.held_out_corpus is None else "corpus",
+        "precision": experiment.execution.precision,
+        "microbatch_tokens": "default" if experiment.execution.microbatch_tokens is None else "given",
+        "public.optimizer": experiment.public.optimizer,
+        "private.optimizer": experiment.private.optimizer,
+        "private.max_grad_norm": _given(experiment.private.max_grad_norm),
+        "eval_on": _looked_at(experiment) if choosing else "never",
+        "held_out": "share" if experiment.data.held_out_corpus is None else "corpus",
     }
 
 
-def check_covered(experiment: Experiment) -> None:
+def check_covered(experiment: Config) -> None:
     """Refuse a claim under settings whose neighbours were never compared."""
     choice = choice_of(experiment)
     for setting, value in choice.items():
@@ -202,25 +204,25 @@ def _given(value: object) -> str:
     return "none" if value is None else "given"
 
 
-def _model(experiment: Experiment) -> str:
-    if is_own(experiment.model):
+def _model(experiment: Config) -> str:
+    if is_custom(experiment.model):
         return "own"
     return experiment.model if experiment.is_new else "folder"
 
 
-def _looked_at(experiment: Experiment) -> str:
-    return experiment.choose_on if experiment.choose_on in ("redacted", "full") else "public"
+def _looked_at(experiment: Config) -> str:
+    return experiment.training.eval_on if experiment.training.eval_on in ("redacted", "full") else "public"
 
 
-def _dropouts(experiment: Experiment) -> dict[str, str]:
+def _dropouts(experiment: Config) -> dict[str, str]:
     """What drops; of new models the shape decides."""
     if experiment.model == "lstm":
-        shape = shaped(LSTMConfig, experiment.shape, {"vocabulary_size": 1})
+        shape = shaped(LSTMConfig, experiment.model_config, {"vocabulary_size": 1})
         rates = (shape.dropout, shape.embedding_dropout, shape.weight_drop)
         found = ["some" if rate else "none" for rate in rates]
         names = ("dropout", "embedding_dropout", "weight_drop")
         return {**dict(zip(names, found, strict=True)), "tied": "yes" if shape.tied else "no"}
-    of_gpt = {"vocabulary_size": 1, "context": experiment.longest_full + 2}
-    gpt = experiment.model == "gpt" and shaped(CausalLMConfig, experiment.shape, of_gpt).dropout
+    of_gpt = {"vocabulary_size": 1, "context": experiment.data.max_full_tokens + 2}
+    gpt = experiment.model == "gpt" and shaped(CausalLMConfig, experiment.model_config, of_gpt).dropout
     dropout = ("some" if gpt else "none") if experiment.model == "gpt" else "of the model"
     return {"dropout": dropout, "embedding_dropout": "none", "weight_drop": "none", "tied": "no"}

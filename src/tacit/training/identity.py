@@ -12,7 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tacit.common.files import digest, keyed, new_key
-from tacit.config.schema import Experiment, invents
+from tacit.config.load import to_flat
+from tacit.config.schema import Config
 from tacit.data.corpus import read
 from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError, RunError
@@ -20,9 +21,12 @@ from tacit.policies.policy import Policies
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 
-_CORPORA = ("corpus", "held_out_corpus", "vocabulary_corpus")
-_OTHER_FILES = ("aliases", "coverage")
-_MOVES_NO_NUMBER = ("device", "positions", "checkpoint_steps", "checkpoint_minutes", "keep_every", "log")
+_CORPORA = ("corpus", "data.held_out_corpus", "data.vocabulary_corpus")
+_OTHER_FILES = ("marking.aliases", "marking.coverage")
+_MOVES_NO_NUMBER = (
+    *("execution.device", "execution.microbatch_tokens", "execution.checkpoint_steps", "execution.checkpoint_minutes"),
+    *("training.save_steps", "training.report_to"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,13 @@ class RunIdentity:
     parts: dict[str, str]
 
 
-def identity_of(experiment: Experiment, policies: Policies, tokenizer: Tokenizer) -> RunIdentity:
+def identity_of(experiment: Config, policies: Policies, tokenizer: Tokenizer) -> RunIdentity:
     """What a new run is made of, to be kept in `private/`."""
     key = new_key()
     return RunIdentity(key.hex(), _keyed(key, experiment, policies, tokenizer))
 
 
-def check_identity(run: RunFolder, experiment: Experiment, policies: Policies, tokenizer: Tokenizer) -> None:
+def check_identity(run: RunFolder, experiment: Config, policies: Policies, tokenizer: Tokenizer) -> None:
     """Refuse to resume a run with anything else than it began with."""
     began = run.read_json(RunIdentity, PrivateFile.IDENTITY)
     now = _keyed(bytes.fromhex(began.key), experiment, policies, tokenizer)
@@ -52,26 +56,26 @@ def check_identity(run: RunFolder, experiment: Experiment, policies: Policies, t
         )
 
 
-def _keyed(key: bytes, experiment: Experiment, policies: Policies, tokenizer: Tokenizer) -> dict[str, str]:
+def _keyed(key: bytes, experiment: Config, policies: Policies, tokenizer: Tokenizer) -> dict[str, str]:
     parts = _parts(experiment, policies, tokenizer)
     return {name: keyed(key, name, value) for name, value in parts.items()}
 
 
-def _parts(experiment: Experiment, policies: Policies, tokenizer: Tokenizer) -> dict[str, str]:
-    words = experiment.model_dump(mode="json")
+def _parts(experiment: Config, policies: Policies, tokenizer: Tokenizer) -> dict[str, str]:
+    words = to_flat(experiment)
     files = {name: words[name] for name in (*_CORPORA, *_OTHER_FILES) if words[name] is not None}
     if not experiment.is_new:
         files["model"] = experiment.model
-    if experiment.choose_every is not None and experiment.choose_on not in ("redacted", "full"):
-        files["choose_on"] = experiment.choose_on
-    hashed = {"policy", "conservative", "tokenizer", *files, *_MOVES_NO_NUMBER}
+    if experiment.training.eval_steps is not None and experiment.training.eval_on not in ("redacted", "full"):
+        files["training.eval_on"] = experiment.training.eval_on
+    hashed = {"policy", "marking.conservative_policy", "tokenizer", *files, *_MOVES_NO_NUMBER}
     parts = {name: _digest(name, Path(file)) for name, file in files.items()}
     parts["policy"] = policies.marking.hash
     if policies.conservative is not None:
         parts["conservative policy"] = policies.conservative.hash
     learned_from = tokenizer.depends_on  # its hash of the policy is keyed once the run has a key
     parts["tokenizer"] = f"{tokenizer.hash} {learned_from.source} {learned_from.corpus}"
-    if invents(experiment.mechanism, experiment.plan.get("public_view")):
+    if experiment.invents:
         parts["version of Faker"] = version("faker")
     parts["settings"] = json.dumps({name: words[name] for name in words.keys() - hashed}, sort_keys=True)
     return parts

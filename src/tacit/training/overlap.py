@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from tacit.config.schema import Experiment
+from tacit.config.schema import Config
 from tacit.data.corpus import read
 from tacit.data.records import Record
 from tacit.errors import ConfigError
@@ -31,9 +31,9 @@ MOST_LINES_SHARED = 0.5
 _LINES_COMPARED = 10_000
 
 
-def check_apart(experiment: Experiment) -> int:
+def check_apart(experiment: Config) -> int:
     """How many held-out texts also occur in the corpus; files that are too much alike are refused."""
-    apart = experiment.held_out_corpus
+    apart = experiment.data.held_out_corpus
     shared = 0 if apart is None else _held_out(apart, experiment.corpus)
     for setting, file in _declared_public(experiment).items():
         for whose, protected in (("the corpus", experiment.corpus), ("held_out_corpus", apart)):
@@ -59,11 +59,11 @@ class _Texts:
         return f"{self.shared:,} of the {self.compared:,} {self.what} compared"
 
 
-def _declared_public(experiment: Experiment) -> dict[str, str]:
-    looks = experiment.choose_every is not None and experiment.choose_on not in ("redacted", "full")
+def _declared_public(experiment: Config) -> dict[str, str]:
+    looks = experiment.training.eval_steps is not None and experiment.training.eval_on not in ("redacted", "full")
     files = {
-        "vocabulary_corpus": experiment.vocabulary_corpus,
-        "choose_on": experiment.choose_on if looks else None,
+        "vocabulary_corpus": experiment.data.vocabulary_corpus,
+        "eval_on": experiment.training.eval_on if looks else None,
     }
     return {setting: file for setting, file in files.items() if file is not None}
 

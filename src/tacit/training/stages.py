@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from tacit.common.progress import Observer, Progress
-from tacit.common.serialize import from_words
+from tacit.config.checks import check_public_steps, check_used
 from tacit.config.choices import Mode
-from tacit.config.load import for_release
-from tacit.config.schema import Experiment, check_public_steps, check_used
+from tacit.config.load import load_config, released, to_dict
+from tacit.config.schema import Config
 from tacit.data.batches import RowReader
 from tacit.data.corpus import read
 from tacit.data.labels import LabelReader, check_learns_labels
@@ -70,7 +70,7 @@ from tacit.training.parts import (
     side_of,
     train_settings,
 )
-from tacit.training.pools import COUNTED, Pools, measured_counts
+from tacit.training.pools import Pools, measured_counts
 from tacit.training.randomness import Streams
 from tacit.training.trainer import Trainer
 
@@ -108,7 +108,7 @@ class Trained:
     shared: int = 0
 
 
-def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
+def train(experiment: Config, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
     check_used(experiment)
     check_base_model(experiment)
@@ -117,7 +117,7 @@ def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
     tokenizer = make_tokenizer(experiment, policies.marking)
     identity = identity_of(experiment, policies, tokenizer)
     with RunFolder.create(folder) as run, _nothing_left_if_refused(run):
-        run.write_json(PrivateFile.SETTINGS, experiment.model_dump(mode="json"))
+        run.write_json(PrivateFile.SETTINGS, to_dict(experiment))
         run.write_json(PrivateFile.SHARED, Shared(shared))
         run.write_json(PrivateFile.IDENTITY, identity)
         tokenizer = tokenizer.made_under(hash_outside(policies.marking, run.key))
@@ -150,7 +150,7 @@ def resume(folder: Path, observe: Observer) -> Trained:
                 found="one that was stopped before its first step; nothing was spent",
                 way_out="train again with the same --out",
             )
-        experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
+        experiment = load_config(run.read_json(dict, PrivateFile.SETTINGS))
         check_stores(run)
         policies = make_policies(experiment)
         tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
@@ -158,9 +158,7 @@ def resume(folder: Path, observe: Observer) -> Trained:
         return _go_on(experiment, policies, tokenizer, run, observe)
 
 
-def _go_on(
-    experiment: Experiment, policies: Policies, tokenizer: Tokenizer, run: RunFolder, observe: Observer
-) -> Trained:
+def _go_on(experiment: Config, policies: Policies, tokenizer: Tokenizer, run: RunFolder, observe: Observer) -> Trained:
     policy = policies.marking
     run.unseal()
     note(run)
@@ -170,10 +168,9 @@ def _go_on(
     reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
     _check_held_out(held_out)
     marks = RecordMarks.load(run.path(PrivateFile.MARKS))
-    caps = Caps(experiment.plan.get("user_cap"), experiment.plan.get("entity_cap"))
+    caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
     annotation, dropped = annotate(store, marks, caps)
     pools = Pools(annotation)
-    _check_counts(experiment.plan)
     evidence = _evidence(experiment, policies, marks, dropped)
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, hash_outside(policy, run.key))
@@ -184,7 +181,7 @@ def _go_on(
     if experiment.classifies:
         check_learns_labels(planned.plan)
     measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(experiment))
-    chooses = experiment.choose_every is not None
+    chooses = experiment.training.eval_steps is not None
     terms = Terms.of(planned.mechanism, classifies=experiment.classifies, chooses=chooses, measuring=measuring)
     run.write_json(ReleaseFile.PLAN, terms)
     _declare(run, terms)
@@ -195,14 +192,14 @@ def _go_on(
         check_covered(experiment)
     streams = Streams.research(experiment.seed or 0) if experiment.mode == Mode.RESEARCH else Streams.release()
     trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(experiment), choice)
-    with watched(run, experiment.log, _priced(observe, run, planned)) as watching:
-        trainer.train(streams, _keeping(watching, run, experiment.keep_every, learner))
+    with watched(run, experiment.training.report_to, _priced(observe, run, planned)) as watching:
+        trainer.train(streams, _keeping(watching, run, experiment.training.save_steps, learner))
     utility, contributions = _measure(experiment, learner, held_out, test_reader, observe)
     run.write_json(PrivateFile.UTILITY, utility)
     seeded = experiment.mode == Mode.RESEARCH
     release_utility(run, contributions, Random(f"utility {experiment.seed or 0}") if seeded else SystemRandom())
     write_model(run, dict(learner.module.named_parameters()))
-    run.write_json(ReleaseFile.CONFIG, for_release(experiment))
+    run.write_json(ReleaseFile.CONFIG, released(experiment))
     terms, charges = run.read_json(Terms, ReleaseFile.PLAN), run.ledger.charges()
     guarantee = terms.conclude(charges, evidence)
     run.write_json(PrivateFile.GUARANTEE, guarantee)
@@ -244,24 +241,27 @@ def _keeping(observe: Observer, run: RunFolder, every: int | None, learner: Mode
 
 
 def _choice(
-    experiment: Experiment, policy: Policy, tokenizer: Tokenizer, learner: Model, mechanism: Mechanism, run: RunFolder
+    experiment: Config, policy: Policy, tokenizer: Tokenizer, learner: Model, mechanism: Mechanism, run: RunFolder
 ) -> Choice | None:
-    if experiment.choose_every is None:
+    if experiment.training.eval_steps is None:
         return None
-    on = experiment.choose_on
+    on = experiment.training.eval_on
     check_choice(mechanism, on)
     place = run.path(PrivateFile.HELD_OUT)
     if on not in ("redacted", "full"):
         place = run.path(PrivateFile.CHOICE)
         if not place.exists():
-            settings = PrepareConfig(experiment.max_tokens, labelled=experiment.classifies)
+            settings = PrepareConfig(experiment.data.max_tokens, labelled=experiment.classifies)
             prepare(read(on), policy, tokenizer, place, settings)
     store = PreparedCorpus(place)
     reader = make_reader(experiment, tokenizer, store)
     redacted = on == "redacted"
     view, targets = (View.REDACTED, Targets.PUBLIC) if redacted else (View.FULL, Targets.ALL)
     return Choice(
-        run, experiment.choose_every, experiment.patience, lambda: mean_nats(learner, store, reader, view, targets)
+        run,
+        experiment.training.eval_steps,
+        experiment.training.early_stopping_patience,
+        lambda: mean_nats(learner, store, reader, view, targets),
     )
 
 
@@ -274,22 +274,16 @@ def _check_held_out(store: PreparedCorpus) -> None:
         )
 
 
-def _check_counts(words: dict[str, Any]) -> None:
-    given = COUNTED & words.keys()
-    if given:
-        raise ConfigError("counts from the corpus itself", ", ".join(sorted(given)), "leave them out of `plan`")
-
-
-def _evidence(experiment: Experiment, policies: Policies, marks: RecordMarks, dropped: float | None) -> Evidence:
+def _evidence(experiment: Config, policies: Policies, marks: RecordMarks, dropped: float | None) -> Evidence:
     """What is known beside the plan."""
     policy = policies.marking
     covered = Covered()
-    if experiment.coverage is not None:
+    if experiment.marking.coverage is not None:
         second = None if policies.conservative is None else policies.conservative.hash
         used = TrainedOn(
-            read(experiment.corpus), experiment.pieces, lambda owner: side_of(experiment, owner) == Split.TRAIN
+            read(experiment.corpus), experiment.data.segment_by, lambda owner: side_of(experiment, owner) == Split.TRAIN
         )
-        covered = read_coverage(Path(experiment.coverage), policy.hash, second, used)
+        covered = read_coverage(Path(experiment.marking.coverage), policy.hash, second, used)
     return Evidence(
         policy_id=policy.id,
         policy_hash=policy.hash,
@@ -302,21 +296,21 @@ def _evidence(experiment: Experiment, policies: Policies, marks: RecordMarks, dr
         entity_list_hash=marks.entity_list_hash if experiment.protects_entities else None,
         detector_data=detector_data(policies.together()),
         user_origin=_user_origin(experiment),
-        record_is=RECORD_IS[experiment.pieces],
-        examples_given=bool(experiment.inventions),
+        record_is=RECORD_IS[experiment.data.segment_by],
+        examples_given=bool(experiment.marking.inventions),
         pretrained=not experiment.is_new,
-        accelerated=experiment.device != "cpu",
+        accelerated=experiment.execution.device != "cpu",
         repeatable=experiment.mode == Mode.RESEARCH,
     )
 
 
-def _user_origin(experiment: Experiment) -> str | None:
-    cut = experiment.users == "given" and experiment.pieces != "record"
-    return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[experiment.users]
+def _user_origin(experiment: Config) -> str | None:
+    cut = experiment.data.user_source == "given" and experiment.data.segment_by != "record"
+    return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[experiment.data.user_source]
 
 
-def _chosen_by_held_out(experiment: Experiment) -> bool:
-    return experiment.choose_every is not None and experiment.choose_on in ("redacted", "full")
+def _chosen_by_held_out(experiment: Config) -> bool:
+    return experiment.training.eval_steps is not None and experiment.training.eval_on in ("redacted", "full")
 
 
 def _declare(run: RunFolder, terms: Terms) -> None:
@@ -327,7 +321,7 @@ def _declare(run: RunFolder, terms: Terms) -> None:
             run.ledger.declare(step, prices)
 
 
-def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:
+def _check_duplicates(mechanism: Mechanism, experiment: Config) -> None:
     """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
     secrets_only = all(neighbours.unit == Unit.SECRETS for neighbours in mechanism.notions())
     redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
@@ -352,7 +346,7 @@ def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy_hash: s
 
 
 def _measure(
-    experiment: Experiment, learner: Model, store: PreparedCorpus, reader: AnyBatchReader, observe: Observer
+    experiment: Config, learner: Model, store: PreparedCorpus, reader: AnyBatchReader, observe: Observer
 ) -> tuple[Utility, Contributions]:
     def told(done: int) -> None:
         observe(Progress("measuring", done, len(store)))
