@@ -36,6 +36,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
         **dict.fromkeys(("candidates", "checkpoints", "confidence", "seed"), "settings"),
         "out": "the result is returned",
         "show_secrets": "tacit.runs.canaries.planted_canaries",
+        "as_json": "tacit.common.serialize.to_json",
     },
     "verify": {"as_json": "tacit.common.serialize.to_json"},
     "train": {"source": "corpus, or train_config(config(source))", "resume": "resume"},
