@@ -27,7 +27,7 @@ from tacit.runs.weights import read_model
 
 
 def build_model(description: dict[str, Any]) -> Learner:
-    """The model that `description()` told of, with weights that are still to be loaded."""
+    """The model that `description()` describes; its weights still have to be loaded."""
     kind = description.get("kind")
     if kind not in ("lstm", "gpt") and not is_custom(kind):
         raise ModelError(
