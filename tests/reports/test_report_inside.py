@@ -91,7 +91,7 @@ def test_g3_a_policy_that_knows_the_labels_and_records_without_labels_give_nothi
 
 def test_the_card_stands_on_the_page_with_exact_intervals_or_is_said_to_be_missing(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
-    assert "exact counts of labelled records stay inside" in Page(run_page(read_run(folder))).text
+    assert "exact counts of labeled records are not released" in Page(run_page(read_run(folder))).text
     (folder / "private" / PrivateFile.POLICY).unlink()
     unmeasured = Page(run_page(read_run(folder, inside=True))).text
     assert "was not measured: the held-out records have no labels" in unmeasured
@@ -226,7 +226,7 @@ def test_the_inside_page_stays_inside(tmp_path: Path) -> None:
     text = written.page.read_text()
     page = Page(text)
     assert "Not for release" in page.text
-    assert "holds no text of the corpus" not in page.text
+    assert "contains no text of the corpus" not in page.text
     assert text.count("<article") == 5
     assert "call " in page.text
     assert "5550199" not in text
@@ -235,7 +235,7 @@ def test_the_inside_page_stays_inside(tmp_path: Path) -> None:
     outside = (folder / "release" / "report.html").read_text()
     assert "Not for release" not in outside
     assert "<article" not in outside
-    assert "holds no text of the corpus" in outside
+    assert "contains no text of the corpus" in outside
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
