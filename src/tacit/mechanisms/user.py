@@ -79,7 +79,7 @@ def _build(words: PlanSettings) -> UserLevel:
 
 
 ENTRY = MechanismEntry(
-    "user",
+    UserLevel.name,
     "hides whether a user took part: DP-FedAvg, or records capped a user (user-level)",
     _build,
     UserLevel,
