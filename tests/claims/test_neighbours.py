@@ -18,11 +18,11 @@ import pytest
 from neighbour_checks import fuzz
 from neighbour_settings import completed, covering_choices, published, words_of
 from runs import experiment, quiet, write_corpus
-from tacit.config.checks import check_used
 from tacit.config.load import load_config
 from tacit.config.schema import Config
 from tacit.errors import ClaimRefused, ConfigError
-from tacit.training.covered import COVERED, NEEDS, check_covered, choice_of
+from tacit.training.checks import check_run
+from tacit.training.covered import COVERED, RULES, check_covered, choice_of
 from tacit.training.stages import train
 
 PARTS = 8
@@ -81,20 +81,20 @@ def test_every_value_is_in_a_pair_and_every_need_names_values() -> None:
     assert pairs > 2500
     for setting, values in COVERED.items():
         assert {choice[setting] for choice in choices} == set(values)
-    for need in NEEDS:
+    for need in RULES:
         assert need.value in COVERED[need.setting]
         assert set(need.allowed) < set(COVERED[need.other])
 
 
 def _check(experiment: Config) -> None:
-    check_used(experiment)
+    check_run(experiment)
     check_covered(experiment)
 
 
 def test_what_was_never_compared_is_refused(place: Path) -> None:
     """Each pair that the table refuses: by a check of settings that contradict each other, or under the claim."""
     refused = 0
-    for need in NEEDS:
+    for need in RULES:
         for value in COVERED[need.other]:
             if value in need.allowed:
                 continue

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from runs import experiment, mechanism_of, quiet, write_corpus
-from tacit.config.checks import check_used
 from tacit.data.batches import Inventions, RowReader
 from tacit.data.inventions import invent
 from tacit.data.prepare import PrepareConfig, prepare
@@ -27,6 +26,7 @@ from tacit.privacy.guarantee import Guarantee, Status
 from tacit.privacy.plan import Neighbors, Targets, Unit, View, cost
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.training.checks import check_run
 from tacit.training.stages import train
 
 FORMLESS = {"EVENT", "LAW", "PRODUCT", "WORK_OF_ART"}
@@ -176,11 +176,11 @@ def test_mechanisms_that_leave_no_secrets_out_refuse_the_word(name: str) -> None
 def test_examples_without_the_view_are_refused(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
     with pytest.raises(ConfigError, match="inventions"):
-        check_used(experiment(corpus, "redaction", inventions={"ORDER": ["A1"]}))
+        check_run(experiment(corpus, "redaction", inventions={"ORDER": ["A1"]}))
     with pytest.raises(ConfigError, match="inventions"):
-        check_used(experiment(corpus, "selective", {"public_view": "redacted"}, inventions={"ORDER": ["A1"]}))
-    check_used(experiment(corpus, "selective", inventions={"ORDER": ["A1"]}))
-    check_used(experiment(corpus, "redaction", {"public_view": "invented"}, inventions={"ORDER": ["A1"]}))
+        check_run(experiment(corpus, "selective", {"public_view": "redacted"}, inventions={"ORDER": ["A1"]}))
+    check_run(experiment(corpus, "selective", inventions={"ORDER": ["A1"]}))
+    check_run(experiment(corpus, "redaction", {"public_view": "invented"}, inventions={"ORDER": ["A1"]}))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
-"""Entries: each loads, tells the truth about its mechanism, and uses the settings that it declares."""
+"""Entries: each loads, is true of its mechanism, uses the settings that it declares; nobody else knows the names."""
 
+import ast
 import re
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -10,10 +12,10 @@ import pytest
 from test_mechanisms import EXAMPLES
 
 import tacit
-from runs import mechanism_of
+from tacit.config.load import load
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
-from tacit.config.setting import every_setting
 from tacit.errors import ConfigError
+from tacit.mechanisms.build import plan
 from tacit.mechanisms.entry import MechanismEntry
 from tacit.mechanisms.registry import REGISTRY, build_mechanism, entries, entry_of
 
@@ -72,7 +74,7 @@ def test_every_reference_loads() -> None:
 @pytest.mark.parametrize("name", REGISTRY)
 def test_an_entry_is_true_of_its_mechanism(name: str) -> None:
     entry = entry_of(name)
-    mechanism = mechanism_of({"mechanism": name, **EXAMPLES[name]})
+    mechanism = plan({"mechanism": name, **EXAMPLES[name]}).mechanism
     assert mechanism.name == entry.name == name
     assert type(mechanism) is entry.kind
     assert set(entry.units) == {neighbours.unit for neighbours in mechanism.notions()}
@@ -87,8 +89,8 @@ def test_names_are_used_once() -> None:
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
 def test_a_mechanism_uses_the_settings_it_declares_and_refuses_all_others(entry: MechanismEntry) -> None:
-    assert {*VALUES, "mechanism", "epsilon"} == {one.name for one in every_setting(PlanConfig)}
-    assert set(COUNTS) == {one.name for one in every_setting(CorpusCounts)}
+    declared = {one.name for kind in (PlanConfig, CorpusCounts) for one in fields(kind)}
+    assert {*VALUES, *COUNTS, "mechanism", "epsilon"} == declared
     used = {name for name in VALUES if _refused(entry, name) is None}
     assert used == set(entry.needs.settings or ())
     for name in VALUES.keys() - used:
@@ -103,9 +105,20 @@ def _refused(entry: MechanismEntry, name: str) -> ConfigError | None:
     given.pop(INSTEAD_OF.get(name, ""), None)
     if name == "public_batch_size" and entry.needs.entities:
         given["public_epochs"] = 1
-    asked = PlanConfig(**{"mechanism": entry.name, **given, name: VALUES[name]})
+    words = load(PlanConfig, {"mechanism": entry.name, **given, name: VALUES[name]})
     try:
-        build_mechanism(asked, {count: partial(abs, number) for count, number in COUNTS.items()})
+        build_mechanism(words, {count: partial(abs, number) for count, number in COUNTS.items()})
     except ConfigError as error:
         return error
     return None
+
+
+def test_nobody_else_knows_a_mechanism_by_its_name() -> None:
+    """Catches code that asks which mechanism it is: such a need belongs to `Needs`, in the mechanism's own file."""
+    names = {name for entry in entries() for name in (entry.name, *entry.also_called)} - {"plain", "user"}
+    package = Path(tacit.__file__).parent
+    for module in package.rglob("*.py"):
+        if module.relative_to(package).parts[0] in ("mechanisms", "papers") or module.stem == "quickstart":
+            continue
+        strings = (node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Constant))
+        assert names.isdisjoint({node.value for node in strings if isinstance(node.value, str)}), module

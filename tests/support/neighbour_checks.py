@@ -37,6 +37,7 @@ from neighbour_worlds import (
 )
 from tacit.privacy.events import Free, NoisyEvent, Unbounded
 from tacit.privacy.plan import Neighbors, Noisy, PoissonUsers, Pool, SplitBatch, Step, Unit, UsersAndEntities, cost
+from tacit.training.checks import duplicates_of
 from tacit.training.gradients.clipped import safe_factors
 from tacit.training.pools import DrawnUnits
 from tacit.training.sampling import sampler_for
@@ -92,16 +93,16 @@ def neighbours(ours: World, drafts: Sequence[Draft], of: Neighbors, chance: Rand
         flagged = [place for number, place in enumerate(everywhere) if ours.marks.flagged[number]]
         kinds = ("ID",) if experiment.policy == "digits" else ("ID", "NAME", "PLACE")
         candidates = flagged if of.unit == Unit.FLAGGED_RECORD else everywhere
-        printed = experiment.mechanism == "selective-published"  # its neighbours have the same lengths
+        printed = experiment.plan.mechanism == "selective-published"  # its neighbours have the same lengths
         found = differing_in_records(drafts, of, candidates, kinds, chance, same_length=printed)
-        keeps = experiment.which_duplicates == "keep" or of.unit == Unit.SECRETS
+        keeps = duplicates_of(experiment) == "keep" or of.unit == Unit.SECRETS
         return [other for other in found if keeps or other.name == "removed"]
     found = []
     user = chance.choice(sorted({_owner(ours, drafts, place) for place in everywhere}))
     of_user = [place for place in everywhere if _owner(ours, drafts, place) == user]
     if of.unit == Unit.USER:
         found.append(text_replaced(drafts, of_user, chance, relabel=True))
-        if experiment.mechanism == "user" and experiment.data.user_source != "dealt":
+        if experiment.plan.mechanism == "user" and experiment.data.user_source != "dealt":
             found.append(removed(drafts, of_user))
         return found
     aliases = experiment.marking.aliases is not None
@@ -137,7 +138,7 @@ def compare(ours: World, theirs: World, of: Neighbors, other: Other, chance: Ran
     _match_twins(ours, theirs, other.owned)
     for step in ours.plan.executions():
         _same_pools(ours, theirs, step, of, other.owned)
-    if other.name != "removed" and ours.experiment.which_duplicates == "keep":
+    if other.name != "removed" and duplicates_of(ours.experiment) == "keep":
         require(theirs.own_plan() == ours.plan, "another plan")
     if ours.nats is not None and theirs.nats is not None:
         for world in (ours, theirs):
@@ -185,7 +186,7 @@ def _same_pools(ours: World, theirs: World, step: Step, of: Neighbors, owned: fr
         pools.append([(name, int(world.store.users[world.rows[name]])) for name in names])
     if free and len(pools[0]) != len(pools[1]):
         raise Broken(f"another pool of {step.name} steps, which are free")
-    order = sorted if ours.experiment.which_duplicates != "keep" else list
+    order = sorted if duplicates_of(ours.experiment) != "keep" else list
     require(order(pools[0]) == order(pools[1]), f"other records among {step.pool}")
     for name, _ in pools[0]:
         same = ours.content(ours.rows[name], step.view) == theirs.content(theirs.rows[name], step.view)

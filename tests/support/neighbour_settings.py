@@ -22,7 +22,7 @@ from tacit.mechanisms.settings import PlanSettings
 from tacit.models import custom as own
 from tacit.models.custom import register_model
 from tacit.privacy.plan import Phase, Plan, Pool, Targets, Unit, View
-from tacit.training.covered import COVERED, NEEDS, pairs
+from tacit.training.covered import COVERED, RULES, pairs
 
 Pair = frozenset[tuple[str, str]]
 
@@ -40,7 +40,7 @@ def _narrowed(domains: Domains) -> Domains | None:
     left, before = dict(domains), None
     while before != left:
         before = dict(left)
-        for need in NEEDS:
+        for need in RULES:
             fitting = tuple(value for value in left[need.other] if value in need.allowed)
             if left[need.setting] == (need.value,):
                 left[need.other] = fitting

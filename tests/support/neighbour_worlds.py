@@ -19,7 +19,7 @@ from torch import Tensor
 
 from neighbour_corpora import HELD_OUT_USERS, Draft
 from runs import quiet
-from tacit.config.checks import check_public_steps, check_used
+from tacit.config.checks import check_public_steps
 from tacit.config.load import load_config
 from tacit.config.schema import Config
 from tacit.data.batches import Examples, tokens_of
@@ -35,6 +35,7 @@ from tacit.policies.marking import Caps, RecordMarks, annotate
 from tacit.privacy.plan import Plan, Step, View
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.training.checks import check_run
 from tacit.training.covered import check_covered
 from tacit.training.gradients.clipped import check_gradients
 from tacit.training.optimizers import Optimizer
@@ -128,7 +129,7 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
     """As `train` does, up to the first step. mechanism: of the world whose counts are public; None: of this one."""
     folder.mkdir()
     experiment = load_config({**words, **_files(folder, drafts, "held_out" in words)})
-    check_used(experiment)
+    check_run(experiment)
     check_covered(experiment)
     policies = make_policies(experiment)
     tokenizer = make_tokenizer(experiment, policies.marking)

@@ -286,7 +286,7 @@ def config(
 
     `settings` has full or short names: {"model_config.hidden_size": 64, "plan": {"public_epochs": 2}}.
     """
-    from tacit.config.checks import load_checked
+    from tacit.training.checks import load_checked
 
     words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "policy": policy, "task": task}
     words |= {"expected_batch_size": expected_batch_size, "model": model, "tokenizer": tokenizer, "seed": seed}

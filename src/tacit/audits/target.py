@@ -171,7 +171,7 @@ class Target:
         whole = run.path(PrivateFile.MEMBERS)
         members = CandidateRows(PreparedCorpus(whole), tokenizer, longest) if whole.exists() else trained
         guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
-        keeps = experiment.which_duplicates == "keep"
+        keeps = not whole.exists()
         planted = tuple(_as_marked(one, trained) for one in planted_canaries(run).planted)
         target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest, keeps, reference)
         target.check_planted()

@@ -119,8 +119,8 @@ def _as_yaml(experiment: "Config") -> str:
 
 
 def _experiment(source: Path | None, words: dict[str, Any], settings: list[str]) -> "Config":
-    from tacit.config.checks import load_checked
     from tacit.config.load import parse_set
+    from tacit.training.checks import load_checked
 
     if source is None:
         raise ConfigError(

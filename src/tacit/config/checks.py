@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from tacit.config.choices import Mode
-from tacit.config.load import load_config
 from tacit.config.model_schema import CausalLMConfig, LSTMConfig, class_numbers
 from tacit.config.schema import Config
 from tacit.errors import ConfigError
@@ -17,25 +16,17 @@ _DROPOUTS = ("dropout", "embedding_dropout", "weight_drop")
 ModelShape = TypeVar("ModelShape", LSTMConfig, CausalLMConfig)
 
 
-def load_checked(source: Path, keywords: Mapping[str, Any], *layers: Mapping[str, Any]) -> Config:
-    """The settings of a corpus or a YAML file, with keywords (None: not given) and `layers` over them, checked."""
-    given = {name: value for name, value in keywords.items() if value is not None}
-    config = load_config(source, given, *layers)
-    check_used(config)
-    return config
-
-
 def check_used(config: Config) -> None:
     """Refuse settings that would be ignored."""
     is_new, adapts = config.is_new, config.model == "gpt" or not config.is_new
     of_bpe = config.data.vocabulary_size is not None or config.data.vocabulary_corpus is not None
-    _require(not of_bpe or config.tokenizer_name == "bpe", "a vocabulary for a bpe only", "set tokenizer: bpe")
-    _require(
+    require(not of_bpe or config.tokenizer_name == "bpe", "a vocabulary for a bpe only", "set tokenizer: bpe")
+    require(
         is_new or not config.model_config, "model_config for a new model only", "leave it out: a folder has its own"
     )
-    _require(not is_new or config.tokenizer_name != "model", "a folder with the tokenizer", "use bytes or bpe")
-    _require(config.lora is None or adapts, "adapters for a gpt or a folder", "leave lora out")
-    _require(
+    require(not is_new or config.tokenizer_name != "model", "a folder with the tokenizer", "use bytes or bpe")
+    require(config.lora is None or adapts, "adapters for a gpt or a folder", "leave lora out")
+    require(
         config.training.eval_steps is not None or config.training.early_stopping_patience is None,
         "eval_steps with early_stopping_patience",
         "set both",
@@ -44,26 +35,16 @@ def check_used(config: Config) -> None:
     _check_task(config)
     _check_shape(config)
     bfloat = config.execution.precision == "bfloat16"
-    _require(not (bfloat and config.model == "lstm"), "float32 for the lstm", "leave precision out")
-    mechanism = config.mechanism
-    listed = config.marking.entity_kinds is not None or config.marking.aliases is not None
-    _require(not listed or config.protects_entities, "entities for uedp", "leave entity_kinds and aliases out")
-    routed = config.marking.conservative_policy is None or mechanism == "crt"
-    _require(routed, "a conservative policy for crt", "leave conservative_policy out")
-    owned = config.data.user_source == "given" or mechanism == "user" or config.protects_entities
+    require(not (bfloat and config.model == "lstm"), "float32 for the lstm", "leave precision out")
     whole = config.data.user_source != "documents" or config.data.segment_by == "record"
-    _require(
+    require(
         whole, "documents that are not cut", "leave user_source out: a text without a user is the user of its segments"
     )
-    _require(owned, "user_source for user, uedp and uedp-published", "leave user_source out")
     doubted = config.data.duplicates != "doubtful" or config.marking.conservative_policy is not None
-    _require(doubted, "a conservative policy (of crt), which says what is doubtful", "leave duplicates out")
-    _require(
-        config.invents or not config.marking.inventions, "inventions with plan.public_view=invented", "leave them out"
-    )
+    require(doubted, "a conservative policy (of crt), which says what is doubtful", "leave duplicates out")
     seeded = config.seed is not None
     released = seeded and config.mode == Mode.RELEASE
-    _require(not released, "no seed in release mode", "leave the seed out, or set mode=research for a run to repeat")
+    require(not released, "no seed in release mode", "leave the seed out, or set mode=research for a run to repeat")
 
 
 def check_public_steps(config: Config, plan: Plan) -> None:
@@ -82,10 +63,10 @@ def check_public_steps(config: Config, plan: Plan) -> None:
 
 def _check_held_out(config: Config) -> None:
     apart = config.data.held_out_corpus is not None
-    _require(not apart or config.data.held_out is None, "held_out or held_out_corpus", "leave one of them out")
+    require(not apart or config.data.held_out is None, "held_out or held_out_corpus", "leave one of them out")
     on_it = config.training.eval_steps is not None and config.training.eval_on in ("redacted", "full")
     on_it = on_it or _same_file(config.training.eval_on, config.data.held_out_corpus)
-    _require(not (apart and on_it), "a choice that never looks at held_out_corpus", "eval_on: a file of its own")
+    require(not (apart and on_it), "a choice that never looks at held_out_corpus", "eval_on: a file of its own")
 
 
 def _same_file(one: str, other: str | None) -> bool:
@@ -94,16 +75,16 @@ def _same_file(one: str, other: str | None) -> bool:
 
 def _check_task(config: Config) -> None:
     kept = config.classifies and config.training.save_steps is not None
-    _require(not kept, "save_steps for a language model, which an audit attacks", "leave save_steps out")
+    require(not kept, "save_steps for a language model, which an audit attacks", "leave save_steps out")
     classes = config.classes
     if not config.classifies:
-        _require(classes is None, "classes with task: classification", "set the task, or leave classes out")
+        require(classes is None, "classes with task: classification", "set the task, or leave classes out")
         return
     if classes is None:
         raise ConfigError("a public list of classes", "none", "classes: [name, name, ...]")
     class_numbers(classes)
     classifies = config.model == "lstm" or not config.is_new
-    _require(classifies, "an lstm or an encoder that classifies", "model: lstm, or an encoder's folder")
+    require(classifies, "an lstm or an encoder that classifies", "model: lstm, or an encoder's folder")
 
 
 def shaped(kind: type[ModelShape], given: Mapping[str, Any], fixed: Mapping[str, int]) -> ModelShape:
@@ -127,6 +108,7 @@ def _check_shape(config: Config) -> None:
         shaped(CausalLMConfig, config.model_config, {"vocabulary_size": 1, "context": config.data.max_full_tokens + 2})
 
 
-def _require(holds: bool, expected: str, way_out: str) -> None:
+def require(holds: bool, expected: str, way_out: str) -> None:
+    """Refuse settings of which this does not hold."""
     if not holds:
         raise ConfigError(expected, "settings that contradict each other", way_out)

@@ -12,14 +12,6 @@ from tacit.config.model_schema import CONSTANT, CausalLMConfig, LocalConfig, LoR
 from tacit.config.plan_schema import PlanConfig
 from tacit.config.setting import NAME, REQUIRED, VALUE, section, setting
 
-BASELINES: dict[str, str] = {
-    "noiseless": "plain",  # UeDP, section 5: "trained without any privacy-preserving mechanisms"; No-DP in S-DP
-    "de-identification": "redaction",  # UeDP, section 5: listed entities are masked; the policy says which
-    "anonymisation": "redaction",  # S-DP, section 5.4: all that the policy finds, there digits, becomes <num>
-    "user-level": "user",  # UeDP, section 5: McMahan et al.
-}
-"""What papers call their baselines, and the mechanism that each is: the claim is that mechanism's."""
-_INVENTING = ("selective", "twice")
 BUILT_IN = ("lstm", "gpt")
 CUSTOM_MODELS: dict[str, Callable[..., Any]] = {}
 """What `tacit.models.custom` registered in this process, by name."""
@@ -230,31 +222,11 @@ class Config:
         return self.task == "classification"
 
     @property
-    def mechanism(self) -> str:
-        """The mechanism, whatever a paper calls it."""
-        return BASELINES.get(self.plan.mechanism, self.plan.mechanism)
-
-    @property
-    def invents(self) -> bool:
-        """Whether public steps read invented secrets."""
-        return invents(self.mechanism, self.plan.public_view)
-
-    @property
-    def protects_entities(self) -> bool:
-        """Whether the claim is about listed entities: which string stands where is then public annotation."""
-        return self.mechanism in ("uedp", "uedp-published")
-
-    @property
     def held_out_share(self) -> float:
         """The share of users (or records) of the corpus that is kept for measuring."""
         if self.data.held_out_corpus is not None:
             return 0.0
         return DEFAULT_HELD_OUT if self.data.held_out is None else self.data.held_out
-
-    @property
-    def which_duplicates(self) -> Duplicates:
-        """Which repeated redacted text is left out."""
-        return self.data.duplicates or ("exact" if self.mechanism == "crt" else "keep")
 
     @property
     def tokenizer_name(self) -> str:
@@ -270,8 +242,3 @@ class Config:
 def is_custom(model: object) -> bool:
     """Whether a model of this name was registered in this process."""
     return isinstance(model, str) and model in CUSTOM_MODELS
-
-
-def invents(mechanism: str, public_view: str | None) -> bool:
-    """Whether public steps of the mechanism read invented secrets; `public_view` is what a person said, if anything."""
-    return public_view == "invented" if public_view is not None else mechanism in _INVENTING

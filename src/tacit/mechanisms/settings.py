@@ -1,7 +1,7 @@
 """The settings and counts with which a person asks for a mechanism: each is used, or refused."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -23,6 +23,16 @@ def default_batch(population: int) -> float:
 
 
 _DECLARED = {one.name: one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
+
+
+def refuse_unused(mechanism: str, names: Collection[str]) -> None:
+    """Refuse settings, if there are any, that the mechanism has no use for."""
+    if names:
+        raise ConfigError(
+            expected=f"settings that {mechanism} uses",
+            found=", ".join(sorted(names)),
+            way_out="leave them out, or choose a mechanism that uses them",
+        )
 
 
 class PlanSettings:
@@ -68,12 +78,7 @@ class PlanSettings:
 
     def finish(self) -> None:
         """Refuse what this mechanism has no use for."""
-        if self._left:
-            raise ConfigError(
-                expected=f"settings that {self._mechanism} uses",
-                found=", ".join(sorted(self._left)),
-                way_out="leave them out, or choose a mechanism that uses them",
-            )
+        refuse_unused(self._mechanism, self._left)
 
     def private(self, population: int, *, as_printed: bool = False) -> PrivateSteps:
         """Private steps over `population` units: batch or sampling rate, epochs or steps, noise or the start of one.

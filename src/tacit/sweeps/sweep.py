@@ -170,14 +170,14 @@ def _made(name: str, need: Need, data: Path, folder: Path) -> Path:
 
 def _job(recipe: Recipe, one: Variation, needs: dict[str, Needed], places: Places) -> Job:
     """What is to be done for one run; refused when its settings mean nothing."""
-    from tacit.config.checks import check_used
     from tacit.config.load import load_config, to_dict
+    from tacit.training.checks import check_run
 
     where = {name: str(need.place) for name, need in needs.items()}
     words = resolved(one.words, where)
     try:
         experiment = load_config(words)
-        check_used(experiment)
+        check_run(experiment)
     except TacitError as error:
         raise ConfigError(f"in the run {one.name}: {error.expected}", error.found, error.way_out) from error
     audit = None if experiment.classifies else recipe.audit

@@ -20,6 +20,7 @@ from tacit.errors import ConfigError, RunError
 from tacit.policies.policy import Policies
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.training.checks import invents
 
 _CORPORA = ("corpus", "data.held_out_corpus", "data.vocabulary_corpus")
 _OTHER_FILES = ("marking.aliases", "marking.coverage")
@@ -75,7 +76,7 @@ def _parts(experiment: Config, policies: Policies, tokenizer: Tokenizer) -> dict
         parts["conservative policy"] = policies.conservative.hash
     learned_from = tokenizer.depends_on  # its hash of the policy is keyed once the run has a key
     parts["tokenizer"] = f"{tokenizer.hash} {learned_from.source} {learned_from.corpus}"
-    if experiment.invents:
+    if invents(experiment):
         parts["version of Faker"] = version("faker")
     parts["settings"] = json.dumps({name: words[name] for name in words.keys() - hashed}, sort_keys=True)
     return parts

@@ -37,6 +37,7 @@ from tacit.policies.registry import parse_policy
 from tacit.runs.canaries import plant_canaries
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.training.checks import duplicates_of, needs_of
 from tacit.training.trainer import TrainSettings
 from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
 
@@ -106,7 +107,7 @@ def prepare_stores(
     What is there already stays.
     """
     policy = policies.marking
-    settings = PrepareConfig(experiment.data.max_tokens, experiment.which_duplicates, experiment.classifies)
+    settings = PrepareConfig(experiment.data.max_tokens, duplicates_of(experiment), experiment.classifies)
     place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
@@ -118,12 +119,12 @@ def prepare_stores(
         records = annotator.watching(_counted(chain(real, planted.records()), observe))
         store = prepare(records, policy, tokenizer, place, settings, annotator.routing)
         run.write_json(PrivateFile.SAMPLE, Inside(sampler.excerpts(), store.kind_counts()).to_json())
-        if experiment.protects_entities:
+        if needs_of(experiment).entities:
             annotator.search(_counted(chain(training_records(experiment), planted.records()), observe))
         write_atomically(marks, annotator.marks().save, 0o600)
     whole = PrepareConfig(experiment.data.max_tokens, labelled=experiment.classifies)
     sides = {PrivateFile.HELD_OUT: records_of(experiment, Split.VALIDATION)}
-    if experiment.which_duplicates != "keep":
+    if duplicates_of(experiment) != "keep":
         sides[PrivateFile.MEMBERS] = training_records(experiment)  # also what was left out, as on the held-out side
     for name, records in sides.items():
         if not run.path(name).exists():
@@ -141,7 +142,7 @@ def make_annotator(experiment: Config, policies: Policies) -> Annotator:
         policies.conservative,
         None if experiment.marking.entity_kinds is None else frozenset(experiment.marking.entity_kinds),
         {} if experiment.marking.aliases is None else read_aliases(Path(experiment.marking.aliases)),
-        check_stability=experiment.mechanism == "crt",
+        check_stability=needs_of(experiment).stability,
     )
 
 

@@ -18,7 +18,7 @@ from typing import cast
 import numpy as np
 
 from tacit.common.progress import Observer, Progress
-from tacit.config.checks import check_public_steps, check_used
+from tacit.config.checks import check_public_steps
 from tacit.config.choices import Mode
 from tacit.config.load import load_config, released, to_dict
 from tacit.config.schema import Config
@@ -54,6 +54,7 @@ from tacit.runs.utility import TokenQuality, Utility
 from tacit.runs.verify import check_verified
 from tacit.runs.weights import keep_model, write_model
 from tacit.training.callbacks import Choice, check_choice, watched
+from tacit.training.checks import check_run, duplicates_of, needs_of
 from tacit.training.covered import check_covered
 from tacit.training.identity import check_identity, identity_of
 from tacit.training.overlap import check_apart
@@ -110,7 +111,7 @@ class Trained:
 
 def train(experiment: Config, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
-    check_used(experiment)
+    check_run(experiment)
     check_base_model(experiment)
     policies = make_policies(experiment)
     shared = check_apart(experiment)
@@ -293,7 +294,7 @@ def _evidence(experiment: Config, policies: Policies, marks: RecordMarks, droppe
         among_secrets=covered.among_secrets,
         dropped_share=dropped,
         # elsewhere a hash of secrets would leave
-        entity_list_hash=marks.entity_list_hash if experiment.protects_entities else None,
+        entity_list_hash=marks.entity_list_hash if needs_of(experiment).entities else None,
         detector_data=detector_data(policies.together()),
         user_origin=_user_origin(experiment),
         record_is=RECORD_IS[experiment.data.segment_by],
@@ -325,10 +326,10 @@ def _check_duplicates(mechanism: Mechanism, experiment: Config) -> None:
     """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
     secrets_only = all(neighbours.unit == Unit.SECRETS for neighbours in mechanism.notions())
     redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
-    if experiment.which_duplicates != "keep" and not (secrets_only or redacted_only):
+    if duplicates_of(experiment) != "keep" and not (secrets_only or redacted_only):
         raise ClaimRefused(
             expected=f"duplicates: keep, under the claim of {mechanism.name}",
-            found=f"duplicates: {experiment.which_duplicates}, which lets one record decide about another",
+            found=f"duplicates: {duplicates_of(experiment)}, which lets one record decide about another",
             way_out="leave duplicates out",
         )
 
