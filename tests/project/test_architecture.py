@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from hypothesis import settings
@@ -119,6 +120,17 @@ def test_architecture_page_lists_every_package_with_a_line() -> None:
     listed = set(re.findall(r"^([a-z_/]+/) +\S", page.split("```")[1], flags=re.MULTILINE))
     packages = {str(module.parent.relative_to(PACKAGE)) + "/" for module in modules() if module.name == "__init__.py"}
     assert listed == packages - {"./"}
+
+
+def test_architecture_page_names_what_exists() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_]+(?:\.\w+)+)`", page)
+    named = [name for name in named if (PACKAGE / name.split(".")[0]).is_dir()]
+    assert len(named) > 20
+    for name in named:
+        resolve_name(f"tacit.{name}")
+    for file in re.findall(r"`([a-z]+/[\w/]+\.py)`", page):
+        assert (PACKAGE / file).is_file() or (ROOT / file).is_file(), file
 
 
 def test_few_modules_are_outside_a_package() -> None:
