@@ -51,7 +51,7 @@ class DPSGD:
 
 
 ENTRY = MechanismEntry(
-    DPSGD.name,
+    "dpsgd",
     "noise on everything: hides whether a record was used",
     lambda words: DPSGD(words.private(words.need("records"))),
     DPSGD,

@@ -83,7 +83,7 @@ def _build(words: PlanSettings) -> UeDP:
 
 
 ENTRY = MechanismEntry(
-    UeDP.name,
+    "uedp",
     "hides a user and a listed entity: sentences capped for both",
     _build,
     UeDP,
