@@ -21,9 +21,9 @@ import torch
 
 from tacit.audits.candidates import Spelling, TokenRows, TokenTree
 from tacit.audits.scoring import total_log_probabilities
+from tacit.config.canary_schema import Slot
 from tacit.config.model_schema import CausalLMConfig, LSTMConfig
 from tacit.data.batches import TextBatch
-from tacit.data.canaries import Slot
 from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_tokenizer, train_bpe
 from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import Speaker

@@ -34,9 +34,9 @@ def main(folder: Path) -> None:
         settings={
             "held_out": 0.25,
             "max_tokens": 128,
-            "shape": {"embedding_size": 32, "hidden_size": 64},
-            "plan": {"public_epochs": 4, "public_batch": 16},
-            "public": {"learning_rate": 0.02, "longest_gradient": 1.0},
+            "model_config": {"embedding_size": 32, "hidden_size": 64},
+            "plan": {"public_epochs": 4, "public_batch_size": 16},
+            "public": {"learning_rate": 0.02, "max_grad_norm": 1.0},
             # always planted, so that what a canary says is the coin: this claim protects secrets, not membership
             "canaries": [{"template": "My ID is {4 digits}.", "count": 20, "inside_probability": 1.0}],
         },

@@ -65,7 +65,7 @@ def main() -> None:
             epochs=1,
             settings={
                 "held_out": 0.2,
-                "shape": {"embedding_size": 16, "hidden_size": 32},
+                "model_config": {"embedding_size": 16, "hidden_size": 32},
                 "plan": {"public_epochs": 1},
             },
         )

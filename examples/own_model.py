@@ -52,7 +52,7 @@ def main() -> None:
             epsilon=8,
             epochs=4,
             expected_batch_size=30,
-            settings={"held_out": 0.2, "shape": {"width": 64}, "private": {"learning_rate": 0.01}},
+            settings={"held_out": 0.2, "model_config": {"width": 64}, "private": {"learning_rate": 0.01}},
         )
         print(f"perplexity a byte on held-out dialogs: {trained.utility.overall.perplexity:.1f}")
         print(trained.guarantee.sentence())

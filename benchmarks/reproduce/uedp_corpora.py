@@ -48,10 +48,10 @@ CLAUSES = 4
 START = {
     "vocabulary_size": 2000,
     "max_tokens": 126,
-    "longest_full": 126,
-    "shape": {"width": 96, "layers": 2, "heads": 4, "dropout": 0.0},
-    "public": {"rule": "adam", "learning_rate": 3e-3, "longest_gradient": 1.0},
-    "plan": {"public_epochs": 1, "public_batch": 16},
+    "max_full_tokens": 126,
+    "model_config": {"width": 96, "layers": 2, "heads": 4, "dropout": 0.0},
+    "public": {"optimizer": "adam", "learning_rate": 3e-3, "max_grad_norm": 1.0},
+    "plan": {"public_epochs": 1, "public_batch_size": 16},
 }
 
 

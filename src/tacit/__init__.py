@@ -15,7 +15,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from tacit.api import Run, audit, load, plan, report, scan, train, verify
-    from tacit.config.schema import Experiment as Config
+    from tacit.config.schema import Config
     from tacit.data.records import Record, Span
     from tacit.errors import TacitError
     from tacit.policies.policy import Policy
@@ -43,7 +43,7 @@ __all__ = [
 
 _PLACES = {
     **dict.fromkeys(("Run", "audit", "load", "plan", "report", "scan", "train", "verify"), "tacit.api"),
-    "Config": "tacit.config.schema:Experiment",
+    "Config": "tacit.config.schema:Config",
     "Guarantee": "tacit.privacy.guarantee",
     "Policy": "tacit.policies.policy",
     "Record": "tacit.data.records",

@@ -102,7 +102,7 @@ class OutOfMemory(TacitError):
         super().__init__(
             expected="enough memory",
             found="none left",
-            way_out="close other programs, or take fewer positions at a time (--set positions=2048) or a smaller model",
+            way_out="close other programs, or take fewer tokens at a time: --set microbatch_tokens=512",
         )
 
 

@@ -21,14 +21,14 @@ DIALOGS, PUBLIC_DIALOGS, PUBLIC_SEED = 420, 500, 1_000_003
 
 SHARED: dict[str, Any] = {
     "policy": "pii",
-    "pieces": "turn",
+    "segment_by": "turn",
     "tokenizer": "bpe",
     "vocabulary_size": 500,
     "max_tokens": 64,
-    "longest_full": 96,
+    "max_full_tokens": 96,
     "held_out": 0.4,
-    "shape": {"embedding_size": 64, "hidden_size": 128, "dropout": 0.0},
-    "public": {"learning_rate": 1e-2, "longest_gradient": 1.0},
+    "model_config": {"embedding_size": 64, "hidden_size": 128, "dropout": 0.0},
+    "public": {"learning_rate": 1e-2, "max_grad_norm": 1.0},
     "canaries": [
         {"template": "USR: My ID is {4 digits}.\n", "count": 20, "repetitions": 20},  # what a model says
         {"template": "USR: My PIN is {4 digits}.\n", "count": 60, "inside_probability": 1.0},  # claims about secrets
@@ -36,16 +36,16 @@ SHARED: dict[str, Any] = {
     ],
 }
 
-EXACT: dict[str, Any] = {"public_epochs": 6, "public_batch": 32}
-NOISY: dict[str, Any] = {"epsilon": 2, "epochs": 4, "batch": 200}
-SLOWLY = {"rule": "sgd", "learning_rate": 1.0, "decay": "none"}  # keeps what exact steps learned
+EXACT: dict[str, Any] = {"public_epochs": 6, "public_batch_size": 32}
+NOISY: dict[str, Any] = {"epsilon": 2, "epochs": 4, "expected_batch_size": 200}
+SLOWLY = {"optimizer": "sgd", "learning_rate": 1.0, "lr_scheduler": "none"}  # keeps what exact steps learned
 
 WAYS: dict[str, dict[str, Any]] = {  # equal redacted turns are left out for crt: as many steps need more epochs
     "plain": {"plan": EXACT},
     "redaction": {"plan": EXACT},
     "dpsgd": {"plan": NOISY, "private": {"learning_rate": 2e-2}},
     "selective": {"plan": {**EXACT, **NOISY}, "private": {**SLOWLY, "learning_rate": 0.3}},
-    "crt": {"plan": {**EXACT, **NOISY, "public_epochs": 20}, "private": SLOWLY, "conservative": "digits"},
+    "crt": {"plan": {**EXACT, **NOISY, "public_epochs": 20}, "private": SLOWLY, "conservative_policy": "digits"},
 }
 
 Watch = Callable[[str], AbstractContextManager[Observer]]

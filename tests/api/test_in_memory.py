@@ -17,9 +17,9 @@ from tacit.policies.patterns import Digits, Regex
 SETTINGS: dict[str, Any] = {
     "held_out": 0.3,
     "max_tokens": 64,
-    "longest_full": 64,
-    "shape": {"hidden_size": 8, "embedding_size": 8},
-    "plan": {"steps": 3, "batch": 4, "noise_multiplier": 1},
+    "max_full_tokens": 64,
+    "model_config": {"hidden_size": 8, "embedding_size": 8},
+    "plan": {"steps": 3, "expected_batch_size": 4, "noise_multiplier": 1},
 }
 RESEARCH = {**SETTINGS, "mode": "research", "seed": 1}
 
@@ -139,7 +139,7 @@ def test_a_transformers_model_with_its_tokenizer(records: list[tacit.Record], tm
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner)
     shape = {"vocab_size": 256, "n_positions": 66, "n_embd": 8, "n_layer": 1, "n_head": 2}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, bos_token_id=0, eos_token_id=0))
-    settings = {**SETTINGS, "shape": {}}
+    settings = {**SETTINGS, "model_config": {}}
     run = train(
         records, mechanism="dpsgd", policy="digits", model=model, tokenizer=tokenizer, out=tmp_path / "a",
         settings=settings,

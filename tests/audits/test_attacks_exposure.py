@@ -32,10 +32,11 @@ from tacit.audits.scoring import total_log_probabilities
 from tacit.audits.statistics import excess_over_chance
 from tacit.common.formatting import exact_interval
 from tacit.config.audit_schema import ExposureConfig
+from tacit.config.canary_schema import CanaryPlan, Slot
 from tacit.config.choices import Method
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig
 from tacit.data.batches import TextBatch
-from tacit.data.canaries import CanaryPlan, CanaryRecord, Slot, draw_canaries
+from tacit.data.canaries import CanaryRecord, draw_canaries
 from tacit.data.tokenizer import UNKNOWN, Tokenizer, byte_tokenizer, train_bpe
 from tacit.errors import AttackError
 from tacit.models.causal_lm import CausalLM

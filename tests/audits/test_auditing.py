@@ -38,9 +38,8 @@ from tacit.audits.statistics import judged, rates
 from tacit.audits.target import Candidates, Target
 from tacit.cli.main import app
 from tacit.common.progress import Progress
-from tacit.common.serialize import from_words
 from tacit.config.audit_schema import AuditConfig, ExposureConfig, ExtractionConfig
-from tacit.config.schema import Experiment
+from tacit.config.load import load_config
 from tacit.data.corpus import write_jsonl
 from tacit.data.records import Record
 from tacit.errors import AttackError, RunError
@@ -259,7 +258,13 @@ def test_an_honest_claim_is_consistent(tmp_path: Path) -> None:
 @pytest.mark.statistical
 def test_selective_training_with_much_noise_says_nothing_of_secrets(tmp_path: Path) -> None:
     """False alarm: .1 % for known canaries. Control: those hidden from the policy are learned as public text."""
-    plan = {"mechanism": "selective", "noise_multiplier": 10.0, "steps": 30, "batch": 20, "public_epochs": 60}
+    plan = {
+        "mechanism": "selective",
+        "noise_multiplier": 10.0,
+        "steps": 30,
+        "expected_batch_size": 20,
+        "public_epochs": 60,
+    }
     replaced = {**KNOWN, "count": 20, "repetitions": 1, "inside_probability": 1.0}
     run = train_run(tmp_path, plan, [replaced, {**HIDDEN, "repetitions": 8}])
     found, measured = audit(run, SETTINGS, quiet), measure(run, SETTINGS)
@@ -281,7 +286,7 @@ def test_plans_that_can_contradict_share_the_doubt(tmp_path: Path) -> None:
         {**MANY, "template": "By {4 digits}", "count": 5, "inside_probability": 0.9},
         {**MANY, "template": "To {4 digits}", "count": 1},
     ]
-    found = measure(train_run(tmp_path, {**NOISY, "steps": 2, "batch": 20}, [*plans, *others]), SETTINGS)
+    found = measure(train_run(tmp_path, {**NOISY, "steps": 2, "expected_batch_size": 20}, [*plans, *others]), SETTINGS)
     comparable = [(one.template[:2], one.verdict.outcome is not Outcome.NOT_COMPARABLE) for one in found.bounds]
     assert comparable == [("ID", True), ("Or", True), ("So", False)]
     assert all(one.bound.confidence == pytest.approx(0.975) for one in found.bounds)
@@ -383,7 +388,7 @@ def test_a_curve_has_a_point_for_each_model_that_was_kept(leaky: Path, found: Au
 
 
 def test_without_kept_models_there_is_no_curve(little: Path) -> None:
-    with pytest.raises(RunError, match="keep_every"):
+    with pytest.raises(RunError, match="save_steps"):
         audit(little, replace(SETTINGS, checkpoints=True), quiet)
 
 
@@ -393,7 +398,7 @@ def test_members_are_like_others_where_equal_texts_were_left_out(tmp_path: Path)
     texts = ("All is well." if number % 2 else f"Case {number}." for number in range(400))
     write_jsonl((Record(f"r{number}", text, f"u{number}") for number, text in enumerate(texts)), corpus)
     words = {"corpus": str(corpus), "mode": "research", "policy": "digits", "held_out": 0.5, "plan": LITTLE}
-    train(from_words(Experiment, words | {"duplicates": "exact"}), tmp_path / "run", quiet)
+    train(load_config(words | {"duplicates": "exact"}), tmp_path / "run", quiet)
     target = Target.of(RunFolder.view(tmp_path / "run"))
     assert len(target.trained.store) < len(target.members.store) / 3
     candidates = Candidates.of(target, replace(SETTINGS, candidates=300))

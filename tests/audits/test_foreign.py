@@ -13,9 +13,9 @@ from runs import quiet
 from saved import save_pretrained
 from tacit.audits.named_secrets import audit_model, read_named
 from tacit.config.audit_schema import ExposureConfig
+from tacit.config.canary_schema import Slot
 from tacit.config.choices import Method
 from tacit.config.model_schema import CausalLMConfig
-from tacit.data.canaries import Slot
 from tacit.data.tokenizer import NOTHING, Tokenizer, read_tokenizer_json, train_bpe
 from tacit.errors import AttackError, ModelError, PrepareError
 from tacit.models.causal_lm import CausalLM

@@ -116,7 +116,7 @@ def recipe_of(folder: Path, column: str) -> Recipe:
     content = {
         "name": "r",
         "needs": {"train": {"simulate": "customersim", "dialogs": 20}},
-        "settings": {"corpus": "$train", "policy": "gold", "keep_every": 10},
+        "settings": {"corpus": "$train", "policy": "gold", "save_steps": 10},
         "runs": {"a": {"plan": {"mechanism": "plain", "public_epochs": 2}}},
         "grid": {"seed": [0]},
         "audit": {"checkpoints": True},

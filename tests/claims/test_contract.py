@@ -41,7 +41,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _words(mechanism: str) -> dict[str, Any]:
     """At least four steps: two to keep, one to lose, one to come."""
-    return {"public_batch": 4} if mechanism in ("plain", "redaction") else {"steps": 4, "batch": 4}
+    return {"public_batch_size": 4} if mechanism in ("plain", "redaction") else {"steps": 4, "expected_batch_size": 4}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Begin
 
     def run(mechanism: str) -> Trained:
         if mechanism not in runs:
-            settings = experiment(corpus, mechanism, _words(mechanism), shape=SHAPE)
+            settings = experiment(corpus, mechanism, _words(mechanism), model_config=SHAPE)
             runs[mechanism] = train(settings, tmp_path_factory.mktemp(mechanism) / "run", quiet)
         return runs[mechanism]
 
@@ -117,7 +117,7 @@ def test_a_run_that_lost_a_step_goes_on_to_the_same_model_and_pays_for_it(
         if progress.stage == "training" and progress.done == lost:
             raise Stopped
 
-    settings = experiment(corpus, mechanism, _words(mechanism), shape=SHAPE, checkpoint_steps=lost - 1)
+    settings = experiment(corpus, mechanism, _words(mechanism), model_config=SHAPE, checkpoint_steps=lost - 1)
     with pytest.raises(Stopped):
         train(settings, tmp_path / "run", stop)
     seen: list[int] = []

@@ -75,7 +75,7 @@ def _records(name: str = "Ann", told: str = "my code is ") -> Iterator[Record]:
 
 def _made(folder: Path, mechanism: str, records: Iterator[Record], **words: Any) -> Parts:  # noqa: ANN401
     folder.mkdir(exist_ok=True)
-    few = {"batch": 4} if mechanism in NOISY else {}
+    few = {"expected_batch_size": 4} if mechanism in NOISY else {}
     caps = {"entity_cap": 3} if mechanism == "uedp" else {}
     return make_parts(folder, records, {"mechanism": mechanism, **PLANS[mechanism], **few, **caps, **words})
 

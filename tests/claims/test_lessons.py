@@ -16,14 +16,14 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from marking import prepare
 from runs import recorded
 from tacit.common.progress import Progress
-from tacit.common.serialize import from_json, from_words
+from tacit.common.serialize import from_json
+from tacit.config.load import load_config
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig, OptimizerConfig
-from tacit.config.schema import Experiment
 from tacit.data.batches import RowReader, TextBatch
 from tacit.data.corpus import write_jsonl
+from tacit.data.prepare import prepare
 from tacit.data.records import Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
@@ -61,7 +61,7 @@ from tacit.training.trainer import Trainer, TrainSettings
 from tacit.training.updates import UpdateSettings
 
 RECORDS = 40
-AS_IT_IS = OptimizerConfig("sgd", 1.0, decay="none")
+AS_IT_IS = OptimizerConfig("sgd", 1.0, lr_scheduler="none")
 NOTION = Neighbors(Unit.RECORD)
 
 
@@ -221,9 +221,9 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Gua
     """A run that was asked for epsilon 3."""
     folder = tmp_path_factory.mktemp("lessons") / "run"
     seen: list[Progress] = []
-    plan = {"mechanism": "selective", "epsilon": 3.0, "steps": 6, "batch": 8, "public_epochs": 1}
+    plan = {"mechanism": "selective", "epsilon": 3.0, "steps": 6, "expected_batch_size": 8, "public_epochs": 1}
     words = {"corpus": str(corpus), "policy": "gold", "plan": plan, "held_out": 0.2, "max_tokens": 64}
-    settings = from_words(Experiment, {**words, "longest_full": 64})
+    settings = load_config({**words, "max_full_tokens": 64})
     return train(settings, folder, seen.append).guarantee, seen, folder
 
 

@@ -18,10 +18,11 @@ import pytest
 from neighbour_checks import fuzz
 from neighbour_settings import completed, covering_choices, published, words_of
 from runs import experiment, quiet, write_corpus
-from tacit.common.serialize import from_words
-from tacit.config.schema import Experiment, check_used
+from tacit.config.load import load_config
+from tacit.config.schema import Config
 from tacit.errors import ClaimRefused, ConfigError
-from tacit.training.covered import COVERED, NEEDS, check_covered, choice_of
+from tacit.training.checks import check_run
+from tacit.training.covered import COVERED, RULES, check_covered, choice_of
 from tacit.training.stages import train
 
 PARTS = 8
@@ -33,10 +34,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def experiment_of(words: dict[str, Any]) -> Experiment:
+def experiment_of(words: dict[str, Any]) -> Config:
     """The settings, with names for files that nobody reads."""
     beside = {} if "held_out" in words else {"held_out_corpus": "held.jsonl"}
-    return from_words(Experiment, {"corpus": "corpus.jsonl", **beside, **words})
+    return load_config({"corpus": "corpus.jsonl", **beside, **words})
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -80,20 +81,20 @@ def test_every_value_is_in_a_pair_and_every_need_names_values() -> None:
     assert pairs > 2500
     for setting, values in COVERED.items():
         assert {choice[setting] for choice in choices} == set(values)
-    for need in NEEDS:
+    for need in RULES:
         assert need.value in COVERED[need.setting]
         assert set(need.allowed) < set(COVERED[need.other])
 
 
-def _check(experiment: Experiment) -> None:
-    check_used(experiment)
+def _check(experiment: Config) -> None:
+    check_run(experiment)
     check_covered(experiment)
 
 
 def test_what_was_never_compared_is_refused(place: Path) -> None:
     """Each pair that the table refuses: by a check of settings that contradict each other, or under the claim."""
     refused = 0
-    for need in NEEDS:
+    for need in RULES:
         for value in COVERED[need.other]:
             if value in need.allowed:
                 continue
@@ -112,7 +113,7 @@ def test_what_was_never_compared_is_refused(place: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        ({"choose_every": 1, "choose_on": "full", "held_out": 0.3}, "choose_on"),
+        ({"eval_steps": 1, "eval_on": "full", "held_out": 0.3}, "eval_on"),
         ({"duplicates": "exact"}, "mechanism.*with duplicates: exact"),
         ({"tokenizer": "bpe"}, "mechanism.*with tokenizer: bpe of the corpus"),
     ],
@@ -126,9 +127,9 @@ def test_the_refusal_names_the_settings(more: dict[str, Any], named: str) -> Non
 def test_a_run_under_a_claim_asks_the_table_and_a_plain_one_does_not(tmp_path: Path) -> None:
     """A value that nobody compared: refused before anything is spent, and allowed where nothing is claimed."""
     corpus = write_corpus(tmp_path, 20)
-    small: dict[str, Any] = {"shape": {"embedding_size": 4, "hidden_size": 4}, "positions": 64}
-    with patch.dict(COVERED, {"positions": ("default",)}):
-        with pytest.raises(ClaimRefused, match="positions: default"):
+    small: dict[str, Any] = {"model_config": {"embedding_size": 4, "hidden_size": 4}, "microbatch_tokens": 64}
+    with patch.dict(COVERED, {"microbatch_tokens": ("default",)}):
+        with pytest.raises(ClaimRefused, match="microbatch_tokens: default"):
             train(experiment(corpus, "dpsgd", **small), tmp_path / "claim", quiet)
         assert not (tmp_path / "claim").exists()
         train(experiment(corpus, "plain", **small), tmp_path / "plain", quiet)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from neighbour_checks import Broken, fuzz
 from neighbour_settings import OwnNetwork, published, words_of
-from tacit.data.ownership import Annotator
 from tacit.data.prepare import DuplicateKey
 from tacit.models import custom as own
+from tacit.policies.marking import Annotator
 from tacit.training.covered import COVERED
 from tacit.training.gradients.contributions import Outer
 
@@ -80,7 +80,7 @@ def _bidirectional() -> Iterator[None]:
 CONTROLS: dict[str, tuple[Any, dict[str, str]]] = {
     "norms in the caller's bfloat16": (
         lambda: patch("tacit.training.gradients.clipped.Outer", Rounded),
-        {"mechanism": "dpsgd", "model": "gpt", "moves": "head"},
+        {"mechanism": "dpsgd", "model": "gpt", "trainable": "head"},
     ),
     "one mask of words for a micro-batch": (
         lambda: patch("tacit.training.gradients.clipped.exact", _dropping),
@@ -92,7 +92,7 @@ CONTROLS: dict[str, tuple[Any, dict[str, str]]] = {
     ),
     "duplicates without their routing": (
         lambda: patch.object(DuplicateKey, "digest", _without("flagged")),
-        {"mechanism": "crt", "duplicates": "exact", "conservative": "given"},
+        {"mechanism": "crt", "duplicates": "exact", "conservative_policy": "given"},
     ),
     "entities where the policy marks them": (
         lambda: patch.object(Annotator, "search", lambda self, records: None),

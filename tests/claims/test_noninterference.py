@@ -25,9 +25,9 @@ import tacit.training.stages
 from runs import PLANS, quiet
 from tacit.audits.audit import audit
 from tacit.audits.findings import Audit
-from tacit.common.serialize import from_words
 from tacit.config.audit_schema import AuditConfig
-from tacit.config.schema import Experiment
+from tacit.config.load import load_config
+from tacit.config.schema import Config
 from tacit.data.corpus import write_jsonl
 from tacit.data.marked import Split
 from tacit.data.records import Record
@@ -36,15 +36,14 @@ from tacit.mechanisms.registry import REGISTRY
 from tacit.privacy.noisy_utility import Contributions, ReleasedUtility
 from tacit.reports.write import report
 from tacit.runs.release import ReleaseReason, reason
-from tacit.training.marking import side_of
-from tacit.training.parts import make_policies
+from tacit.training.parts import make_policies, side_of
 from tacit.training.trainer import Trainer
 from worlds import Change, changed, corpus, other_secrets, other_text, other_words, renamed
 
 World = dict[str, bytes]
 SETTINGS: dict[str, dict[str, Any]] = {
     "cadp": {"policy": "flags.yaml"},
-    "crt": {"policy": "flags.yaml", "conservative": "flags.yaml"},
+    "crt": {"policy": "flags.yaml", "conservative_policy": "flags.yaml"},
     "cadp-published": {"policy": "flags.yaml"},
     "uedp": {"entity_kinds": ["NAME"]},
     "uedp-published": {"entity_kinds": ["NAME"]},
@@ -72,15 +71,15 @@ def mechanisms() -> list[Any]:
     return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PLANS]
 
 
-def _settings(folder: Path, mechanism: str, **more: Any) -> Experiment:  # noqa: ANN401
+def _settings(folder: Path, mechanism: str, **more: Any) -> Config:  # noqa: ANN401
     words: dict[str, Any] = {
         "corpus": str(folder / "corpus.jsonl"),
         "mode": "research",
         "policy": "gold",
         "held_out": 0.4,
         "max_tokens": 64,
-        "longest_full": 64,
-        "shape": {"embedding_size": 8, "hidden_size": 8},
+        "max_full_tokens": 64,
+        "model_config": {"embedding_size": 8, "hidden_size": 8},
         "canaries": [
             {"template": "My PIN is {4 digits}.", "count": 6, "inside_probability": 1.0},
             {"template": "My pass is {4 digits}.", "count": 6, "known": False},
@@ -89,10 +88,10 @@ def _settings(folder: Path, mechanism: str, **more: Any) -> Experiment:  # noqa:
         **SETTINGS.get(mechanism, {}),
         **more,
     }
-    for word in ("policy", "conservative"):
+    for word in ("policy", "conservative_policy"):
         if str(words.get(word)).endswith(".yaml"):
             words[word] = str(folder / words[word])
-    return from_words(Experiment, words)
+    return load_config(words)
 
 
 def released(folder: Path, records: list[Record], mechanism: str, **more: Any) -> World:  # noqa: ANN401

@@ -23,7 +23,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.weights import keep_model
 
 LITTLE = {"mechanism": "plain", "public_epochs": 1}
-NOISY = {"mechanism": "dpsgd", "noise_multiplier": 5.0, "steps": 2, "batch": 20}
+NOISY = {"mechanism": "dpsgd", "noise_multiplier": 5.0, "steps": 2, "expected_batch_size": 20}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,13 @@ def test_bars_move_on_a_terminal(run: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_canaries_that_do_not_fit_the_claim_come_with_a_hint(tmp_path: Path) -> None:
-    plan = {"mechanism": "selective", "noise_multiplier": 5.0, "steps": 2, "batch": 20, "public_epochs": 1}
+    plan = {
+        "mechanism": "selective",
+        "noise_multiplier": 5.0,
+        "steps": 2,
+        "expected_batch_size": 20,
+        "public_epochs": 1,
+    }
     output = invoked(train_run(tmp_path, plan, [KNOWN]), "--candidates", 12)
     assert "Not comparable" in output
     assert WHICH_CANARIES.split("\n")[0] in output

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.cli.main import app
-from tacit.config.schema import Vocabulary
+from tacit.cli.plan import FLAGS
 from tacit.mechanisms.registry import REGISTRY
 
-QUICK = ["plan", "--mechanism", "dpsgd", "--records", "1000", "--batch", "50", "--epochs", "3"]
+QUICK = ["plan", "--mechanism", "dpsgd", "--records", "1000", "--expected-batch-size", "50", "--epochs", "3"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -28,7 +28,7 @@ def test_list_names_every_mechanism() -> None:
 
 def test_every_word_is_a_flag() -> None:
     output = CliRunner().invoke(app, ["plan", "--help"], env={"COLUMNS": "200"}).output
-    assert all(f"--{word.replace('_', '-')}" in output for word in Vocabulary.model_fields)
+    assert all(f"--{word.replace('_', '-')}" in output for word in FLAGS)
 
 
 def test_prints_noise_rate_steps_sentence_and_curve() -> None:
@@ -75,10 +75,11 @@ def test_certificate_is_markdown() -> None:
 
 def test_flags_go_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "experiment.yaml"
-    file.write_text("plan: {mechanism: dpsgd, records: 1000, batch: 50, epochs: 3, noise_multiplier: 5}\n")
+    asked = "plan: {mechanism: dpsgd, expected_batch_size: 50, epochs: 3, noise_multiplier: 5}"
+    file.write_text(f"{asked}\ncounts: {{records: 1000}}\n")
     result = json.loads(CliRunner().invoke(app, ["plan", str(file), "--noise-multiplier", "1.1", "--json"]).output)
     assert result["settings"]["noise_multiplier"] == 1.1
-    assert result["settings"]["batch"] == 50
+    assert result["settings"]["expected_batch_size"] == 50
 
 
 @pytest.mark.parametrize(

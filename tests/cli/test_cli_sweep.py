@@ -24,7 +24,13 @@ from tacit.runs.weights import read_model
 from tacit.sweeps.sweep import sweep
 
 STEPS = 40
-SELECTIVE = {"mechanism": "selective", "noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1}
+SELECTIVE = {
+    "mechanism": "selective",
+    "noise_multiplier": 1.0,
+    "steps": 3,
+    "expected_batch_size": 8,
+    "public_epochs": 1,
+}
 RECIPE: dict[str, Any] = {
     "name": "two",
     "states": "seconds",
@@ -38,10 +44,10 @@ RECIPE: dict[str, Any] = {
         "held_out_corpus": "$test",
         "policy": "gold",
         "max_tokens": 64,
-        "longest_full": 64,
+        "max_full_tokens": 64,
         "checkpoint_steps": 3,
-        "keep_every": 4,
-        "shape": {"embedding_size": 8, "hidden_size": 8},
+        "save_steps": 4,
+        "model_config": {"embedding_size": 8, "hidden_size": 8},
         "canaries": [{"template": "My ID is {2 digits}.", "count": 6, "repetitions": 2}],
     },
     "runs": {"selective": {"plan": SELECTIVE}},
@@ -89,8 +95,8 @@ def test_a_sweep_from_recipe_to_page(tmp_path: Path) -> None:
     page = (tmp_path / "two.runs" / "sweep.html").read_text()
     assert page.count('<a class="point"') == len(on_the_way) > 1
     settings = json.loads((run / "private" / "settings.json").read_text())
-    assert settings["held_out_corpus"].endswith("test.jsonl")
-    assert "held_out_corpus" not in json.loads((run / "release" / ReleaseFile.CONFIG).read_text())
+    assert settings["data"]["held_out_corpus"].endswith("test.jsonl")
+    assert "held_out_corpus" not in json.loads((run / "release" / ReleaseFile.CONFIG).read_text())["data"]
     secrets = json.loads((run / "private" / "canaries.json").read_text())
     values = [canary["value"] for plan in secrets["planted"] for canary in plan["canaries"]]
     assert values

@@ -18,8 +18,8 @@ corpus: {corpus}
 policy: gold
 held_out: 0.2
 max_tokens: 64
-longest_full: 64
-plan: {{mechanism: selective, noise_multiplier: 1.0, steps: 2, batch: 8, public_epochs: 1}}
+max_full_tokens: 64
+plan: {{mechanism: selective, noise_multiplier: 1.0, steps: 2, expected_batch_size: 8, public_epochs: 1}}
 """
 
 

@@ -23,10 +23,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same ways with less of everything."""
     monkeypatch.setattr(quick, "DIALOGS", 12)
     monkeypatch.setattr(quick, "PUBLIC_DIALOGS", 12)
-    monkeypatch.setitem(quick.SHARED, "shape", {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0})
+    monkeypatch.setitem(quick.SHARED, "model_config", {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0})
     monkeypatch.setitem(quick.SHARED, "vocabulary_size", 280)
     for way in quick.WAYS.values():
-        less = {"public_epochs": 1, "epochs": 1, "batch": 10}
+        less = {"public_epochs": 1, "epochs": 1, "expected_batch_size": 10}
         monkeypatch.setitem(way, "plan", {**way["plan"], **{word: less[word] for word in less if word in way["plan"]}})
 
 

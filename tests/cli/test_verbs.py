@@ -14,6 +14,8 @@ from readers import save_tiny_run
 from tacit import api as verbs
 from tacit.api.inputs import FieldNames
 from tacit.cli.main import app
+from tacit.config.plan_schema import CorpusCounts, PlanConfig
+from tacit.config.setting import every_setting
 from tacit.data.corpus import read
 from tacit.errors import ConfigError, RunError
 from tacit.policies.patterns import Digits
@@ -34,9 +36,10 @@ OTHERWISE: dict[str, dict[str, str]] = {
         **dict.fromkeys(("candidates", "checkpoints", "confidence", "seed"), "settings"),
         "out": "the result is returned",
         "show_secrets": "tacit.runs.canaries.planted_canaries",
+        "as_json": "tacit.common.serialize.to_json",
     },
     "verify": {"as_json": "tacit.common.serialize.to_json"},
-    "train": {"source": "corpus, or train_config(config(source))", "resume": "resume", "batch": "expected_batch_size"},
+    "train": {"source": "corpus, or train_config(config(source))", "resume": "resume"},
     "context": {"table": "the result is returned", "show_secrets": "nothing is printed"},
 }
 """Words of the command line that have no parameter, and what stands for them in Python."""
@@ -71,9 +74,8 @@ def test_every_verb_has_a_function_with_the_same_words(name: str) -> None:
 
 def test_plan_takes_counts_and_settings_as_mappings() -> None:
     words = {parameter.name for parameter in commands()["plan"].params}
-    from tacit.config.schema import Vocabulary
-
-    assert words - {"file", "list_", "json_", "certificate", "help"} == set(Vocabulary.model_fields)
+    declared = {one.name for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
+    assert words - {"file", "list_", "json_", "certificate", "help"} == declared
     assert verbs.plan("plain", counts={"records": 10}).guarantee.claim == "No guarantee."
 
 
@@ -114,14 +116,14 @@ def test_scan_and_labels_take_words_or_a_policy(tmp_path: Path) -> None:
 def test_config_is_what_the_command_line_would_use(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    words = ["--mechanism", "selective", "--epsilon", "2", "--set", "shape.hidden_size=64", "--set", "plan.moves=head"]
+    words = ["--mechanism", "selective", "--epsilon", "2", "--set", "hidden_size=64", "--set", "plan.trainable=head"]
     printed = CliRunner().invoke(app, ["config", "c.jsonl", *words])
     (tmp_path / "s.yaml").write_text(printed.output)
     asked = verbs.config(
         "c.jsonl",
         mechanism="selective",
         epsilon=2,
-        settings={"shape": {"hidden_size": 64}, "plan": {"moves": "head"}},
+        settings={"model_config": {"hidden_size": 64}, "plan": {"trainable": "head"}},
     )
     assert verbs.config(tmp_path / "s.yaml") == asked
 
@@ -135,9 +137,9 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     settings = {
         "held_out": 0.3,
         "max_tokens": 64,
-        "longest_full": 64,
-        "shape": {"hidden_size": 8, "embedding_size": 8},
-        "plan": {"steps": 3, "batch": 4, "noise_multiplier": 1},
+        "max_full_tokens": 64,
+        "model_config": {"hidden_size": 8, "embedding_size": 8},
+        "plan": {"steps": 3, "expected_batch_size": 4, "noise_multiplier": 1},
     }
     with pytest.raises(KeyboardInterrupt):
         verbs.train(tmp_path / "c.jsonl", out=tmp_path / "run", mechanism="dpsgd", settings=settings, observe=stop)

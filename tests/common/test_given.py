@@ -13,12 +13,12 @@ from tacit.audits.named_secrets import read_named
 from tacit.common import files as given
 from tacit.common.files import digest
 from tacit.common.libraries import from_folder
-from tacit.config.load import read_experiment
+from tacit.config.load import load_config
 from tacit.data.corpus import read
-from tacit.data.ownership import read_aliases
 from tacit.data.tokenizer import load_tokenizer, read_tokenizer_json
 from tacit.errors import TacitError
 from tacit.policies.labels import read_private
+from tacit.policies.marking import read_aliases
 from tacit.policies.patterns import read_words
 from tacit.policies.registry import parse_policy
 from tacit.sweeps.recipe import read_recipe
@@ -29,7 +29,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "table": ("corpus.parquet", lambda path: list(read(path))),
     "policy": ("policy.yaml", lambda path: parse_policy(str(path))),
     "words": ("words.txt", read_words),
-    "settings": ("settings.yaml", lambda path: read_experiment(path, {})),
+    "settings": ("settings.yaml", lambda path: load_config(path)),
     "recipe": ("recipe.yaml", read_recipe),
     "aliases": ("aliases.tsv", read_aliases),
     "candidates": ("candidates.jsonl", read_named),

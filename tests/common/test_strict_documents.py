@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tacit.common.serialize import LARGEST_YAML, NotStrict, parse_json, parse_yaml, read_yaml
-from tacit.config.load import read_experiment
+from tacit.config.load import load_config
 from tacit.errors import ConfigError
 from tacit.mechanisms.build import read_words
 from tacit.policies.registry import parse_policy
@@ -43,7 +43,7 @@ MISREAD = {
 }
 READERS: dict[str, Callable[[Path], object]] = {
     "plan": read_words,
-    "settings": lambda file: read_experiment(file, {}),
+    "settings": lambda file: load_config(file),
     "recipe": read_recipe,
     "policy": lambda file: parse_policy(str(file)),
 }

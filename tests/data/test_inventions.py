@@ -12,24 +12,21 @@ import phonenumbers
 import pytest
 import torch
 
-from marking import prepare
-from runs import experiment, quiet, write_corpus
-from tacit.common.serialize import from_words
-from tacit.config.schema import Vocabulary, check_used
+from runs import experiment, mechanism_of, quiet, write_corpus
 from tacit.data.batches import Inventions, RowReader
 from tacit.data.inventions import invent
-from tacit.data.prepare import PrepareConfig
+from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import ONTONOTES, PERSONAL, Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ConfigError, PrepareError
-from tacit.mechanisms.registry import build_mechanism
 from tacit.policies.patterns import Gold
 from tacit.privacy.events import Free
 from tacit.privacy.guarantee import Guarantee, Status
 from tacit.privacy.plan import Neighbors, Targets, Unit, View, cost
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.training.checks import check_run
 from tacit.training.stages import train
 
 FORMLESS = {"EVENT", "LAW", "PRODUCT", "WORK_OF_ART"}
@@ -140,15 +137,13 @@ def test_a_reader_without_inventions_refuses_the_view(tmp_path: Path) -> None:
 
 
 WORDS: dict[str, Any] = {"records": 100, "public_epochs": 1}
-NOISE: dict[str, Any] = {"noise_multiplier": 1.0, "batch": 10, "epochs": 1}
+NOISE: dict[str, Any] = {"noise_multiplier": 1.0, "expected_batch_size": 10, "epochs": 1}
 
 
 @pytest.mark.parametrize("name", ["selective", "twice", "redaction"])
 def test_public_steps_stay_free_and_the_price_is_that_of_placeholders(name: str) -> None:
     words = {"mechanism": name, **WORDS, **({} if name == "redaction" else NOISE)}
-    mechanisms = [
-        build_mechanism(from_words(Vocabulary, {**words, "public_view": view})) for view in ("redacted", "invented")
-    ]
+    mechanisms = [mechanism_of({**words, "public_view": view}) for view in ("redacted", "invented")]
     for neighbours in mechanisms[0].notions():
         redacted, invented = (
             [spent for spent in mechanism.plan().spend(neighbours) if not isinstance(spent[0], Free)]
@@ -173,19 +168,19 @@ def test_mechanisms_that_leave_no_secrets_out_refuse_the_word(name: str) -> None
     }[name]
     words = {"mechanism": name, **{word: counts[word] for word in wanted}, **({} if name == "plain" else NOISE)}
     words |= {"public_epochs": 1} if name in ("plain", "cadp", "crt") else {}
-    build_mechanism(from_words(Vocabulary, words))
+    mechanism_of(words)
     with pytest.raises(ConfigError, match="public_view"):
-        build_mechanism(from_words(Vocabulary, {**words, "public_view": "invented"}))
+        mechanism_of({**words, "public_view": "invented"})
 
 
 def test_examples_without_the_view_are_refused(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
     with pytest.raises(ConfigError, match="inventions"):
-        check_used(experiment(corpus, "redaction", inventions={"ORDER": ["A1"]}))
+        check_run(experiment(corpus, "redaction", inventions={"ORDER": ["A1"]}))
     with pytest.raises(ConfigError, match="inventions"):
-        check_used(experiment(corpus, "selective", {"public_view": "redacted"}, inventions={"ORDER": ["A1"]}))
-    check_used(experiment(corpus, "selective", inventions={"ORDER": ["A1"]}))
-    check_used(experiment(corpus, "redaction", {"public_view": "invented"}, inventions={"ORDER": ["A1"]}))
+        check_run(experiment(corpus, "selective", {"public_view": "redacted"}, inventions={"ORDER": ["A1"]}))
+    check_run(experiment(corpus, "selective", inventions={"ORDER": ["A1"]}))
+    check_run(experiment(corpus, "redaction", {"public_view": "invented"}, inventions={"ORDER": ["A1"]}))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +188,7 @@ def test_examples_without_the_view_are_refused(tmp_path: Path) -> None:
 )
 def test_what_public_steps_read_unless_told(name: str, view: View) -> None:
     words = {"mechanism": name, **WORDS, **({} if name == "redaction" else NOISE)}
-    steps = build_mechanism(from_words(Vocabulary, words)).plan().executions()
+    steps = mechanism_of(words).plan().executions()
     assert {step.view for step in steps if step.name == "public"} == {view}
 
 
@@ -215,9 +210,9 @@ def test_a_model_learns_the_form_of_secrets_for_free(tmp_path: Path, name: str) 
     corpus = write_corpus(tmp_path, 40)
     found = dict[str, float]()
     for view in ("redacted", "invented"):
-        words = {"public_view": view, "public_epochs": 4, "public_batch": 8}
+        words = {"public_view": view, "public_epochs": 4, "public_batch_size": 8}
         folder = tmp_path / view
-        train(experiment(corpus, name, words, private={"rule": "sgd", "learning_rate": 1e-3}), folder, quiet)
+        train(experiment(corpus, name, words, private={"optimizer": "sgd", "learning_rate": 1e-3}), folder, quiet)
         with RunFolder.view(folder) as run:
             guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
             found[view] = run.read_json(dict, PrivateFile.UTILITY)["private"]["nats"]

@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 import pytest
 from test_prepare_views import Annotated
 
-from marking import prepare
-from tacit.data.prepare import PrepareConfig
+from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record, Span
 from tacit.data.store import PRIVATE, PUBLIC, PreparedCorpus, StoredRow, StoreWriter, user_key
 from tacit.data.tokenizer import byte_tokenizer

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from runs import PLANS
-from tacit.common.serialize import from_words
-from tacit.config.schema import BASELINES, Experiment
+from tacit.config.load import load_config
 from tacit.data.corpus import write_jsonl
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.mechanisms.build import plan
 from tacit.mechanisms.mechanism import PrivateSteps
-from tacit.mechanisms.registry import REGISTRY, entry_of
+from tacit.mechanisms.registry import REGISTRY, entries, entry_of
 from tacit.privacy.plan import Neighbors, Noisy, Pool, SplitBatch, Unit, View, cost
 from tacit.simulation.simulate import simulate
 from tacit.training.stages import Trained, train
@@ -25,7 +24,7 @@ WORDS: dict[str, dict[str, Any]] = {
     "noiseless": PUBLIC,
     "de-identification": PUBLIC,
     "anonymisation": PUBLIC,
-    "user-level": {"noise_multiplier": 1.0, "steps": 2, "batch": 2},
+    "user-level": {"noise_multiplier": 1.0, "steps": 2, "expected_batch_size": 2},
 }
 POLICIES = {"de-identification": "gold", "anonymisation": "digits"}
 
@@ -37,12 +36,12 @@ def _trained(name: str, folder: Path) -> Trained:
         "mode": "research",
         "policy": POLICIES.get(name, "gold"),
         "plan": {"mechanism": name, **WORDS[name]},
-        "shape": {"embedding_size": 8, "hidden_size": 8},
+        "model_config": {"embedding_size": 8, "hidden_size": 8},
         "held_out": 0.2,
         "max_tokens": 64,
-        "longest_full": 64,
+        "max_full_tokens": 64,
     }
-    return train(from_words(Experiment, settings), folder / "run", lambda _: None)
+    return train(load_config(settings), folder / "run", lambda _: None)
 
 
 def _views(trained: Trained) -> set[View]:
@@ -87,9 +86,9 @@ def test_user_level_promises_users_and_nothing_else(tmp_path: Path) -> None:
     assert "(user-level)" in trained.guarantee.sentence()
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", [name for entry in entries() for name in entry.also_called])
 def test_a_baseline_is_its_mechanism(name: str) -> None:
-    mechanism = BASELINES[name]
+    mechanism = entry_of(name).name
     assert name not in REGISTRY
     assert name in entry_of(mechanism).summary, "`tacit plan --list` shows it"
     counts = {"users": 100} if mechanism == "user" else {"records": 100}

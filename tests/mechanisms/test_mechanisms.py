@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import tacit.mechanisms.registry
+from runs import mechanism_of
 from tacit.common.formatting import floor
-from tacit.common.serialize import from_json, from_words, to_json
-from tacit.config.schema import Vocabulary
+from tacit.common.serialize import from_json, to_json
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.mechanisms.build import plan, read_words
 from tacit.mechanisms.conditions import UNCOMPARED_DEVICE
 from tacit.mechanisms.mechanism import interleaved, planned
-from tacit.mechanisms.registry import REGISTRY, build_mechanism
+from tacit.mechanisms.registry import REGISTRY
 from tacit.privacy.account import account
 from tacit.privacy.certificate import to_markdown, to_registry_yaml
 from tacit.privacy.events import Free, Unbounded
@@ -28,25 +28,38 @@ from tacit.privacy.plan import Neighbors, Plain, Plan, Pool, ShuffledBatch, Step
 EXAMPLES: dict[str, dict[str, Any]] = {
     "plain": {"records": 1000},
     "redaction": {"records": 1000},
-    "dpsgd": {"records": 1000, "noise_multiplier": 1.1, "batch": 50, "epochs": 3},
-    "selective": {"records": 1000, "secret_records": 800, "noise_multiplier": 1.1, "batch": 50, "epochs": 3},
-    "twice": {"records": 1000, "secret_records": 800, "noise_multiplier": 1.1, "batch": 50, "epochs": 3},
-    "cadp": {"records": 1000, "flagged": 300, "noise_multiplier": 1.1, "batch": 50, "epochs": 3},
-    "crt": {"records": 1000, "flagged": 300, "noise_multiplier": 1.1, "batch": 50, "epochs": 3},
-    "user": {"users": 500, "noise_multiplier": 1.1, "batch": 50, "epochs": 3, "weight_cap": 10},
-    "uedp": {"records": 1000, "noise_multiplier": 4.0, "batch": 50, "epochs": 3, "user_cap": 5, "entity_cap": 3},
+    "dpsgd": {"records": 1000, "noise_multiplier": 1.1, "expected_batch_size": 50, "epochs": 3},
+    "selective": {
+        "records": 1000,
+        "secret_records": 800,
+        "noise_multiplier": 1.1,
+        "expected_batch_size": 50,
+        "epochs": 3,
+    },
+    "twice": {"records": 1000, "secret_records": 800, "noise_multiplier": 1.1, "expected_batch_size": 50, "epochs": 3},
+    "cadp": {"records": 1000, "flagged": 300, "noise_multiplier": 1.1, "expected_batch_size": 50, "epochs": 3},
+    "crt": {"records": 1000, "flagged": 300, "noise_multiplier": 1.1, "expected_batch_size": 50, "epochs": 3},
+    "user": {"users": 500, "noise_multiplier": 1.1, "expected_batch_size": 50, "epochs": 3, "weight_cap": 10},
+    "uedp": {
+        "records": 1000,
+        "noise_multiplier": 4.0,
+        "expected_batch_size": 50,
+        "epochs": 3,
+        "user_cap": 5,
+        "entity_cap": 3,
+    },
     "selective-published": {
         "records": 1000,
         "noise_multiplier": 1.1,
-        "batch": 50,
+        "expected_batch_size": 50,
         "epochs": 3,
         "events_per_batch": 2.5,
     },
-    "cadp-published": {"flagged": 300, "noise_multiplier": 1.1, "batch": 50, "steps": 3, "recall": 0.98},
+    "cadp-published": {"flagged": 300, "noise_multiplier": 1.1, "expected_batch_size": 50, "steps": 3, "recall": 0.98},
     "uedp-published": {
         "users": 500,
         "noise_multiplier": 2.0,
-        "batch": 25,
+        "expected_batch_size": 25,
         "steps": 20,
         "entity_rate": 0.5,
         "sensitive_share": 0.4,
@@ -78,7 +91,7 @@ def test_every_mechanism_has_an_example() -> None:
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_what_is_executed_is_what_is_priced(name: str) -> None:
-    mechanism = build_mechanism(from_words(Vocabulary, {"mechanism": name, **EXAMPLES[name]}))
+    mechanism = mechanism_of({"mechanism": name, **EXAMPLES[name]})
     assert mechanism.name == name
     executed = mechanism.plan()
     counted: dict[Step, int] = {}
@@ -93,7 +106,13 @@ def test_what_is_executed_is_what_is_priced(name: str) -> None:
 
 def test_passes_of_cadp_as_printed_are_epochs() -> None:
     """A shuffled pass is one step: twenty epochs are twenty of them, whatever the batch."""
-    words = {"mechanism": "cadp-published", "flagged": 900, "batch": 64, "recall": 0.98, "noise_multiplier": 1.0}
+    words = {
+        "mechanism": "cadp-published",
+        "flagged": 900,
+        "expected_batch_size": 64,
+        "recall": 0.98,
+        "noise_multiplier": 1.0,
+    }
     for more, passes in (({"epochs": 20}, 20), ({}, 20), ({"steps": 7}, 7)):
         assert sum(plan({**words, **more}).plan.executions().values()) == passes
 
@@ -159,14 +178,14 @@ def test_curve_ends_at_the_headline(name: str) -> None:
 
 
 def test_membership_is_unbounded_where_public_steps_read_text() -> None:
-    mechanism = build_mechanism(from_words(Vocabulary, {"mechanism": "selective", **EXAMPLES["selective"]}))
+    mechanism = mechanism_of({"mechanism": "selective", **EXAMPLES["selective"]})
     spent = mechanism.plan().spend(Neighbors(Unit.RECORD))
     assert any(isinstance(event, Unbounded) for event, _ in spent)
     assert account(spent).epsilon(1e-5) == float("inf")
 
 
 def test_selective_public_steps_are_free() -> None:
-    mechanism = build_mechanism(from_words(Vocabulary, {"mechanism": "selective", **EXAMPLES["selective"]}))
+    mechanism = mechanism_of({"mechanism": "selective", **EXAMPLES["selective"]})
     kinds = {type(event) for event, _ in mechanism.plan().spend(mechanism.notions()[0])}
     assert Free in kinds
     assert Unbounded not in kinds
@@ -191,7 +210,7 @@ def test_interleaving_keeps_every_step(public: int, private: int) -> None:
         ({"mechanism": "dpsgd", "records": "many", "epsilon": 1}, "integer"),
         ({"mechanism": "dpsgd", "records": 100, "epsilon": 1, "noise_multiplier": 1}, "both"),
         ({"mechanism": "dpsgd", "records": 100, "epsilon": 1, "epochs": 1, "steps": 5}, "both"),
-        ({"mechanism": "dpsgd", "records": 100, "epsilon": 1, "batch": 500}, "at most 100"),
+        ({"mechanism": "dpsgd", "records": 100, "epsilon": 1, "expected_batch_size": 500}, "at most 100"),
         ({"mechanism": "dpsgd", "records": 100, "epsilon": 1, "user_cap": 3}, "user_cap"),
         ({"mechanism": "plain", "records": 100, "epsilon": 1}, "no noise"),
         ({"mechanism": "crt", "records": 100, "flagged": 100, "epsilon": 1}, "fewer flagged"),
@@ -211,7 +230,7 @@ def test_a_delta_of_one_over_the_units_is_refused() -> None:
 
 def test_words_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "experiment.yaml"
-    file.write_text("plan: {mechanism: dpsgd, records: 1000, noise_multiplier: 1.1}\n")
+    file.write_text("plan: {mechanism: dpsgd, noise_multiplier: 1.1}\ncounts: {records: 1000}\n")
     assert read_words(file) == {"mechanism": "dpsgd", "records": 1000, "noise_multiplier": 1.1}
     for broken in ("plan: [", "other: 1", "", "- 1"):
         file.write_text(broken)

@@ -9,17 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from runs import mechanism_of
 from saved import released, reloaded
 from tacit.api import audit, generate, report, train
-from tacit.common.serialize import from_words
-from tacit.config.schema import Experiment, Vocabulary, check_used
+from tacit.config.checks import check_used
+from tacit.config.load import load_config
 from tacit.data.corpus import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, GradientError, ModelError
 from tacit.mechanisms.build import plan
 from tacit.mechanisms.custom import Own
 from tacit.mechanisms.dpsgd import DPSGD
 from tacit.mechanisms.mechanism import PrivateSteps
-from tacit.mechanisms.registry import build_mechanism, register_mechanism
+from tacit.mechanisms.registry import register_mechanism
 from tacit.mechanisms.settings import PlanSettings
 from tacit.models.custom import CustomModel, register_model
 from tacit.models.loading import build_model
@@ -46,7 +47,7 @@ from tacit.privacy.plan import (
 from tacit.simulation.simulate import simulate
 from tacit.training.gradients.clipped import check_gradients
 
-WORDS = {"records": 1000, "epochs": 2, "batch": 50}
+WORDS = {"records": 1000, "epochs": 2, "expected_batch_size": 50}
 
 
 def scheduled(schedule: Callable[[PrivateSteps], Plan], unit: Unit = Unit.SECRETS) -> Callable[[PlanSettings], Own]:
@@ -110,7 +111,7 @@ class Liar(DPSGD):
 def test_g2_what_could_claim_more_is_refused(build: Callable[[PlanSettings], Own]) -> None:
     register_mechanism("mine", "a test's", build)
     with pytest.raises(ClaimRefused, match=r"an Own called|units of the corpus"):
-        plan({"mechanism": "mine", "noise_multiplier": 1, "records": 1000, "epochs": 2, "batch": 5})
+        plan({"mechanism": "mine", "noise_multiplier": 1, "records": 1000, "epochs": 2, "expected_batch_size": 5})
 
 
 @pytest.mark.parametrize("unit", [Unit.SECRETS, Unit.RECORD, Unit.FLAGGED_RECORD])
@@ -168,7 +169,7 @@ def test_names_that_are_taken_are_refused() -> None:
         with pytest.raises(ModelError, match="not taken"):
             register_model(name, Plainly)
     with pytest.raises(ConfigError, match="mechanism"):
-        build_mechanism(from_words(Vocabulary, {"mechanism": "nobody-s"}))
+        mechanism_of({"mechanism": "nobody-s"})
 
 
 def test_own_policies_are_words_like_the_others() -> None:
@@ -291,10 +292,10 @@ def test_model_g3_a_folder_is_read_only_where_its_name_is_known(tmp_path: Path) 
 def test_settings_that_an_own_model_would_ignore_are_refused() -> None:
     register_model("plainly", Plainly)
     base: dict[str, Any] = {"corpus": "c.jsonl", "plan": {"mechanism": "plain"}, "model": "plainly"}
-    check_used(Experiment(**base, shape={"width": 4}))
+    check_used(load_config(base, {"model_config": {"width": 4}}))
     for more in ({"lora": {"rank": 4}}, {"task": "classification", "classes": ["a", "b"]}, {"tokenizer": "model"}):
         with pytest.raises(ConfigError):
-            check_used(Experiment(**base, **more))
+            check_used(load_config(base, more))
 
 
 def test_own_policy_mechanism_and_model_together_go_the_whole_way(tmp_path: Path) -> None:
@@ -313,9 +314,9 @@ def test_own_policy_mechanism_and_model_together_go_the_whole_way(tmp_path: Path
         settings={
             "held_out": 0.3,
             "max_tokens": 64,
-            "longest_full": 64,
-            "shape": {"width": 4},
-            "plan": {"noise_multiplier": 1, "steps": 3, "batch": 8},
+            "max_full_tokens": 64,
+            "model_config": {"width": 4},
+            "plan": {"noise_multiplier": 1, "steps": 3, "expected_batch_size": 8},
             "canaries": [{"template": "My ID is {2 digits}.", "count": 4, "inside_probability": 1.0}],
         },
     )

@@ -1,6 +1,8 @@
-"""Entries: each loads, tells the truth about its mechanism, and uses the settings that it declares."""
+"""Entries: each loads, is true of its mechanism, uses the settings that it declares; nobody else knows the names."""
 
+import ast
 import re
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -10,23 +12,24 @@ import pytest
 from test_mechanisms import EXAMPLES
 
 import tacit
-from tacit.common.serialize import from_words
-from tacit.config.schema import Vocabulary
+from tacit.config.load import load
+from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.errors import ConfigError
+from tacit.mechanisms.build import plan
 from tacit.mechanisms.entry import MechanismEntry
 from tacit.mechanisms.registry import REGISTRY, build_mechanism, entries, entry_of
 
 VALUES: dict[str, Any] = {
     "noise_multiplier": 2.0,
     "delta": 1e-6,
-    "batch": 20,
+    "expected_batch_size": 20,
     "sampling_rate": 0.05,
     "epochs": 2,
     "steps": 5,
     "clip_norm": 0.5,
     "clip_style": "automatic",
-    "moves": "head",
-    "public_batch": 8,
+    "trainable": "head",
+    "public_batch_size": 8,
     "public_epochs": 1,
     "public_view": "redacted",
     "targets": "all",
@@ -41,8 +44,8 @@ VALUES: dict[str, Any] = {
     "noised_states": 0,
 }
 INSTEAD_OF = {
-    "batch": "sampling_rate",
-    "sampling_rate": "batch",
+    "expected_batch_size": "sampling_rate",
+    "sampling_rate": "expected_batch_size",
     "epochs": "steps",
     "steps": "epochs",
     "user_cap": "weight_cap",
@@ -71,7 +74,7 @@ def test_every_reference_loads() -> None:
 @pytest.mark.parametrize("name", REGISTRY)
 def test_an_entry_is_true_of_its_mechanism(name: str) -> None:
     entry = entry_of(name)
-    mechanism = build_mechanism(from_words(Vocabulary, {"mechanism": name, **EXAMPLES[name]}))
+    mechanism = plan({"mechanism": name, **EXAMPLES[name]}).mechanism
     assert mechanism.name == entry.name == name
     assert type(mechanism) is entry.kind
     assert set(entry.units) == {neighbours.unit for neighbours in mechanism.notions()}
@@ -86,7 +89,8 @@ def test_names_are_used_once() -> None:
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
 def test_a_mechanism_uses_the_settings_it_declares_and_refuses_all_others(entry: MechanismEntry) -> None:
-    assert {*VALUES, *COUNTS, "mechanism", "epsilon"} == set(Vocabulary.model_fields)
+    declared = {one.name for kind in (PlanConfig, CorpusCounts) for one in fields(kind)}
+    assert {*VALUES, *COUNTS, "mechanism", "epsilon"} == declared
     used = {name for name in VALUES if _refused(entry, name) is None}
     assert used == set(entry.needs.settings or ())
     for name in VALUES.keys() - used:
@@ -99,11 +103,22 @@ def _refused(entry: MechanismEntry, name: str) -> ConfigError | None:
     """How the mechanism refuses the setting beside those of its example; None where it does not."""
     given = {word: value for word, value in EXAMPLES[entry.name].items() if word not in COUNTS}
     given.pop(INSTEAD_OF.get(name, ""), None)
-    if name == "public_batch" and entry.needs.entities:
+    if name == "public_batch_size" and entry.needs.entities:
         given["public_epochs"] = 1
-    words = from_words(Vocabulary, {"mechanism": entry.name, **given, name: VALUES[name]})
+    words = load(PlanConfig, {"mechanism": entry.name, **given, name: VALUES[name]})
     try:
         build_mechanism(words, {count: partial(abs, number) for count, number in COUNTS.items()})
     except ConfigError as error:
         return error
     return None
+
+
+def test_nobody_else_knows_a_mechanism_by_its_name() -> None:
+    """Catches code that asks which mechanism it is: such a need belongs to `Needs`, in the mechanism's own file."""
+    names = {name for entry in entries() for name in (entry.name, *entry.also_called)} - {"plain", "user"}
+    package = Path(tacit.__file__).parent
+    for module in package.rglob("*.py"):
+        if module.relative_to(package).parts[0] in ("mechanisms", "papers") or module.stem == "quickstart":
+            continue
+        strings = (node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Constant))
+        assert names.isdisjoint({node.value for node in strings if isinstance(node.value, str)}), module

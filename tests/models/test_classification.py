@@ -12,16 +12,17 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from marking import prepare, records_of
 from tacit.cli.main import app
 from tacit.common.progress import Progress
-from tacit.common.serialize import from_json, from_words
+from tacit.common.serialize import from_json
+from tacit.config.checks import check_used
+from tacit.config.load import load_config
 from tacit.config.model_schema import ClassifierConfig, LSTMConfig
-from tacit.config.schema import Experiment, check_used
+from tacit.config.schema import Config
 from tacit.data.corpus import write_jsonl
 from tacit.data.labels import LabelReader
 from tacit.data.marked import Split
-from tacit.data.prepare import PrepareConfig
+from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record, Span
 from tacit.data.tokenizer import Dependence, VocabularySource, byte_tokenizer, train_bpe
 from tacit.errors import ClaimRefused, ConfigError, ModelError, RunError
@@ -40,6 +41,7 @@ from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.utility import Utility
 from tacit.runs.weights import read_model
+from tacit.training.parts import records_of
 from tacit.training.stages import Trained, resume, train
 
 WORDS = {
@@ -49,15 +51,15 @@ WORDS = {
 }
 FILLING = ("the", "a", "of", "on", "today", "and", "was", "with")
 CLASSES = list(WORDS)
-ROOM: dict[str, Any] = {"policy": "gold", "held_out": 0.3, "max_tokens": 64, "longest_full": 40}
+ROOM: dict[str, Any] = {"policy": "gold", "held_out": 0.3, "max_tokens": 64, "max_full_tokens": 40}
 SMALL: dict[str, Any] = {
     **ROOM,
-    "shape": {"embedding_size": 16, "hidden_size": 24, "dropout": 0.0},
+    "model_config": {"embedding_size": 16, "hidden_size": 24, "dropout": 0.0},
     "public": {"learning_rate": 0.03},
     "private": {"learning_rate": 0.03},
 }
-NOISY: dict[str, Any] = {"noise_multiplier": 1.0, "steps": 3, "batch": 8}
-BOTH: dict[str, Any] = {**NOISY, "public_epochs": 1, "public_batch": 16}
+NOISY: dict[str, Any] = {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8}
+BOTH: dict[str, Any] = {**NOISY, "public_epochs": 1, "public_batch_size": 16}
 
 
 def corpus_of(records: int, seed: int = 0, name: Callable[[int], str] = "x{}".format) -> Iterator[Record]:
@@ -86,7 +88,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "corpus.jsonl"
 
 
-def experiment(corpus: Path, plan: dict[str, Any], **more: Any) -> Experiment:  # noqa: ANN401
+def experiment(corpus: Path, plan: dict[str, Any], **more: Any) -> Config:  # noqa: ANN401
     public = {"tokenizer": "bpe", "vocabulary_size": 320, "vocabulary_corpus": str(corpus.parent / "public.jsonl")}
     words = {
         "corpus": str(corpus),
@@ -97,7 +99,7 @@ def experiment(corpus: Path, plan: dict[str, Any], **more: Any) -> Experiment:  
         **SMALL,
         **public,
     }
-    return from_words(Experiment, {**words, **more})
+    return load_config({**words, **more})
 
 
 def quiet(_: object) -> None:
@@ -125,7 +127,7 @@ def labels_of(result: Trained) -> Any:  # noqa: ANN401
     [
         ({"mechanism": "plain", "public_epochs": 8}, 0.15),
         ({"mechanism": "redaction", "public_epochs": 8}, 0.15),
-        ({"mechanism": "dpsgd", "epsilon": 8.0, "steps": 60, "batch": 60}, 0.5),
+        ({"mechanism": "dpsgd", "epsilon": 8.0, "steps": 60, "expected_batch_size": 60}, 0.5),
     ],
     ids=lambda value: str(value["mechanism"]) if isinstance(value, dict) else "",
 )
@@ -164,7 +166,7 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("plan", "more", "most"),
     [
         ({"mechanism": "plain", "public_epochs": 12}, {}, 0.25),
-        ({"mechanism": "dpsgd", "noise_multiplier": 0.6, "steps": 50, "batch": 60}, {}, 0.6),
+        ({"mechanism": "dpsgd", "noise_multiplier": 0.6, "steps": 50, "expected_batch_size": 60}, {}, 0.6),
         ({"mechanism": "dpsgd", **NOISY}, {"lora": {"rank": 2}}, 1.0),
     ],
     ids=["plain", "dpsgd", "adapters"],
@@ -181,9 +183,7 @@ def test_an_encoder_of_a_folder_is_fine_tuned(
         "plan": plan,
         **ROOM,
     }
-    settings = from_words(
-        Experiment, {**words, "model": str(encoder_folder), "public": public, "private": private, **more}
-    )
+    settings = load_config({**words, "model": str(encoder_folder), "public": public, "private": private, **more})
     result = train(settings, tmp_path / "run", quiet)
     assert labels_of(result).overall.share <= most
     classifier, tokenizer = load_classifier(tmp_path / "run")
@@ -193,7 +193,7 @@ def test_an_encoder_of_a_folder_is_fine_tuned(
     assert all(".lora_" in name or name.startswith("head.") for name in changed) == ("lora" in more)
 
 
-def quality_again(settings: Experiment, folder: Path) -> Any:  # noqa: ANN401
+def quality_again(settings: Config, folder: Path) -> Any:  # noqa: ANN401
     """What the loaded classifier is worth on held-out records prepared anew."""
     classifier, tokenizer = load_classifier(folder)
     store = prepare(
@@ -201,16 +201,19 @@ def quality_again(settings: Experiment, folder: Path) -> Any:  # noqa: ANN401
         Gold(),
         tokenizer,
         folder.parent / "again",
-        PrepareConfig(settings.max_tokens),
+        PrepareConfig(settings.data.max_tokens),
     )
-    return label_quality(classifier, LabelReader(store, tokenizer.end, settings.longest_full, CLASSES), quiet)[0]
+    return label_quality(classifier, LabelReader(store, tokenizer.end, settings.data.max_full_tokens, CLASSES), quiet)[
+        0
+    ]
 
 
 def test_an_encoder_that_reads_too_little_is_refused(encoder_folder: Path, corpus: Path, tmp_path: Path) -> None:
-    settings = experiment(corpus, {"mechanism": "plain"}).model_copy(
-        update={"model": str(encoder_folder), "shape": {}, "longest_full": 48}
+    settings = load_config(
+        experiment(corpus, {"mechanism": "plain"}),
+        {"model": str(encoder_folder), "model_config": None, "max_full_tokens": 48},
     )
-    with pytest.raises(ConfigError, match=r"longest_full: 47"):
+    with pytest.raises(ConfigError, match=r"max_full_tokens: 47"):
         train(settings, tmp_path / "run", quiet)
 
 
@@ -225,7 +228,7 @@ MECHANISMS: dict[str, tuple[dict[str, Any], dict[str, Any], bool, bool, bool]] =
     "selective": ({**BOTH, "targets": "all"}, {}, True, False, True),
     "twice": ({**BOTH, "targets": "all"}, {}, True, False, True),
     "cadp": (BOTH, {"policy": "forgetful.yaml"}, False, True, True),
-    "crt": (BOTH, {"policy": "forgetful.yaml", "conservative": "cautious.yaml"}, True, True, True),
+    "crt": (BOTH, {"policy": "forgetful.yaml", "conservative_policy": "cautious.yaml"}, True, True, True),
     "user": ({**NOISY, "user_cap": 4}, {}, False, True, False),
     "uedp": ({**NOISY, "user_cap": 4, "entity_cap": 1}, {}, False, True, False),
     "uedp-published": ({**NOISY, "entity_rate": 0.5}, {}, False, True, False),
@@ -234,7 +237,14 @@ MECHANISMS: dict[str, tuple[dict[str, Any], dict[str, Any], bool, bool, bool]] =
 
 def test_users_train_at_home(corpus: Path, tmp_path: Path) -> None:
     """DP-FedAvg: a user's whole update is one clipped vector; with next to no noise it learns."""
-    plan = {"mechanism": "user", "noise_multiplier": 0.01, "steps": 40, "batch": 20, "clip_norm": 1.0, "delta": 1e-3}
+    plan = {
+        "mechanism": "user",
+        "noise_multiplier": 0.01,
+        "steps": 40,
+        "expected_batch_size": 20,
+        "clip_norm": 1.0,
+        "delta": 1e-3,
+    }
     more = {"local": {"batch_size": 8, "learning_rate": 1.0}, "private": {"learning_rate": 0.05}}
     result = train(experiment(corpus, plan, **more), tmp_path / "run", quiet)
     assert labels_of(result).overall.interval().high < 0.5
@@ -304,7 +314,7 @@ def test_labels_of_held_out_records_teach_nothing(corpus: Path, tmp_path: Path) 
     other = tmp_path / "other.jsonl"
     write_jsonl((replace(one, label="world") if one.id in held_out else one for one in corpus_of(240)), other)
     first = train(settings, tmp_path / "first", quiet)
-    second = train(settings.model_copy(update={"corpus": str(other)}), tmp_path / "second", quiet)
+    second = train(load_config(settings, {"corpus": str(other)}), tmp_path / "second", quiet)
     assert equal(weights(tmp_path / "first"), weights(tmp_path / "second"))
     assert first.utility != second.utility
     assert labels_of(second).commonest.errors == 0
@@ -340,7 +350,7 @@ def test_a_classifier_is_loaded_as_what_it_is(corpus: Path, tmp_path: Path) -> N
         load(tmp_path / "run")
     with pytest.raises(RunError, match="text classifier, which says no text"):
         CliRunner().invoke(app, ["generate", str(tmp_path / "run")], catch_exceptions=False)
-    spoken = settings.model_copy(update={"task": "language", "classes": None, "plan": {**settings.plan}})
+    spoken = load_config(settings, {"task": "language", "classes": None})
     train(spoken, tmp_path / "spoken", quiet)
     with pytest.raises(RunError, match="found a language model"):
         load_classifier(tmp_path / "spoken")
@@ -349,12 +359,12 @@ def test_a_classifier_is_loaded_as_what_it_is(corpus: Path, tmp_path: Path) -> N
 def test_the_best_classifier_on_public_labels_is_kept(corpus: Path, tmp_path: Path) -> None:
     plan = {"mechanism": "dpsgd", **NOISY, "steps": 6}
     with pytest.raises(ClaimRefused, match="chosen on public text"):
-        train(experiment(corpus, plan, choose_every=2), tmp_path / "refused", quiet)
+        train(experiment(corpus, plan, eval_steps=2), tmp_path / "refused", quiet)
     public = str(corpus.parent / "public.jsonl")
-    result = train(experiment(corpus, plan, choose_every=2, choose_on=public), tmp_path / "run", quiet)
+    result = train(experiment(corpus, plan, eval_steps=2, eval_on=public), tmp_path / "run", quiet)
     assert result.guarantee.figures == result.planned.guarantee.figures
     words = {"mechanism": "redaction", "public_epochs": 1}
-    train(experiment(corpus, words, choose_every=2, patience=9), tmp_path / "redacted", quiet)
+    train(experiment(corpus, words, eval_steps=2, early_stopping_patience=9), tmp_path / "redacted", quiet)
 
 
 # labels that are wrong
@@ -421,7 +431,7 @@ def test_a_class_that_is_held_out_alone_counts_as_errors(corpus: Path, tmp_path:
 def test_whole_numbers_are_names_of_classes(corpus: Path, tmp_path: Path) -> None:
     path = relabelled(corpus, lambda _, record: str(CLASSES.index(str(record.label))), tmp_path)
     settings = experiment(path, PLAIN, classes=[0, 1, 2])
-    assert settings.classes == ["0", "1", "2"]
+    assert settings.classes == ("0", "1", "2")
     assert train(settings, tmp_path / "run", quiet).utility.labels is not None
 
 
@@ -432,7 +442,7 @@ def test_whole_numbers_are_names_of_classes(corpus: Path, tmp_path: Path) -> Non
         ({"classes": ["sports"]}, "two or more classes"),
         ({"classes": ["sports", "sports"]}, "different names"),
         ({"task": "language"}, "classes with task: classification"),
-        ({"model": "gpt", "shape": {}}, "an lstm or an encoder"),
+        ({"model": "gpt", "model_config": {}}, "an lstm or an encoder"),
         ({"lora": {"rank": 2}}, "adapters"),
     ],
     ids=str,
@@ -450,7 +460,7 @@ def test_classes_are_a_list_of_names(classes: Any, corpus: Path) -> None:  # noq
 
 def test_a_tied_shape_is_refused(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="tied"):
-        train(experiment(corpus, PLAIN, shape={"tied": True}), tmp_path / "run", quiet)
+        train(experiment(corpus, PLAIN, model_config={"tied": True}), tmp_path / "run", quiet)
 
 
 # measuring
@@ -507,7 +517,7 @@ def test_nothing_held_out_gives_no_number(tmp_path: Path) -> None:
 def test_the_command_line_prints_error_rates_with_their_interval(corpus: Path, tmp_path: Path) -> None:
     words = ["train", str(corpus), "--task", "classification", "--policy", "gold", "--mechanism", "plain"]
     words += ["--set", f"classes=[{', '.join(CLASSES)}]", "--set", "plan.public_epochs=1", "--set", "held_out=0.3"]
-    words += ["--set", "shape.hidden_size=16", "--out", str(tmp_path / "run")]
+    words += ["--set", "hidden_size=16", "--out", str(tmp_path / "run")]
     output = CliRunner().invoke(app, words, catch_exceptions=False).output
     for said in ("test error rate", "95 % interval", "with secrets", "always the commonest class", "No guarantee"):
         assert said in output

@@ -19,7 +19,6 @@ from rich.cells import cell_len
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
-from marking import check_detector_data
 from readers import finish_plainly
 from saved import save_pretrained
 from tacit.cli.generate import _Shown
@@ -34,7 +33,7 @@ from tacit.models.language_model import DecoderState, Learner
 from tacit.models.lstm import LSTM
 from tacit.papers.alpha_context import ContextModel, LeftContext, Suffix, check_alpha, context_model, settled
 from tacit.papers.alpha_context_policy import WithAlphaContext
-from tacit.policies.detectors.detector import detector_data
+from tacit.policies.detectors.detector import check_detector_data, detector_data
 from tacit.policies.patterns import Digits
 from tacit.policies.registry import build_policy, parse_policy
 from tacit.runs.files import ReleaseFile

@@ -19,7 +19,7 @@ FOLDER = PROJECT / "benchmarks" / "reproduce"
 RECIPES = sorted(FOLDER.glob("*.yaml"))
 RESULTS = sorted(FOLDER.glob("*.results.json"))
 DOCUMENT = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8")
-MEASURED_ON = "held_out_corpus"
+MEASURED_ON = "data.held_out_corpus"
 
 
 def _tables() -> ModuleType:
@@ -41,7 +41,7 @@ def test_recipes_state_their_time_and_compare_across_vocabularies(file: Path) ->
     assert "minutes" in recipe.states
     for one in variations(recipe):
         assert recipe.normalise_with or one.words.get("task") == "classification"
-        assert one.words[MEASURED_ON]
+        assert dotted(one.words)[MEASURED_ON]
 
 
 @pytest.mark.parametrize("place", RESULTS, ids=lambda place: str(place.name))
@@ -86,11 +86,11 @@ def test_a_recipe_that_chooses_by_its_test_part_would_be_found(tmp_path: Path) -
         [
             "name: cheat",
             "needs: {train: {file: a.jsonl}, test: {file: a.test.jsonl}}",
-            "settings: {corpus: $train, held_out: 0.1, choose_every: 5, choose_on: $test, plan: {mechanism: plain}}",
+            "settings: {corpus: $train, held_out: 0.1, eval_steps: 5, eval_on: $test, plan: {mechanism: plain}}",
             "runs: {plain: {plan.public_epochs: 1}}",
         ]
     )
     (tmp_path / "cheat.yaml").write_text(text)
     recipe = read_recipe(tmp_path / "cheat.yaml")
     (one,) = variations(recipe)
-    assert list(_uses(one.words, _named_after_a_test_part(recipe))) == ["choose_on"]
+    assert list(_uses(one.words, _named_after_a_test_part(recipe))) == ["training.eval_on"]

@@ -13,6 +13,7 @@ from tacit.api import label_draw, label_read
 from tacit.cli.main import app
 from tacit.common.formatting import upper_bound
 from tacit.config.choices import Pieces
+from tacit.config.load import load_config
 from tacit.data.corpus import read, write_jsonl
 from tacit.data.marked import Split
 from tacit.data.records import Record, Span, in_pieces
@@ -21,7 +22,7 @@ from tacit.policies.coverage import TrainedOn, read_coverage
 from tacit.policies.registry import parse_policy
 from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.training.marking import side_of
+from tacit.training.parts import side_of
 from tacit.training.stages import train
 
 SHAPE = {"embedding_size": 8, "hidden_size": 8}
@@ -38,7 +39,7 @@ def measure(corpus: Path, pieces: Pieces = "record", records: int = 30) -> str:
 def test_what_was_labelled_on_whole_records_counts_for_no_turn(tmp_path: Path) -> None:
     """Catches miss rates of records under a claim about turns: <= 1.5 % was printed where 5.3 % was true."""
     corpus = write_corpus(tmp_path, 40)
-    asked = experiment(corpus, "redaction", policy="digits", pieces="turn", coverage=measure(corpus))
+    asked = experiment(corpus, "redaction", policy="digits", segment_by="turn", coverage=measure(corpus))
     with pytest.raises(ClaimRefused, match=r"measured on turns.*measured on records"):
         train(asked, tmp_path / "run", quiet)
 
@@ -47,7 +48,7 @@ def test_what_was_labelled_on_turns_counts_for_turns(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, 10)
     turns = list(in_pieces(read(corpus), "turn"))
     coverage = measure(corpus, "turn", records=len(turns))
-    asked = experiment(corpus, "redaction", policy="digits", pieces="turn", coverage=coverage, shape=SHAPE)
+    asked = experiment(corpus, "redaction", policy="digits", segment_by="turn", coverage=coverage, model_config=SHAPE)
     found = train(asked, tmp_path / "run", quiet).guarantee.evidence.coverage
     trained = [turn for turn in turns if side_of(asked, turn.user or turn.id) == Split.TRAIN]
     policy = parse_policy("digits")
@@ -82,7 +83,7 @@ def test_miss_rates_of_texts_that_were_changed_are_refused(tmp_path: Path, edit:
 def test_labels_of_what_is_held_out_count_for_nothing(tmp_path: Path) -> None:
     """Catches a bound of the whole corpus under a claim about the training side: here every miss is on that side."""
     corpus, half = tmp_path / "corpus.jsonl", 0.5
-    asked = experiment(corpus, "redaction", policy="digits", held_out=half, shape=SHAPE)
+    asked = experiment(corpus, "redaction", policy="digits", held_out=half, model_config=SHAPE)
     sides = {f"r{number}": side_of(asked, f"r{number}") == Split.TRAIN for number in range(60)}
     records = [
         Record(name, "Ann" if inside else "nobody", spans=(Span(0, 3, "NAME"),) if inside else ())
@@ -90,7 +91,7 @@ def test_labels_of_what_is_held_out_count_for_nothing(tmp_path: Path) -> None:
     ]
     write_jsonl(records, corpus)
     coverage = measure(corpus, records=60)
-    found = train(asked.model_copy(update={"coverage": coverage}), tmp_path / "run", quiet).guarantee.evidence.coverage
+    found = train(load_config(asked, {"coverage": coverage}), tmp_path / "run", quiet).guarantee.evidence.coverage
     trained = sum(sides.values())
     assert 15 < trained < 45
     assert found is not None
@@ -99,7 +100,7 @@ def test_labels_of_what_is_held_out_count_for_nothing(tmp_path: Path) -> None:
     assert whole is not None
     assert (whole.sampled, whole.missed) == (60, trained)
     assert upper_bound(whole.missed, whole.sampled, 0.95) < 1 == found.miss_rate  # what the old code printed; the truth
-    everything = TrainedOn(lambda of: of.hash_of(read(corpus)).hexdigest(), "record", lambda _: True)
+    everything = TrainedOn(read(corpus), "record", lambda _: True)
     assert read_coverage(Path(coverage), parse_policy("digits").hash, None, everything)[0] == whole
 
 
@@ -118,7 +119,9 @@ def test_pieces_are_drawn_from_the_command_line(tmp_path: Path) -> None:
 def test_no_key_and_no_owner_leaves_with_the_run(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, 20)
     coverage = measure(corpus, records=20)
-    train(experiment(corpus, "redaction", policy="digits", coverage=coverage, shape=SHAPE), tmp_path / "run", quiet)
+    train(
+        experiment(corpus, "redaction", policy="digits", coverage=coverage, model_config=SHAPE), tmp_path / "run", quiet
+    )
     population = json.loads(Path(coverage).read_text())["population"]
     released = "".join(path.read_text(errors="replace") for path in (tmp_path / "run" / "release").iterdir())
     assert RunFolder.view(tmp_path / "run").path(ReleaseFile.GUARANTEE).exists()
@@ -131,7 +134,12 @@ def test_a_run_of_crt_prints_the_average_case_of_its_training_side(tmp_path: Pat
     corpus, sample, out = write_corpus(tmp_path, 20), tmp_path / "sample.jsonl", tmp_path / "coverage.json"
     label_draw(corpus, "digits", sample, conservative="any-digit", records=40, gold=True, pieces="turn", seed=1)
     result = label_read(sample, "digits", conservative="any-digit", out=out, corpus=corpus)
-    words: dict[str, Any] = {"policy": "digits", "conservative": "any-digit", "pieces": "turn", "shape": SHAPE}
+    words: dict[str, Any] = {
+        "policy": "digits",
+        "conservative_policy": "any-digit",
+        "segment_by": "turn",
+        "model_config": SHAPE,
+    }
     asked = experiment(corpus, "crt", coverage=str(out), **words)
     guarantee = train(asked, tmp_path / "run", quiet).guarantee
     kept = [one for one in result.outcomes if side_of(asked, one.owner) == Split.TRAIN and one.secret]

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marking import check_detector_data
 from tacit.api import Run, train
 from tacit.data.records import Record
 from tacit.errors import ClaimRefused
@@ -21,6 +20,7 @@ from tacit.papers.alpha_context_policy import WithAlphaContext
 from tacit.policies.detectors.detector import (
     Detected,
     TextDigest,
+    check_detector_data,
     detector_data,
     read_detector,
     text_key,
@@ -32,7 +32,7 @@ from tacit.policies.policy import Policy
 from tacit.privacy.guarantee import Evidence, Status
 
 TEXTS = [f"Note number {number} about the garden and the dog at 4 {number * 7} Street." for number in range(3000)]
-SMALL: dict[str, Any] = {"held_out": 0.1, "shape": {"embedding_size": 8, "hidden_size": 8}}
+SMALL: dict[str, Any] = {"held_out": 0.1, "model_config": {"embedding_size": 8, "hidden_size": 8}}
 
 
 def records(texts: list[str]) -> list[Record]:
@@ -134,7 +134,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(place: Path, out: Path, corpus: str, mechanism: str = "selective", **more: Any) -> Run:  # noqa: ANN401
-    words = {"noise_multiplier": 1.0, "steps": 2, "batch": 2, "public_epochs": 1}
+    words = {"noise_multiplier": 1.0, "steps": 2, "expected_batch_size": 2, "public_epochs": 1}
     settings = {**SMALL, "plan": words, **more}
     return train(place / f"{corpus}.jsonl", out=out, mechanism=mechanism, settings=settings)
 
@@ -172,7 +172,9 @@ def test_the_conservative_policy_is_looked_at_too(place: Path, tmp_path: Path) -
     (tmp_path / "some.yaml").write_text("policy: {forgetful: {policy: digits, miss_rate: 0.5, seed: 1}}\n")
     first = str(tmp_path / "some.yaml")
     with pytest.raises(ClaimRefused, match="public or disjoint"):
-        run(place, tmp_path / "a", "second", "crt", policy=first, conservative=str(tmp_path / "same.yaml"))
-    trained = run(place, tmp_path / "b", "second", "crt", policy=first, conservative=str(tmp_path / "other.yaml"))
+        run(place, tmp_path / "a", "second", "crt", policy=first, conservative_policy=str(tmp_path / "same.yaml"))
+    trained = run(
+        place, tmp_path / "b", "second", "crt", policy=first, conservative_policy=str(tmp_path / "other.yaml")
+    )
     assert trained.guarantee.evidence.detector_data == "notes" == detector_data(detected(tmp_path / "c", TEXTS))
     assert FROZEN_DETECTOR in trained.guarantee.holds_if

@@ -55,7 +55,7 @@ def fill(path: Path, labels: dict[str, Any]) -> None:
 
 def used(records: list[Record]) -> TrainedOn:
     """A corpus of which everything is trained on, uncut."""
-    return TrainedOn(lambda population: population.hash_of(records).hexdigest(), "record", lambda _: True)
+    return TrainedOn(records, "record", lambda _: True)
 
 
 def labelled(
@@ -251,7 +251,7 @@ EDITS: dict[str, Edit] = {
     "no conservative policy": in_header("conservative", None),
     "another seed": in_header("seed", 5),
     "another population": in_header(
-        "population", {"pieces": "record", "records": 3, "key": "0" * 64, "hash": "0" * 64}
+        "population", {"segment_by": "record", "records": 3, "key": "0" * 64, "hash": "0" * 64}
     ),
     "labels called gold": in_header("labels", "gold"),
     "labels by nobody": in_header("labels", SECRET),
@@ -574,9 +574,9 @@ def test_coverage_comes_back_for_its_policies_and_corpus_alone(tmp_path: Path) -
     [
         *(({}, {"missed": 1}), ({}, {"secret": False}), ({}, {"missed": False}), ({}, {"cleared": None})),
         *(({}, {"owner": 1}), ({}, {"more": True}), ({"outcomes": []}, {}), ({"more": 1}, {})),
-        ({"population": {"pieces": "record", "records": 2, "key": "0" * 64, "hash": "0" * 64}}, {}),
-        ({"population": {"pieces": "record", "records": 3, "key": "none", "hash": "0" * 64}}, {}),
-        *(({"conservative": None}, {}), ({"labels": "nobody"}, {})),
+        ({"population": {"segment_by": "record", "records": 2, "key": "0" * 64, "hash": "0" * 64}}, {}),
+        ({"population": {"segment_by": "record", "records": 3, "key": "none", "hash": "0" * 64}}, {}),
+        *(({"conservative_policy": None}, {}), ({"labels": "nobody"}, {})),
     ],
 )
 def test_impossible_counts_are_refused(tmp_path: Path, edit: dict[str, Any], of_one: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ POLICIES: dict[str, Policy] = {
     "rare-words": RareWords(frozenset({"my", "name", "is"}), "tiny"),
     "pii": Pii(),
     "pii, some kinds": Pii(("NAME", "PHONE")),
-    "conservative": conservative(None),
+    "conservative_policy": conservative(None),
     "either": Capitals() | Digits(),
     "both": Everything() & Digits(),
     "without": Everything() - Digits(),

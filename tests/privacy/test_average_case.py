@@ -49,7 +49,7 @@ def mean_divergence(epsilon: float) -> float:
 
 def toy(evidence: Evidence, noise_multiplier: float = 1.0) -> Guarantee:
     """A run of the toy: one step in which all 100 protected records take part."""
-    words = {"records": 1000, "flagged": 100, "batch": 100, "steps": 1, "public_epochs": 1}
+    words = {"records": 1000, "flagged": 100, "expected_batch_size": 100, "steps": 1, "public_epochs": 1}
     return plan({"mechanism": "crt", "noise_multiplier": noise_multiplier, **words}, evidence).guarantee
 
 

@@ -20,8 +20,8 @@ from tacit.privacy.guarantee import Coverage, Guarantee, average_rates
 from tacit.privacy.profile import Profile
 from tacit.privacy.renyi import RDP
 
-WIKITEXT = {"records": 9996, "batch": 1, "noise_multiplier": 0.5, "delta": 8e-5}
-CUSTOMERSIM = {"records": 3337, "batch": 1, "noise_multiplier": 0.7, "delta": 8e-5}
+WIKITEXT = {"records": 9996, "expected_batch_size": 1, "noise_multiplier": 0.5, "delta": 8e-5}
+CUSTOMERSIM = {"records": 3337, "expected_batch_size": 1, "noise_multiplier": 0.7, "delta": 8e-5}
 ONE_PERCENT = 0.01
 
 
@@ -189,7 +189,7 @@ def test_miss_rates_from_noisy_counts(sampled: int, noise: float, golden: float)
 )
 def test_noise_for_capped_owners(copies: int, for_8: float, for_3: float) -> None:
     """UeDP's AG News: 112,000 sentences, 1,024 a draw, 10 epochs, delta 1e-6."""
-    corpus = {"records": 112_000, "batch": 1024, "epochs": 10, "delta": 1e-6, "user_cap": copies}
+    corpus = {"records": 112_000, "expected_batch_size": 1024, "epochs": 10, "delta": 1e-6, "user_cap": copies}
     for epsilon, noise in ((8.0, for_8), (3.0, for_3)):
         private = plan({"mechanism": "user", "epsilon": epsilon, **corpus}).mechanism.private
         assert private is not None
@@ -197,7 +197,7 @@ def test_noise_for_capped_owners(copies: int, for_8: float, for_3: float) -> Non
 
 
 def test_uedp_caps_add_up() -> None:
-    words = {"records": 112_000, "batch": 1024, "epochs": 10, "delta": 1e-6, "noise_multiplier": 5.1}
+    words = {"records": 112_000, "expected_batch_size": 1024, "epochs": 10, "delta": 1e-6, "noise_multiplier": 5.1}
     both, user, entity = guarantee("uedp", user_cap=15, entity_cap=10, **words).figures
     assert both.epsilon == pytest.approx(8.0, rel=0.02)
     assert entity.epsilon < user.epsilon < both.epsilon
@@ -206,7 +206,7 @@ def test_uedp_caps_add_up() -> None:
 def test_uedp_as_printed() -> None:
     """CoNLL-2003, all entities, T = 500: 50 of 946 users a round. Companions of an entity draw its sentences, too: no
     rate below 1 holds, and rounds are Gaussians of sensitivity 2, noise 2. (Rates of .526 and .5 gave 44 and 124.)"""
-    words = {"users": 946, "batch": 50, "steps": 500, "noise_multiplier": 2.0, "delta": 1e-5}
+    words = {"users": 946, "expected_batch_size": 50, "steps": 500, "noise_multiplier": 2.0, "delta": 1e-5}
     result = guarantee("uedp-published", entity_rate=0.5, sensitive_share=11_176 / 14_040, **words)
     assert result.published is not None
     assert result.published.epsilon == pytest.approx(1.31, rel=ONE_PERCENT)
@@ -216,7 +216,7 @@ def test_uedp_as_printed() -> None:
 
 def test_cadp_as_printed() -> None:
     """Theorem 1 by hand: N_S 600, |B| 32, T 10, sigma 1, recall .98."""
-    words = {"flagged": 600, "batch": 32, "steps": 10, "noise_multiplier": 1.0, "recall": 0.98}
+    words = {"flagged": 600, "expected_batch_size": 32, "steps": 10, "noise_multiplier": 1.0, "recall": 0.98}
     result = guarantee("cadp-published", **words)
     assert result.published is not None
     orders = [1 + k / 1000 for k in range(1, 5000)]

@@ -10,11 +10,10 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from marking import prepare
 from runs import experiment, quiet, write_corpus
 from tacit.config.model_schema import LSTMConfig
 from tacit.data.batches import Inventions, RowReader
-from tacit.data.prepare import PrepareConfig
+from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
@@ -40,7 +39,7 @@ from tacit.runs.utility import Utility
 from tacit.runs.verify import verify
 from tacit.training.stages import resume, train
 
-SMALL: dict[str, Any] = {"shape": {"embedding_size": 8, "hidden_size": 8}}
+SMALL: dict[str, Any] = {"model_config": {"embedding_size": 8, "hidden_size": 8}}
 
 
 @pytest.mark.parametrize(("records", "noise"), [(200, 2.77), (1000, 3.19), (10_000, 3.74)])
@@ -176,7 +175,7 @@ def test_exact_utility_is_kept_inside(finished: Path) -> None:
 
 
 def test_held_out_records_that_chose_the_model_are_said_to_be_open(tmp_path: Path) -> None:
-    settings = experiment(write_corpus(tmp_path, 30), "selective", choose_every=2, **SMALL)
+    settings = experiment(write_corpus(tmp_path, 30), "selective", eval_steps=2, **SMALL)
     guarantee = train(settings, tmp_path / "run", quiet).guarantee
     assert guarantee.utility is None
     assert "Utility was measured" not in guarantee.sentence()

@@ -135,7 +135,7 @@ class TestTheRules:
         for line in ("tacit train c.jsonl --mechanism plain --set shap.x=1", "tacit train c.jsonl --set lora.rank=4"):
             with pytest.raises(AssertionError, match="exit 2"):
                 Played("x.md", False, tmp_path).play(Block("sh", line, 1))
-        with pytest.raises(Exception, match="extra"):
+        with pytest.raises(Exception, match=r"did you mean audit\.canaries"):
             Played("x.md", False, tmp_path).play(Block("yaml", "canary: []\n", 1))
 
     def test_output_that_is_not_printed_is_a_failure(self) -> None:

@@ -138,7 +138,9 @@ def test_what_a_claim_means_for_a_guess() -> None:
 
 
 def test_g2_spending_ends_with_what_the_ledger_counted() -> None:
-    planned = plan({"mechanism": "selective", "noise_multiplier": 1.0, "steps": 30, "batch": 32, "records": 1000})
+    planned = plan(
+        {"mechanism": "selective", "noise_multiplier": 1.0, "steps": 30, "expected_batch_size": 32, "records": 1000}
+    )
     headline = planned.guarantee.figures[0]
     steps = planned.plan.executions()
     prices = {step.name: {str(headline.neighbours): cost(step, headline.neighbours)} for step in steps}

@@ -13,19 +13,19 @@ from test_scan_page import HOSTILE, Page
 from typer.testing import CliRunner
 
 from finished_runs import make_plan, reseal, rewrite, write_run
-from marking import measured, sampled
 from runs import experiment, quiet, write_corpus
 from tacit import quickstart as quick
 from tacit.audits.attacks.exposure import exposure_finding
 from tacit.cli.main import app
-from tacit.config.load import NAMES_OF_FILES, for_release
-from tacit.config.schema import Experiment
+from tacit.config.load import load_config, released
+from tacit.config.schema import Config
+from tacit.config.setting import NO, VALUE, every_setting
 from tacit.data.corpus import read
 from tacit.data.records import Record, Span
 from tacit.errors import ConfigError, PolicyError, RunError
-from tacit.policies.card import MOST_KINDS, OTHERS, MeasuredPolicy
+from tacit.policies.card import MOST_KINDS, OTHERS, MeasuredPolicy, measured
 from tacit.policies.excerpts import Excerpt
-from tacit.policies.marking import KEPT, Inside
+from tacit.policies.marking import KEPT, Inside, RecordSampler
 from tacit.policies.patterns import Digits, Gold, Regex
 from tacit.policies.policy import Forgetful
 from tacit.privacy.account import account
@@ -51,9 +51,10 @@ def labelled(number: int, text: str = "call 5550199 or Ann", kind: str = "NAME")
 def inside_run(folder: Path, records: list[Record], **words: Any) -> Path:  # noqa: ANN401
     """A finished run with a sample of `records`, in which digits are secret."""
     write_run(folder, **words)
-    sampler = sampled(records, Digits())
+    sampler = RecordSampler(Digits())
+    seen = list(sampler.watching(records))
     with RunFolder.open(folder) as run:
-        kept = Inside(sampler.excerpts(), (("PHONE", len(records)), ("<b>", 1)))
+        kept = Inside(sampler.excerpts(), (("PHONE", len(seen)), ("<b>", 1)))
         run.write_json(PrivateFile.SAMPLE, kept.to_json())
     return folder
 
@@ -90,7 +91,7 @@ def test_g3_a_policy_that_knows_the_labels_and_records_without_labels_give_nothi
 
 def test_the_card_stands_on_the_page_with_exact_intervals_or_is_said_to_be_missing(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
-    assert "exact counts of labelled records stay inside" in Page(run_page(read_run(folder))).text
+    assert "exact counts of labeled records are not released" in Page(run_page(read_run(folder))).text
     (folder / "private" / PrivateFile.POLICY).unlink()
     unmeasured = Page(run_page(read_run(folder, inside=True))).text
     assert "was not measured: the held-out records have no labels" in unmeasured
@@ -140,20 +141,22 @@ def test_a_run_says_what_it_was_made_with_and_what_it_was_resumed_under(tmp_path
 
 def test_every_setting_that_is_a_word_is_known_to_name_a_file_or_not(tmp_path: Path) -> None:
     """A setting of free text that is added later has to be put on one side."""
-    free = {word for word, field in Experiment.model_fields.items() if field.annotation in (str, str | None)}
-    harmless = {"device"}
-    assert free == {*NAMES_OF_FILES, *harmless, "corpus", "held_out_corpus"}
-    given = {word: f"{tmp_path}/deep/{word}.yaml" for word in free - harmless}
+    free = {one for one in every_setting(Config) if one.type in (str, str | None) and "[]" not in one.name}
+    harmless = {"execution.device", "plan.mechanism"}
+    left = {one.name for one in free if one.release == VALUE}
+    assert left == harmless
+    assert {one.name for one in free if one.release == NO} == {"corpus", "data.held_out_corpus"}
+    given = {one.name: f"{tmp_path}/deep/{one.name}.yaml" for one in free if one.name not in harmless}
     examples = {"ORDER": ["an example that somebody took from the corpus"]}
-    words = {**given, "plan": {"mechanism": "plain"}, "canaries": [_SLASHED], "inventions": examples}
-    settings = Experiment.model_validate(words)
-    released = for_release(settings)
-    assert str(tmp_path) not in json.dumps(released)
-    assert "an example" not in json.dumps(released)
-    assert "Carla" not in json.dumps(released)
-    assert released["vocabulary_corpus"] == "vocabulary_corpus.yaml"
-    assert released["canaries"][0]["template"] == _SLASHED["template"]
-    assert for_release(settings.model_copy(update={"policy": "digits,pii"}))["policy"] == "digits,pii"
+    words = {**given, "plan.mechanism": "plain", "canaries": [_SLASHED], "inventions": examples}
+    settings = load_config(words)
+    outside = released(settings)
+    assert str(tmp_path) not in json.dumps(outside)
+    assert "an example" not in json.dumps(outside)
+    assert "Carla" not in json.dumps(outside)
+    assert outside["data"]["vocabulary_corpus"] == "data.vocabulary_corpus.yaml"
+    assert outside["audit"]["canaries"][0]["template"] == _SLASHED["template"]
+    assert released(load_config(settings, {"policy": "digits,pii"}))["policy"] == "digits,pii"
 
 
 _SLASHED = {"template": "see example.org/home/{6 digits}", "count": 2, "words": ["Carla", "Dmitri"]}
@@ -191,7 +194,9 @@ def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theor
 
 def test_a_sample_hides_secrets_and_does_not_depend_on_the_order() -> None:
     records = [labelled(at, f"call 555{at:04} or Ann 555{at:04}") for at in range(200)]
-    samplers = [sampled(seen, Regex(r"555\d+", "PHONE")) for seen in (records, records[::-1])]
+    samplers = [RecordSampler(Regex(r"555\d+", "PHONE")) for _ in range(2)]
+    assert list(samplers[0].watching(records)) == records
+    assert len(list(samplers[1].watching(reversed(records)))) == 200
     kept = [{str(one.pieces) for one in sampler.excerpts()} for sampler in samplers]
     assert kept[0] == kept[1]
     assert len(samplers[0].excerpts()) == KEPT
@@ -205,7 +210,9 @@ def test_a_sample_hides_secrets_and_does_not_depend_on_the_order() -> None:
 
 
 def _excerpt_of(text: str) -> Excerpt:
-    return sampled([Record("r", text)], Digits()).excerpts()[0]
+    sampler = RecordSampler(Digits())
+    list(sampler.watching([Record("r", text)]))
+    return sampler.excerpts()[0]
 
 
 def test_the_inside_page_stays_inside(tmp_path: Path) -> None:
@@ -219,7 +226,7 @@ def test_the_inside_page_stays_inside(tmp_path: Path) -> None:
     text = written.page.read_text()
     page = Page(text)
     assert "Not for release" in page.text
-    assert "holds no text of the corpus" not in page.text
+    assert "contains no text of the corpus" not in page.text
     assert text.count("<article") == 5
     assert "call " in page.text
     assert "5550199" not in text
@@ -228,7 +235,7 @@ def test_the_inside_page_stays_inside(tmp_path: Path) -> None:
     outside = (folder / "release" / "report.html").read_text()
     assert "Not for release" not in outside
     assert "<article" not in outside
-    assert "holds no text of the corpus" in outside
+    assert "contains no text of the corpus" in outside
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
@@ -296,10 +303,10 @@ def test_no_way_of_the_quickstart_releases_a_secret(tmp_path: Path, monkeypatch:
     """Every file of every run's `release/`, the comparison and the sample pages, searched for every labelled secret."""
     monkeypatch.setattr(quick, "DIALOGS", 16)
     monkeypatch.setattr(quick, "PUBLIC_DIALOGS", 12)
-    monkeypatch.setitem(quick.SHARED, "shape", {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0})
+    monkeypatch.setitem(quick.SHARED, "model_config", {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0})
     monkeypatch.setitem(quick.SHARED, "vocabulary_size", 280)
     for way in quick.WAYS.values():
-        less = {"public_epochs": 1, "epochs": 1, "batch": 10}
+        less = {"public_epochs": 1, "epochs": 1, "expected_batch_size": 10}
         monkeypatch.setitem(way, "plan", {**way["plan"], **{word: less[word] for word in less if word in way["plan"]}})
     ways = list(quick.quickstart(tmp_path / "quick", None, lambda _: nullcontext(quiet)))
     assert all(way.trained is not None for way in ways)
@@ -315,7 +322,7 @@ def test_no_way_of_the_quickstart_releases_a_secret(tmp_path: Path, monkeypatch:
 
 def test_a_trained_run_releases_no_secret_and_hides_those_its_policy_missed(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, 30)
-    settings = experiment(corpus, "selective", policy="pii", shape={"hidden_size": 8, "embedding_size": 8})
+    settings = experiment(corpus, "selective", policy="pii", model_config={"hidden_size": 8, "embedding_size": 8})
     train(settings, tmp_path / "run", quiet)
     run = tmp_path / "run"
     report([run])

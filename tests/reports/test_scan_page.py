@@ -132,7 +132,7 @@ def test_users_stand_by_their_records() -> None:
     text = Page(scan_page(scan(records, Digits()))).text
     assert "1237.5 %" in text  # two users with one record each: at most one each keeps 3 of 8
     assert "4 to 71100.0 %" in text
-    assert "Records a user" not in scan_page(scan([Record("1", "order 12345")], Digits()))
+    assert "Records per user" not in scan_page(scan([Record("1", "order 12345")], Digits()))
 
 
 def test_an_empty_result_has_a_page() -> None:

@@ -70,14 +70,14 @@ def lives(tmp_path: Path) -> Iterator[Lives]:
 
 
 def _settings(corpus: Path, mechanism: str) -> Path:
-    words = {"held_out": 0.2, "max_tokens": 48, "longest_full": 48, "policy": "gold", **SETTINGS.get(mechanism, {})}
-    for name in ("policy", "conservative"):
+    words = {"held_out": 0.2, "max_tokens": 48, "max_full_tokens": 48, "policy": "gold", **SETTINGS.get(mechanism, {})}
+    for name in ("policy", "conservative_policy"):
         if str(words.get(name)).endswith(".yaml"):
             words[name] = str(corpus.parent / words[name])
     plan = {"mechanism": mechanism, **PLANS[mechanism]}
     plan |= {"steps": STEPS} if "steps" in plan else {}
     words |= {"corpus": str(corpus), "plan": plan, "mode": "research", "seed": 3, "checkpoint_steps": 2}
-    words |= {"shape": {"embedding_size": 8, "hidden_size": 8}}
+    words |= {"model_config": {"embedding_size": 8, "hidden_size": 8}}
     words |= {"canaries": [{"template": "my code is {4 digits}", "count": 4}]}
     path = corpus.parent / f"{mechanism}.yaml"
     path.write_text(yaml.safe_dump(words))

@@ -12,9 +12,9 @@ import pytest
 
 from runs import PLANS, quiet, write_corpus
 from tacit import api as verbs
-from tacit.common.serialize import from_words
+from tacit.config.checks import check_used
 from tacit.config.choices import Mode
-from tacit.config.schema import Experiment, check_used
+from tacit.config.load import load_config
 from tacit.errors import ConfigError, RunError
 from tacit.mechanisms.conditions import KNOWN_SEED
 from tacit.policies.patterns import Digits
@@ -32,8 +32,8 @@ SMALL: dict[str, Any] = {
     "policy": "gold",
     "held_out": 0.2,
     "max_tokens": 64,
-    "longest_full": 64,
-    "shape": {"embedding_size": 8, "hidden_size": 8},
+    "max_full_tokens": 64,
+    "model_config": {"embedding_size": 8, "hidden_size": 8},
 }
 
 
@@ -54,17 +54,17 @@ def release(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 def _trained(corpus: Path, folder: Path, **more: Any) -> Trained:  # noqa: ANN401
     words = {"corpus": str(corpus), "plan": {"mechanism": "selective", **PLANS["selective"]}, **SMALL, **more}
-    trained = train(from_words(Experiment, words), folder / "run", quiet)
+    trained = train(load_config(words), folder / "run", quiet)
     report([trained.folder])
     return trained
 
 
 def test_without_a_mode_nobody_can_repeat_the_randomness() -> None:
     """Catches the default of seed 0, with which anybody could replay a run with and without a record."""
-    settings = from_words(Experiment, {"corpus": "c.jsonl", "plan": {}})
+    settings = load_config({"corpus": "c.jsonl", "mechanism": "plain"})
     assert settings.mode == Mode.RELEASE
     with pytest.raises(ConfigError, match="no seed in release mode"):
-        check_used(settings.model_copy(update={"seed": 0, "plan": {"mechanism": "plain"}}))
+        check_used(load_config(settings, {"seed": 0}))
 
 
 @pytest.mark.parametrize("name", ["certificate.md", "certificate.yaml", "README.md", "report.html"])

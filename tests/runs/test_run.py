@@ -57,7 +57,7 @@ def test_what_was_written_is_read(run: RunFolder) -> None:
     tensors = {"a": torch.arange(6.0).reshape(2, 3).t(), "b": torch.ones(2, dtype=torch.bfloat16), "c": torch.zeros(())}
     run.write_json(ReleaseFile.PLAN, TERMS)
     run.write_json(ReleaseFile.GUARANTEE, PLANNED.guarantee)
-    run.write_json(ReleaseFile.CONFIG, {"model": "lstm", "shape": {"hidden_size": 200}, "max_tokens": 64})
+    run.write_json(ReleaseFile.CONFIG, {"model": "lstm", "model_config": {"hidden_size": 200}, "max_tokens": 64})
     run.write_json(PrivateFile.SETTINGS, {"seed": 7})
     run.write(ReleaseFile.TOKENIZER, tokenizer.save)
     write_model(run, tensors)

@@ -52,7 +52,7 @@ SHAPE = {"hidden_size": 8, "embedding_size": 8}
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small run of dpsgd, as training left it."""
     place = tmp_path_factory.mktemp("verify")
-    train(experiment(write_corpus(place), "dpsgd", shape=SHAPE), place / "run", quiet)
+    train(experiment(write_corpus(place), "dpsgd", model_config=SHAPE), place / "run", quiet)
     return place / "run"
 
 
@@ -285,7 +285,7 @@ def stopping(steps: int) -> Callable[[Progress], None]:
 @pytest.fixture
 def stopped(tmp_path: Path) -> Path:
     """A run that was stopped after two of its steps."""
-    settings = experiment(write_corpus(tmp_path), "crt", shape=SHAPE, checkpoint_steps=1)
+    settings = experiment(write_corpus(tmp_path), "crt", model_config=SHAPE, checkpoint_steps=1)
     with pytest.raises(KeyboardInterrupt):
         train(settings, tmp_path / "run", stopping(2))
     return tmp_path / "run"
@@ -367,7 +367,9 @@ def test_a_mechanism_of_ones_own_is_verified_from_its_steps(tmp_path: Path, monk
 
 def test_a_run_that_stops_by_choice_is_charged_whole(tmp_path: Path) -> None:
     """With fewer executions than planned: only where plan.json says that models were looked at."""
-    planned = plan({"mechanism": "dpsgd", "noise_multiplier": 1.0, "steps": 60, "batch": 64, "records": 2000})
+    planned = plan(
+        {"mechanism": "dpsgd", "noise_multiplier": 1.0, "steps": 60, "expected_batch_size": 64, "records": 2000}
+    )
     for chooses in (True, False):
         terms = Terms.of(planned.mechanism, chooses=chooses)
         with RunFolder.create(tmp_path / str(chooses)) as opened:
@@ -385,7 +387,9 @@ def test_a_run_that_stops_by_choice_is_charged_whole(tmp_path: Path) -> None:
 
 def test_numbers_may_differ_by_the_last_digits_and_no_more() -> None:
     """Arithmetic of another machine; a figure just above a rounding step may round to the next digit."""
-    said = plan({"mechanism": "dpsgd", "noise_multiplier": 1.0, "steps": 60, "batch": 64, "records": 2000}).guarantee
+    said = plan(
+        {"mechanism": "dpsgd", "noise_multiplier": 1.0, "steps": 60, "expected_batch_size": 64, "records": 2000}
+    ).guarantee
     figure = said.figures[0]
     assert disagreement(replace(said, figures=said.figures), said) is None
     near, far = ((replace(figure, epsilon=figure.epsilon * part), *said.figures[1:]) for part in (1 - 1e-9, 0.9999))

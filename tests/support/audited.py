@@ -12,9 +12,8 @@ from tacit.audits.attacks.exposure import PlanExposure, plan_exposures
 from tacit.audits.attacks.extraction import ExtractionResult, extraction
 from tacit.audits.attacks.membership import MembershipResult, membership
 from tacit.audits.target import Target
-from tacit.common.serialize import from_words
 from tacit.config.audit_schema import AuditConfig
-from tacit.config.schema import Experiment
+from tacit.config.load import load_config
 from tacit.data.corpus import write_jsonl
 from tacit.data.records import Record, Span
 from tacit.models.language_model import Learner
@@ -27,9 +26,9 @@ SECRET = slice(10, 16)
 KNOWN = {"template": "My ID is {4 digits}", "count": 12, "repetitions": 4}
 HIDDEN = {"template": "Key {8 letters}", "count": 12, "repetitions": 4, "known": False}
 ALWAYS = {"template": "or {4 digits}", "count": 16, "repetitions": 2, "inside_probability": 1.0}
-OVERFIT = {"mechanism": "plain", "public_epochs": 100, "public_batch": 12}
-NOISY = {"mechanism": "dpsgd", "noise_multiplier": 60.0, "steps": 90, "batch": 100}
-FAST = {"rule": "sgd", "decay": "none", "learning_rate": 12.0}
+OVERFIT = {"mechanism": "plain", "public_epochs": 100, "public_batch_size": 12}
+NOISY = {"mechanism": "dpsgd", "noise_multiplier": 60.0, "steps": 90, "expected_batch_size": 100}
+FAST = {"optimizer": "sgd", "lr_scheduler": "none", "learning_rate": 12.0}
 MANY = {"template": "ID {4 digits}", "count": 200}
 
 
@@ -53,14 +52,14 @@ def train_run(folder: Path, plan: dict[str, Any], canaries: list[dict[str, Any]]
         "policy": "gold",
         "held_out": 0.5,
         "max_tokens": 32,
-        "longest_full": 32,
-        "shape": {"hidden_size": 96, "embedding_size": 32, "dropout": 0.0},
+        "max_full_tokens": 32,
+        "model_config": {"hidden_size": 96, "embedding_size": 32, "dropout": 0.0},
         "public": {"learning_rate": 1e-2},
         "plan": plan,
         "canaries": canaries,
         **more,
     }
-    train(from_words(Experiment, words), folder / "run", quiet)
+    train(load_config(words), folder / "run", quiet)
     return folder / "run"
 
 

@@ -38,16 +38,17 @@ from typer.core import TyperCommand, TyperGroup
 
 from tacit import quickstart as quick
 from tacit.cli.main import app, main
-from tacit.config.schema import Experiment, check_used
+from tacit.config.checks import check_used
+from tacit.config.load import load_config
 from tacit.errors import TacitError
 from tacit.mechanisms.build import plan
 from tacit.policies.registry import build_policy
 
 ROOT = Path(__file__).parents[2]
 SLOW_VERBS = {"train", "audit", "report", "generate", "quickstart", "sweep"}
-SMALLER = {"--dialogs": 80, "--epochs": 1, "--batch": 16, "--candidates": 10}
+SMALLER = {"--dialogs": 80, "--epochs": 1, "--expected-batch-size": 16, "--candidates": 10}
 FEWER_LABELS = 40  # records of `tacit label draw`
-LESS = ("held_out=0.3", "max_tokens=64", "longest_full=64", "shape.hidden_size=8", "shape.embedding_size=8")
+LESS = ("held_out=0.3", "max_tokens=64", "max_full_tokens=64", "hidden_size=8", "embedding_size=8")
 LESS_PLAN = ("plan.public_epochs=1",)
 ACTIVATE = ["source", ".venv/bin/activate"]
 
@@ -175,7 +176,7 @@ class Played:
         elif set(content) == {"plan"}:
             plan(content["plan"])
         else:
-            check_used(Experiment(**{"corpus": "c.jsonl", "plan": {"mechanism": "plain"}, **content}))
+            check_used(load_config({"corpus": "c.jsonl", "plan.mechanism": "plain"}, content))
 
     def _command(self, command: Command) -> None:
         words = command.words
@@ -252,7 +253,7 @@ def run(words: list[str]) -> tuple[int, str]:
         mock.patch.object(sys, "argv", ["tacit", *words]),
         mock.patch.object(quick, "DIALOGS", 12),
         mock.patch.object(quick, "PUBLIC_DIALOGS", 12),
-        mock.patch.dict(quick.SHARED, {"shape": {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0}}),
+        mock.patch.dict(quick.SHARED, {"model_config": {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0}}),
         contextlib.redirect_stdout(said),
         contextlib.redirect_stderr(said),
     ):

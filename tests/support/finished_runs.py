@@ -40,11 +40,31 @@ from tacit.runs.utility import ErrorRate, LabelQuality, TokenQuality, Utility
 WORDS: dict[str, dict[str, Any]] = {
     "plain": {"public_epochs": 3, "records": 2000},
     "redaction": {"public_epochs": 3, "records": 2000},
-    "dpsgd": {"noise_multiplier": 1.0, "steps": 60, "batch": 64, "records": 2000},
-    "selective": {"noise_multiplier": 1.0, "steps": 60, "batch": 64, "records": 2000, "public_epochs": 2},
-    "crt": {"noise_multiplier": 1.0, "steps": 60, "batch": 64, "records": 2000, "flagged": 900, "public_epochs": 2},
-    "uedp": {"noise_multiplier": 4.0, "steps": 40, "batch": 64, "records": 2000, "user_cap": 2, "entity_cap": 2},
-    "selective-published": {"noise_multiplier": 1.0, "steps": 20, "batch": 8, "records": 2000, "events_per_batch": 2.5},
+    "dpsgd": {"noise_multiplier": 1.0, "steps": 60, "expected_batch_size": 64, "records": 2000},
+    "selective": {"noise_multiplier": 1.0, "steps": 60, "expected_batch_size": 64, "records": 2000, "public_epochs": 2},
+    "crt": {
+        "noise_multiplier": 1.0,
+        "steps": 60,
+        "expected_batch_size": 64,
+        "records": 2000,
+        "flagged": 900,
+        "public_epochs": 2,
+    },
+    "uedp": {
+        "noise_multiplier": 4.0,
+        "steps": 40,
+        "expected_batch_size": 64,
+        "records": 2000,
+        "user_cap": 2,
+        "entity_cap": 2,
+    },
+    "selective-published": {
+        "noise_multiplier": 1.0,
+        "steps": 20,
+        "expected_batch_size": 8,
+        "records": 2000,
+        "events_per_batch": 2.5,
+    },
 }
 EVIDENCE = Evidence(policy_id="pii", policy_hash="0" * 64, coverage=Coverage(300, 2))
 CLASSES = Utility(

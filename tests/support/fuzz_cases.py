@@ -39,7 +39,7 @@ WORDS = (
     ".",
 )
 POLICIES = ("pii", "gold", "digits", "conservative", "any-capital", "everything", "digits,pii", "nope", "")
-_PRIVATE = {"noise_multiplier": 1.0, "steps": 1, "batch": 4}
+_PRIVATE = {"noise_multiplier": 1.0, "steps": 1, "expected_batch_size": 4}
 PLANS: dict[str, dict[str, Any]] = {
     "plain": {"public_epochs": 1},
     "redaction": {"public_epochs": 1},
@@ -53,8 +53,8 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 MECHANISMS = tuple(PLANS)
 FORMATS = ("jsonl", "jsonl", "csv", "txt", "parquet", "dataset")
-SMALL = ("--set", "shape={hidden_size: 8, embedding_size: 8}", "--set", "mode=research")
-FEW = ("--set", "max_tokens=32", "--set", "longest_full=32", "--set", "held_out=0.3")
+SMALL = ("--set", "model_config={hidden_size: 8, embedding_size: 8}", "--set", "mode=research")
+FEW = ("--set", "max_tokens=32", "--set", "max_full_tokens=32", "--set", "held_out=0.3")
 
 
 @dataclass(frozen=True)
@@ -189,10 +189,10 @@ def _settings(rng: random.Random, base: Path, folder: Path) -> Case:
         "policy": rng.choice(POLICIES),
         "held_out": 0.3,
         "max_tokens": 32,
-        "longest_full": 32,
+        "max_full_tokens": 32,
         "mode": "research",
         "seed": 3,
-        "shape": {"hidden_size": 8, "embedding_size": 8},
+        "model_config": {"hidden_size": 8, "embedding_size": 8},
         "canaries": [{"template": "My code is {4 digits}", "count": 2, "repetitions": 1}],
         "public": {"learning_rate": 0.01},
         "plan": {"mechanism": mechanism, **PLANS[mechanism]},
@@ -205,7 +205,10 @@ def _settings(rng: random.Random, base: Path, folder: Path) -> Case:
     file = folder / "settings.yaml"
     file.write_bytes(data)
     verb = rng.choice(["config", "config", "plan", "train"])
-    over = ["--set", f"{rng.choice(['seed', 'plan.epsilon', 'shape.layers', 'model', '.', 'a.b.c', ''])}={_word(rng)}"]
+    over = [
+        "--set",
+        f"{rng.choice(['seed', 'plan.epsilon', 'model_config.layers', 'model', '.', 'a.b.c', ''])}={_word(rng)}",
+    ]
     extra = over if rng.random() < 0.3 and verb != "plan" else []
     return Case([verb, str(file), *extra, *(["--out", str(folder / "run")] if verb == "train" else [])])
 

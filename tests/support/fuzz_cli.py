@@ -147,7 +147,7 @@ def make_base(base: Path) -> None:
 
     from saved import save_pretrained
     from tacit.cli.main import app
-    from tacit.config.load import asked_for
+    from tacit.config.load import load_config
     from tacit.config.model_schema import CausalLMConfig
     from tacit.data.corpus import write_jsonl
     from tacit.data.tokenizer import NOTHING, train_bpe
@@ -162,11 +162,17 @@ def make_base(base: Path) -> None:
         "policy": "gold",
         "held_out": 0.3,
         "max_tokens": 32,
-        "longest_full": 32,
-        "shape": {"hidden_size": 8, "embedding_size": 8},
-        "plan": {"mechanism": "selective", "steps": 2, "batch": 4, "noise_multiplier": 1.0, "public_epochs": 1},
+        "max_full_tokens": 32,
+        "model_config": {"hidden_size": 8, "embedding_size": 8},
+        "plan": {
+            "mechanism": "selective",
+            "steps": 2,
+            "expected_batch_size": 4,
+            "noise_multiplier": 1.0,
+            "public_epochs": 1,
+        },
     }
-    train(asked_for(corpus, {}, settings), base / "run", lambda _: None)
+    train(load_config(corpus, settings), base / "run", lambda _: None)
     steps = iter(range(10**9))
 
     def interrupts(_: object) -> None:
@@ -174,7 +180,7 @@ def make_base(base: Path) -> None:
             raise KeyboardInterrupt
 
     with contextlib.suppress(KeyboardInterrupt):
-        train(asked_for(corpus, {}, settings), base / "unfinished", interrupts)
+        train(load_config(corpus, settings), base / "unfinished", interrupts)
     tokenizer = train_bpe(["My ID is 34 and 17"] * 3, 270, NOTHING)
     torch.manual_seed(0)
     model = CausalLM.new(CausalLMConfig(tokenizer.first_special, width=8, layers=1, heads=2, context=64, dropout=0.0))

@@ -37,6 +37,7 @@ from neighbour_worlds import (
 )
 from tacit.privacy.events import Free, NoisyEvent, Unbounded
 from tacit.privacy.plan import Neighbors, Noisy, PoissonUsers, Pool, SplitBatch, Step, Unit, UsersAndEntities, cost
+from tacit.training.checks import duplicates_of
 from tacit.training.gradients.clipped import safe_factors
 from tacit.training.pools import DrawnUnits
 from tacit.training.sampling import sampler_for
@@ -87,24 +88,24 @@ def _one_a_unit(notions: Sequence[Neighbors], chance: Random) -> list[Neighbors]
 def neighbours(ours: World, drafts: Sequence[Draft], of: Neighbors, chance: Random) -> list[Other]:
     """Corpora that differ in one unit, in every way that the claim speaks of."""
     experiment = ours.experiment
-    everywhere = places(drafts, experiment.pieces != "record")
+    everywhere = places(drafts, experiment.data.segment_by != "record")
     if of.unit in (Unit.SECRETS, Unit.RECORD, Unit.FLAGGED_RECORD):
         flagged = [place for number, place in enumerate(everywhere) if ours.marks.flagged[number]]
         kinds = ("ID",) if experiment.policy == "digits" else ("ID", "NAME", "PLACE")
         candidates = flagged if of.unit == Unit.FLAGGED_RECORD else everywhere
-        printed = experiment.mechanism == "selective-published"  # its neighbours have the same lengths
+        printed = experiment.plan.mechanism == "selective-published"  # its neighbours have the same lengths
         found = differing_in_records(drafts, of, candidates, kinds, chance, same_length=printed)
-        keeps = experiment.which_duplicates == "keep" or of.unit == Unit.SECRETS
+        keeps = duplicates_of(experiment) == "keep" or of.unit == Unit.SECRETS
         return [other for other in found if keeps or other.name == "removed"]
     found = []
     user = chance.choice(sorted({_owner(ours, drafts, place) for place in everywhere}))
     of_user = [place for place in everywhere if _owner(ours, drafts, place) == user]
     if of.unit == Unit.USER:
         found.append(text_replaced(drafts, of_user, chance, relabel=True))
-        if experiment.mechanism == "user" and experiment.users != "dealt":
+        if experiment.plan.mechanism == "user" and experiment.data.user_source != "dealt":
             found.append(removed(drafts, of_user))
         return found
-    aliases = experiment.aliases is not None
+    aliases = experiment.marking.aliases is not None
     entity = chance.choice([name for name in NAMES if _is_listed(ours, drafts, name)])
     of_entity = [place for place in everywhere if has_entity(text_of(drafts, place), entity, aliases)]
     both = renamed(drafts, entity, of_entity, aliases)
@@ -116,14 +117,14 @@ def neighbours(ours: World, drafts: Sequence[Draft], of: Neighbors, chance: Rand
 
 def _owner(ours: World, drafts: Sequence[Draft], place: Place) -> str:
     """Who the store says owns a record; dealt users are known by nothing else."""
-    if ours.experiment.users == "given":
+    if ours.experiment.data.user_source == "given":
         return drafts[place.draft].user
     users = {name[0]: int(ours.store.users[row]) for row, name in enumerate(ours.names)}
     return str(users.get(place.id))
 
 
 def _is_listed(ours: World, drafts: Sequence[Draft], name: str) -> bool:
-    kinds = ours.experiment.entity_kinds or ("NAME", "PLACE", "ID")
+    kinds = ours.experiment.marking.entity_kinds or ("NAME", "PLACE", "ID")
     marked = {part.text for draft in drafts for turn in draft.turns for part in turn if part.kind in kinds}
     return name in marked
 
@@ -137,7 +138,7 @@ def compare(ours: World, theirs: World, of: Neighbors, other: Other, chance: Ran
     _match_twins(ours, theirs, other.owned)
     for step in ours.plan.executions():
         _same_pools(ours, theirs, step, of, other.owned)
-    if other.name != "removed" and ours.experiment.which_duplicates == "keep":
+    if other.name != "removed" and duplicates_of(ours.experiment) == "keep":
         require(theirs.own_plan() == ours.plan, "another plan")
     if ours.nats is not None and theirs.nats is not None:
         for world in (ours, theirs):
@@ -185,7 +186,7 @@ def _same_pools(ours: World, theirs: World, step: Step, of: Neighbors, owned: fr
         pools.append([(name, int(world.store.users[world.rows[name]])) for name in names])
     if free and len(pools[0]) != len(pools[1]):
         raise Broken(f"another pool of {step.name} steps, which are free")
-    order = sorted if ours.experiment.which_duplicates != "keep" else list
+    order = sorted if duplicates_of(ours.experiment) != "keep" else list
     require(order(pools[0]) == order(pools[1]), f"other records among {step.pool}")
     for name, _ in pools[0]:
         same = ours.content(ours.rows[name], step.view) == theirs.content(theirs.rows[name], step.view)

@@ -22,7 +22,7 @@ from tacit.mechanisms.settings import PlanSettings
 from tacit.models import custom as own
 from tacit.models.custom import register_model
 from tacit.privacy.plan import Phase, Plan, Pool, Targets, Unit, View
-from tacit.training.covered import COVERED, NEEDS, pairs
+from tacit.training.covered import COVERED, RULES, pairs
 
 Pair = frozenset[tuple[str, str]]
 
@@ -40,7 +40,7 @@ def _narrowed(domains: Domains) -> Domains | None:
     left, before = dict(domains), None
     while before != left:
         before = dict(left)
-        for need in NEEDS:
+        for need in RULES:
             fitting = tuple(value for value in left[need.other] if value in need.allowed)
             if left[need.setting] == (need.value,):
                 left[need.other] = fitting
@@ -172,23 +172,27 @@ def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str
         "mode": "research",
         "seed": chance.randrange(100),
         "max_tokens": chance.choice((24, 48)),
-        "longest_full": chance.choice((24, 60)),
+        "max_full_tokens": chance.choice((24, 60)),
         "plan": _plan(choice, chance),
-        "policy": "digits" if choice["conservative"] == "given" else "gold",
+        "policy": "digits" if choice["conservative_policy"] == "given" else "gold",
         "public": {
-            "rule": choice["public.rule"],
+            "optimizer": choice["public.optimizer"],
             "learning_rate": 0.01,
-            "longest_gradient": chance.choice((None, 1.0)),
+            "max_grad_norm": chance.choice((None, 1.0)),
         },
-        "private": {"rule": choice["private.rule"], "learning_rate": 0.01, "decay": chance.choice(("none", "linear"))},
+        "private": {
+            "optimizer": choice["private.optimizer"],
+            "learning_rate": 0.01,
+            "lr_scheduler": chance.choice(("none", "linear")),
+        },
         **_model(choice, place, chance),
     }
-    for setting in ("task", "pieces", "duplicates", "users", "precision"):
+    for setting in ("task", "segment_by", "duplicates", "user_source", "precision"):
         words[setting] = choice[setting]
     if choice["task"] == "classification":
         words["classes"] = ["x", "y"]
-    if choice["conservative"] == "given":
-        words["conservative"] = "gold"
+    if choice["conservative_policy"] == "given":
+        words["conservative_policy"] = "gold"
     if choice["canaries"] == "some":
         canary = {"template": "my code is {4 digits}", "count": 2, "known": chance.random() < 0.5}
         words["canaries"] = [{**canary, "inside_probability": 1.0}]
@@ -198,13 +202,13 @@ def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str
         words["entity_kinds"] = ["NAME"]
     if choice["aliases"] == "given":
         words["aliases"] = "to be written"
-    if choice["positions"] == "given":
-        words["positions"] = chance.choice((1, 16, 40))
-    if choice["private.longest_gradient"] == "given":
-        words["private"]["longest_gradient"] = 0.5
-    if choice["choose_on"] != "never":
-        words |= {"choose_every": 1, "patience": chance.choice((None, 2))}
-        words["choose_on"] = "redacted" if choice["choose_on"] == "redacted" else str(place / "public.jsonl")
+    if choice["microbatch_tokens"] == "given":
+        words["microbatch_tokens"] = chance.choice((1, 16, 40))
+    if choice["private.max_grad_norm"] == "given":
+        words["private"]["max_grad_norm"] = 0.5
+    if choice["eval_on"] != "never":
+        words |= {"eval_steps": 1, "early_stopping_patience": chance.choice((None, 2))}
+        words["eval_on"] = "redacted" if choice["eval_on"] == "redacted" else str(place / "public.jsonl")
     if choice["held_out"] == "share":
         words["held_out"] = 0.3
     return words
@@ -222,7 +226,7 @@ def _plan(choice: Mapping[str, str], chance: Random) -> dict[str, Any]:
         public = choice["precision"] == "bfloat16" or drops
         plan["mechanism"] = f"own {chance.choice(exact if public else [*exact, Unit.RECORD])}"
     if mechanism in ("redaction", "selective", "twice", "cadp", "crt", "own") or choice["rest"] == "plain":
-        plan |= {"public_epochs": 1, "public_batch": chance.randint(2, 5)}
+        plan |= {"public_epochs": 1, "public_batch_size": chance.randint(2, 5)}
     if mechanism in ("redaction", "selective", "twice"):
         plan["public_view"] = choice["public_view"]
     if mechanism in ("selective", "twice"):
@@ -239,7 +243,7 @@ def _plan(choice: Mapping[str, str], chance: Random) -> dict[str, Any]:
         plan["recall"] = 0.9
     if mechanism == "selective-published":
         plan["noised_states"] = chance.choice((0, 2))  # of its one layer
-    for setting, default in (("clip_style", "flat"), ("moves", "all")):
+    for setting, default in (("clip_style", "flat"), ("trainable", "all")):
         if choice[setting] != default:
             plan[setting] = choice[setting]
     return plan
@@ -254,15 +258,15 @@ def _model(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str, 
     rate = {"none": 0.0, "some": 0.4}
     words: dict[str, Any] = {"model": {"own": "neighbours"}.get(model, model)}
     if model == "lstm":
-        words["shape"] = {"embedding_size": 5, "hidden_size": 6, "layers": _layers(choice, chance)}
-        words["shape"] |= {name: rate[choice[name]] for name in ("embedding_dropout", "weight_drop")}
-        words["shape"] |= {"locked": chance.random() < 0.5, "tied": choice["tied"] == "yes"}
+        words["model_config"] = {"embedding_size": 5, "hidden_size": 6, "layers": _layers(choice, chance)}
+        words["model_config"] |= {name: rate[choice[name]] for name in ("embedding_dropout", "weight_drop")}
+        words["model_config"] |= {"locked": chance.random() < 0.5, "tied": choice["tied"] == "yes"}
     if model == "gpt":
-        words["shape"] = {"width": 8, "layers": 1, "heads": 2}
-    if choice["dropout"] == "none" and "shape" in words:
-        words["shape"]["dropout"] = 0.0  # new models have some
+        words["model_config"] = {"width": 8, "layers": 1, "heads": 2}
+    if choice["dropout"] == "none" and "model_config" in words:
+        words["model_config"]["dropout"] = 0.0  # new models have some
     if model == "folder":
-        causal = "gpt2" if choice["moves"] == "biases" else chance.choice(("gpt2", "llama"))  # a llama has none
+        causal = "gpt2" if choice["trainable"] == "biases" else chance.choice(("gpt2", "llama"))  # a llama has none
         words["model"] = str(place / ("bert" if classifies else causal))
     if choice["lora"] == "given":
         words["lora"] = {"rank": 2}

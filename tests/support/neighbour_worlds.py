@@ -19,25 +19,25 @@ from torch import Tensor
 
 from neighbour_corpora import HELD_OUT_USERS, Draft
 from runs import quiet
-from tacit.common.serialize import from_words
-from tacit.config.schema import Experiment, Vocabulary, check_public_steps, check_used
+from tacit.config.checks import check_public_steps
+from tacit.config.load import load_config
+from tacit.config.schema import Config
 from tacit.data.batches import Examples, tokens_of
 from tacit.data.corpus import write_jsonl
 from tacit.data.labels import check_learns_labels
-from tacit.data.ownership import RecordMarks
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import build_mechanism
+from tacit.policies.marking import Caps, RecordMarks, annotate
 from tacit.privacy.plan import Plan, Step, View
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
-from tacit.training.annotation import Caps, annotate
+from tacit.training.checks import check_run
 from tacit.training.covered import check_covered
 from tacit.training.gradients.clipped import check_gradients
-from tacit.training.marking import mark_once, marked_corpus
 from tacit.training.optimizers import Optimizer
 from tacit.training.parts import (
     AnyBatchReader,
@@ -77,7 +77,7 @@ class Nulls:
 class World:
     """A corpus, and what a run makes of it."""
 
-    experiment: Experiment
+    experiment: Config
     store: PreparedCorpus
     marks: RecordMarks
     annotation: Annotation
@@ -120,24 +120,23 @@ class World:
             return []
 
 
-def _mechanism(experiment: Experiment, annotation: Annotation, pools: Pools) -> Mechanism:
+def _mechanism(experiment: Config, annotation: Annotation, pools: Pools) -> Mechanism:
     counts = measured_counts(annotation, pools, experiment.plan)
-    return build_mechanism(from_words(Vocabulary, experiment.plan), counts)
+    return build_mechanism(experiment.plan, counts)
 
 
 def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], mechanism: Mechanism | None) -> World:
     """As `train` does, up to the first step. mechanism: of the world whose counts are public; None: of this one."""
     folder.mkdir()
-    experiment = from_words(Experiment, {**words, **_files(folder, drafts, "held_out" in words)})
-    check_used(experiment)
+    experiment = load_config({**words, **_files(folder, drafts, "held_out" in words)})
+    check_run(experiment)
     check_covered(experiment)
     policies = make_policies(experiment)
+    tokenizer = make_tokenizer(experiment, policies.marking)
     with patch("os.fsync"), RunFolder.create(folder / "run") as run:
-        mark_once(experiment, policies, run, quiet)
-        tokenizer = make_tokenizer(experiment, policies.marking, marked_corpus(run))
         prepare_stores(experiment, policies, tokenizer, run, quiet)
         store, marks = PreparedCorpus(run.path(PrivateFile.PREPARED)), RecordMarks.load(run.path(PrivateFile.MARKS))
-        caps = Caps(experiment.plan.get("user_cap"), experiment.plan.get("entity_cap"))
+        caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
         annotation, _ = annotate(store, marks, caps)
         pools = Pools(annotation)
         first = mechanism is None

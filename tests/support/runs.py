@@ -1,53 +1,53 @@
 """What tests of training share: a small corpus, settings of every mechanism, and the parts of a run to look into."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marking import prepare
-from tacit.common.serialize import from_words
-from tacit.config.schema import Experiment, Vocabulary
+from tacit.config.load import load, load_config
+from tacit.config.plan_schema import PlanRequest
+from tacit.config.schema import Config
 from tacit.data.batches import Inventions, RowReader
 from tacit.data.corpus import write_jsonl
-from tacit.data.ownership import Annotator
-from tacit.data.prepare import PrepareConfig
+from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import build_mechanism
+from tacit.mechanisms.settings import MeasuredCounts
+from tacit.policies.marking import Annotator, Caps, annotate
 from tacit.policies.patterns import Gold
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
-from tacit.training.annotation import Caps, annotate
 from tacit.training.pools import Annotation, Pools, measured_counts
 
-TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 64}
+TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "max_full_tokens": 64}
 PLANS: dict[str, dict[str, Any]] = {
     "plain": {"public_epochs": 1},
     "redaction": {"public_epochs": 1},
-    "dpsgd": {"noise_multiplier": 1.0, "steps": 3, "batch": 8},
-    "selective": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
-    "twice": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
-    "cadp": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
-    "crt": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "public_epochs": 1},
-    "user": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "weight_cap": 2, "local_epochs": 2},
-    "uedp": {"noise_multiplier": 1.0, "steps": 3, "batch": 8, "user_cap": 2, "entity_cap": 1},
-    "selective-published": {"noise_multiplier": 1.0, "steps": 2, "batch": 4},
-    "cadp-published": {"noise_multiplier": 1.0, "steps": 2, "batch": 8, "recall": 0.98},
-    "uedp-published": {"noise_multiplier": 1.0, "steps": 2, "batch": 4, "entity_rate": 0.5},
+    "dpsgd": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8},
+    "selective": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8, "public_epochs": 1},
+    "twice": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8, "public_epochs": 1},
+    "cadp": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8, "public_epochs": 1},
+    "crt": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8, "public_epochs": 1},
+    "user": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8, "weight_cap": 2, "local_epochs": 2},
+    "uedp": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8, "user_cap": 2, "entity_cap": 1},
+    "selective-published": {"noise_multiplier": 1.0, "steps": 2, "expected_batch_size": 4},
+    "cadp-published": {"noise_multiplier": 1.0, "steps": 2, "expected_batch_size": 8, "recall": 0.98},
+    "uedp-published": {"noise_multiplier": 1.0, "steps": 2, "expected_batch_size": 4, "entity_rate": 0.5},
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "cadp": {"policy": "forgetful.yaml"},
-    "crt": {"policy": "forgetful.yaml", "conservative": "cautious.yaml"},
-    "user": {"users": "documents"},
-    "uedp": {"users": "documents", "entity_kinds": ["NAME"]},
+    "crt": {"policy": "forgetful.yaml", "conservative_policy": "cautious.yaml"},
+    "user": {"user_source": "documents"},
+    "uedp": {"user_source": "documents", "entity_kinds": ["NAME"]},
     "cadp-published": {"policy": "forgetful.yaml"},
-    "uedp-published": {"users": "documents", "entity_kinds": ["NAME"]},
+    "uedp-published": {"user_source": "documents", "entity_kinds": ["NAME"]},
 }
 
 
@@ -60,14 +60,20 @@ def write_corpus(folder: Path, dialogs: int = 60) -> Path:
     return folder / "corpus.jsonl"
 
 
-def experiment(corpus: Path, mechanism: str, words: dict[str, Any] | None = None, **more: Any) -> Experiment:  # noqa: ANN401
+def experiment(corpus: Path, mechanism: str, words: dict[str, Any] | None = None, **more: Any) -> Config:  # noqa: ANN401
     """A run of `mechanism`: `words` go over its plan, `more` over the other settings."""
     chosen = {**TINY, **SETTINGS.get(mechanism, {}), **more}
-    for word in ("policy", "conservative"):
+    for word in ("policy", "conservative_policy"):
         if str(chosen.get(word)).endswith(".yaml"):
             chosen[word] = str(corpus.parent / chosen[word])
     asked = {"mechanism": mechanism, **PLANS[mechanism], **(words or {})}
-    return from_words(Experiment, {"corpus": str(corpus), "plan": asked, **chosen})
+    return load_config({"corpus": str(corpus), "plan": asked, **chosen})
+
+
+def mechanism_of(words: Mapping[str, Any], measured: MeasuredCounts | None = None) -> Mechanism:
+    """The mechanism that settings and counts ask for."""
+    asked = load(PlanRequest, words)
+    return build_mechanism(asked.plan, measured, asked.counts)
 
 
 def quiet(_: object) -> None:
@@ -87,12 +93,11 @@ class Parts:
 
 def make_parts(folder: Path, records: Iterable[Record], words: dict[str, Any]) -> Parts:
     """The parts of the run that `words` of a plan ask for, as an experiment makes them; the spans are the secrets."""
-    tokenizer, annotator = byte_tokenizer(), Annotator()
-    settings = PrepareConfig(max_tokens=64)
-    store = prepare(records, Gold(), tokenizer, folder / "store", settings, annotator=annotator)
+    tokenizer, annotator = byte_tokenizer(), Annotator(Gold())
+    store = prepare(annotator.watching(records), Gold(), tokenizer, folder / "store", PrepareConfig(max_tokens=64))
     annotation, _ = annotate(store, annotator.marks(), Caps(words.get("user_cap"), words.get("entity_cap")))
     pools = Pools(annotation)
-    mechanism = build_mechanism(from_words(Vocabulary, words), measured_counts(annotation, pools, words))
+    mechanism = mechanism_of(words, measured_counts(annotation, pools, load(PlanRequest, words).plan))
     return Parts(store, annotation, pools, mechanism, RowReader(store, tokenizer.end, 100, Inventions(tokenizer, {})))
 
 

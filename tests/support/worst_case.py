@@ -221,8 +221,8 @@ def trained(
     weights = learner.module.canaries.weight
     iterates = [np.zeros(weights.numel(), np.float32)]
     updates = UpdateSettings(
-        public=OptimizerConfig("sgd", 1e-2, decay="none"),
-        private=OptimizerConfig("sgd", move * private.expected_batch, decay="none"),  # undoes the divisor
+        public=OptimizerConfig("sgd", 1e-2, lr_scheduler="none"),
+        private=OptimizerConfig("sgd", move * private.expected_batch, lr_scheduler="none"),  # undoes the divisor
         local=local or LocalConfig(),
     )
     with RunFolder.create(folder) as run:

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from finished_runs import MADE, write_run
-from marking import prepare
 from tacit.audits.findings import Audit, Checkpoint
 from tacit.cli.main import app
 from tacit.cli.sweep import HEADS, Board, row_of
@@ -29,7 +28,7 @@ from tacit.common.files import digest
 from tacit.common.progress import Progress
 from tacit.common.serialize import from_words, to_json
 from tacit.data.corpus import read, write_jsonl
-from tacit.data.prepare import PrepareConfig
+from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record
 from tacit.data.tokenizer import NOTHING, Tokenizer, byte_tokenizer, train_bpe
 from tacit.errors import ConfigError, RunError, TacitError
@@ -70,16 +69,19 @@ def names(recipe: Recipe) -> list[str]:
 
 
 def test_g1_every_run_meets_every_choice(tmp_path: Path) -> None:
-    runs = {"a": {"plan.public_epochs": 1}, "b": {"grid": {"plan.public_batch": [8, 16]}, "shape": {"layers": 2}}}
+    runs = {
+        "a": {"plan.public_epochs": 1},
+        "b": {"grid": {"plan.public_batch_size": [8, 16]}, "model_config": {"layers": 2}},
+    }
     found = variations(read_recipe(recipe_file(tmp_path, runs=runs, grid={"seed": [3, 4]})))
     assert [one.name for one in found] == [
         *("a-seed-3", "a-seed-4"),
-        *(f"b-public_batch-{batch}-seed-{seed}" for batch in (8, 16) for seed in (3, 4)),
+        *(f"b-public_batch_size-{batch}-seed-{seed}" for batch in (8, 16) for seed in (3, 4)),
     ]
-    assert [one.group for one in found] == ["a", "a", *["b-public_batch-8"] * 2, *["b-public_batch-16"] * 2]
+    assert [one.group for one in found] == ["a", "a", *["b-public_batch_size-8"] * 2, *["b-public_batch_size-16"] * 2]
     last = found[-1]
-    assert last.words["plan"] == {"mechanism": "plain", "public_epochs": 2, "public_batch": 16}
-    assert last.differs == {"shape.layers": 2, "plan.public_batch": 16, "seed": 4}
+    assert last.words["plan"] == {"mechanism": "plain", "public_epochs": 2, "public_batch_size": 16}
+    assert last.differs == {"model_config.layers": 2, "plan.public_batch_size": 16, "seed": 4}
 
 
 def test_an_axis_of_a_run_comes_before_the_one_that_all_share(tmp_path: Path) -> None:
@@ -89,18 +91,18 @@ def test_an_axis_of_a_run_comes_before_the_one_that_all_share(tmp_path: Path) ->
 
 
 def test_g2_the_dial_moves_what_is_listed_and_nothing_else(tmp_path: Path) -> None:
-    runs = {"a": {"plan.public_epochs": 8}, "b": {"plan": {"public_batch": 30}}}
-    scales = ["needs.train.dialogs", "plan.public_epochs", "plan.public_batch"]
-    file = recipe_file(tmp_path, runs=runs, grid={"plan.public_batch": [5, 50]}, scales=scales)
+    runs = {"a": {"plan.public_epochs": 8}, "b": {"plan": {"public_batch_size": 30}}}
+    scales = ["needs.train.dialogs", "plan.public_epochs", "plan.public_batch_size"]
+    file = recipe_file(tmp_path, runs=runs, grid={"plan.public_batch_size": [5, 50]}, scales=scales)
     assert read_recipe(file).needs["train"].dialogs == 20
     small = read_recipe(file, 0.1)
     assert small.needs["train"].dialogs == 2
     words = {one.name: one.words["plan"] for one in variations(small)}
-    assert words["a-public_batch-1"] == {"mechanism": "plain", "public_epochs": 1, "public_batch": 1}
-    assert words["b-public_batch-5"] == {"mechanism": "plain", "public_epochs": 1, "public_batch": 5}
+    assert words["a-public_batch_size-1"] == {"mechanism": "plain", "public_epochs": 1, "public_batch_size": 1}
+    assert words["b-public_batch_size-5"] == {"mechanism": "plain", "public_epochs": 1, "public_batch_size": 5}
     large = {one.name: one.words["plan"] for one in variations(read_recipe(file, 3))}
-    assert large["a-public_batch-150"]["public_epochs"] == 24
-    assert large["b-public_batch-150"]["public_epochs"] == 6
+    assert large["a-public_batch_size-150"]["public_epochs"] == 24
+    assert large["b-public_batch_size-150"]["public_epochs"] == 6
 
 
 @pytest.mark.parametrize(
@@ -463,7 +465,7 @@ def test_g4_equal_results_are_equal_bytes_but_for_seconds(tmp_path: Path, said: 
 )
 def test_g4_no_place_of_the_machine_is_in_a_reason(said: str, kept: str) -> None:
     places = Places.of(Path("/r/x.yaml"), None, None, None, 1.0)
-    assert places.without(said, {"model": "/data/my models/gpt2", "shape": {"layers": 2}}) == kept
+    assert places.without(said, {"model": "/data/my models/gpt2", "model_config": {"layers": 2}}) == kept
 
 
 def test_a_sweep_has_a_page_with_its_pictures(tmp_path: Path, said: Said) -> None:
@@ -481,7 +483,7 @@ def test_a_sweep_has_a_page_with_its_pictures(tmp_path: Path, said: Said) -> Non
 
 def test_kept_models_are_attacked_where_there_are_any(tmp_path: Path, said: Said) -> None:
     """One run keeps models, the other does not: both are audited, each as it can be."""
-    runs = {"kept": {"keep_every": 5}, "not": {}}
+    runs = {"kept": {"save_steps": 5}, "not": {}}
     outcomes = sweep(recipe_file(tmp_path, runs=runs, grid={"seed": [0]}, audit={"checkpoints": True})).outcomes
     assert len(said()) == 2
     states = [read_state(tmp_path / "small.runs" / ".sweep" / f"{one.name}.json") for one in outcomes]
@@ -539,7 +541,7 @@ def test_settings_that_mean_nothing_are_refused_before_anything_runs(tmp_path: P
     file = recipe_file(tmp_path, runs={"good": {}, "bad": {"seed": -3}}, grid={})
     with pytest.raises(ConfigError, match="in the run bad: seed"):
         sweep(file)
-    bad = {"model": "gpt", "shape": {"width": 16, "heads": 3}}
+    bad = {"model": "gpt", "model_config": {"width": 16, "heads": 3}}
     with pytest.raises(ConfigError, match=r"in the run bad: .* heads divide"):
         sweep(recipe_file(tmp_path, runs={"good": {}, "bad": bad}, grid={}))
     with pytest.raises(ConfigError, match=r"audit\.candidate"):

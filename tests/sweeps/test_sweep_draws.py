@@ -28,7 +28,7 @@ EPSILONS = [1, 4]
 RECIPE: dict[str, Any] = {
     "name": "drawn",
     "needs": {"train": {"simulate": "customersim", "dialogs": 20}},
-    "settings": {"corpus": "$train", "policy": "gold", "keep_every": 10},
+    "settings": {"corpus": "$train", "policy": "gold", "save_steps": 10},
     "runs": {
         "plain": {"plan": {"mechanism": "plain", "public_epochs": 2}},
         "selective": {"plan": {"mechanism": "selective", "public_epochs": 2}, "grid": {"plan.epsilon": EPSILONS}},
@@ -270,7 +270,7 @@ def test_whiskers_end_where_they_should() -> None:
         ([{**TRADE, "points": "checkpoints"}], {}, "name of a column"),
         ([{**TRADE, "points": "checkpoints", "x": "step"}], {"audit": {}}, "audits that leave them alone"),
         ([{**TRADE, "points": "checkpoints", "x": "step"}], {"audit": False}, "audits that leave them alone"),
-        ([], {"settings": {"corpus": "$train", "policy": "gold"}}, "none with keep_every"),
+        ([], {"settings": {"corpus": "$train", "policy": "gold"}}, "none with training.save_steps"),
         ([], {"paper": {"plain": {"perplexety": 3}}}, "perplexety"),
         ([TRADE] * 31, {}, "at most 30 pictures"),
     ],

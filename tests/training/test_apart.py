@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from marking import check_apart
 from runs import experiment, quiet, write_corpus
-from tacit.config.schema import Experiment
+from tacit.config.schema import Config
 from tacit.data.corpus import read, write_jsonl
 from tacit.data.records import Record
 from tacit.errors import ConfigError
@@ -19,13 +18,14 @@ from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
 from tacit.training import overlap as apart
+from tacit.training.overlap import check_apart
 from tacit.training.stages import train
 
 LINES = [f"note number {n} about the {n * 7} gardens" for n in range(50)]
 OTHERS = [f"a line {n} of another file altogether" for n in range(50)]
 PUBLIC: dict[str, dict[str, Any]] = {
     "vocabulary_corpus": {"tokenizer": "bpe", "vocabulary_size": 300},
-    "choose_on": {"choose_every": 2},
+    "eval_on": {"eval_steps": 2},
 }
 Make = Callable[[Path, Path], object]
 COPIES: dict[str, tuple[str, Make]] = {
@@ -46,7 +46,7 @@ COPIES: dict[str, tuple[str, Make]] = {
 }
 
 
-def declared(corpus: Path, setting: str, public: Path, **more: Any) -> Experiment:  # noqa: ANN401
+def declared(corpus: Path, setting: str, public: Path, **more: Any) -> Config:  # noqa: ANN401
     asked: dict[str, Any] = {**PUBLIC[setting], setting: str(public), "policy": "digits", **more}
     return experiment(corpus, "dpsgd", **asked)
 
@@ -119,29 +119,29 @@ def test_of_many_lines_some_are_compared(tmp_path: Path, monkeypatch: pytest.Mon
     write_jsonl([Record(str(at), "\n".join(lines[at : at + 50])) for at in range(0, 5000, 50)], corpus)
     other = [f"this is another line {number}" for number in range(5000)]
     public.write_text("\n".join([*lines[:2000], *other[:3000]]))
-    check_apart(declared(corpus, "choose_on", public))
+    check_apart(declared(corpus, "eval_on", public))
     public.write_text("\n".join([*lines[:3000], *other[:2000]]))
     with pytest.raises(ConfigError, match="of the 1,000 lines"):
-        check_apart(declared(corpus, "choose_on", public))
+        check_apart(declared(corpus, "eval_on", public))
 
 
 def test_a_file_that_is_not_looked_at_is_not_compared(corpus: Path) -> None:
-    check_apart(experiment(corpus, "dpsgd", choose_on=str(corpus), policy="digits"))
+    check_apart(experiment(corpus, "dpsgd", eval_on=str(corpus), policy="digits"))
 
 
 def test_short_texts_count_where_their_ids_are_equal_too(tmp_path: Path) -> None:
     corpus, public = tmp_path / "corpus.jsonl", tmp_path / "public.jsonl"
     write_jsonl([Record("a", "yes"), Record("b", "no")], corpus)
     write_jsonl([Record("x", "yes"), Record("y", "no")], public)
-    check_apart(declared(corpus, "choose_on", public))
+    check_apart(declared(corpus, "eval_on", public))
     write_jsonl([Record("a", "yes"), Record("y", "no")], public)
     with pytest.raises(ConfigError, match="1 of the 1 texts"):
-        check_apart(declared(corpus, "choose_on", public))
+        check_apart(declared(corpus, "eval_on", public))
 
 
 def test_public_files_are_used(corpus: Path) -> None:
     """The negative control: a file of other texts trains."""
     public, shape = corpus.parent / "public.txt", {"embedding_size": 8, "hidden_size": 8}
     public.write_text("\n".join(OTHERS))
-    train(declared(corpus, "choose_on", public, shape=shape), corpus.parent / "run", quiet)
+    train(declared(corpus, "eval_on", public, model_config=shape), corpus.parent / "run", quiet)
     assert RunFolder.view(corpus.parent / "run").path(PrivateFile.CHOICE).exists()

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from marking import check_apart, records_of
 from runs import experiment, quiet, write_corpus
 from tacit.cli.main import app
-from tacit.config.schema import Experiment, check_used
+from tacit.config.checks import check_used
+from tacit.config.schema import Config
 from tacit.data.corpus import read, write_jsonl
 from tacit.data.marked import Split
 from tacit.data.records import Record
@@ -18,6 +18,8 @@ from tacit.errors import ConfigError
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
+from tacit.training.overlap import check_apart
+from tacit.training.parts import records_of
 from tacit.training.stages import train
 
 NO_SHARE: dict[str, Any] = {"held_out": None}
@@ -34,13 +36,13 @@ def apart(tmp_path: Path) -> str:
     return str(tmp_path / "apart.jsonl")
 
 
-def _with(corpus: Path, apart: str, **more: Any) -> Experiment:  # noqa: ANN401
+def _with(corpus: Path, apart: str, **more: Any) -> Config:  # noqa: ANN401
     return experiment(corpus, "plain", **{**NO_SHARE, "held_out_corpus": apart, **more})
 
 
 def test_the_whole_corpus_is_trained_on_and_the_file_measured_with(corpus: Path, apart: str, tmp_path: Path) -> None:
     shape = {"embedding_size": 8, "hidden_size": 8}
-    trained = train(_with(corpus, apart, shape=shape), tmp_path / "run", quiet)
+    trained = train(_with(corpus, apart, model_config=shape), tmp_path / "run", quiet)
     run = RunFolder.view(tmp_path / "run")
     stores = {place: PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT)}
     ids = {place: {store.record_id(row) for row in range(len(store))} for place, store in stores.items()}
@@ -60,7 +62,7 @@ def test_without_a_file_a_share_is_held_out(corpus: Path) -> None:
 
 
 def test_pieces_are_cut_on_both_sides(corpus: Path, apart: str) -> None:
-    turns = _with(corpus, apart, pieces="turn")
+    turns = _with(corpus, apart, segment_by="turn")
     assert len(list(records_of(turns, Split.VALIDATION))) > 7
     check_apart(turns)
 
@@ -104,20 +106,18 @@ def test_the_count_of_texts_in_common_is_said_and_private(tmp_path: Path) -> Non
     corpus.write_text("\n".join(LINES))
     apart.write_text("\n".join([*LINES[:3], *OTHERS[3:]]))
     words = ("--mechanism", "plain", "--epochs", "1", "--policy", "digits", "--out", str(tmp_path / "run"))
-    small = ("--set", "shape.hidden_size=8", "--set", "shape.embedding_size=8", "--set", f"held_out_corpus={apart}")
+    small = ("--set", "hidden_size=8", "--set", "embedding_size=8", "--set", f"held_out_corpus={apart}")
     result = CliRunner().invoke(app, ["train", str(corpus), *words, *small], catch_exceptions=False)
     assert "3 held-out texts stand in the corpus too" in result.output
     assert RunFolder.view(tmp_path / "run").read_json(dict, PrivateFile.SHARED) == {"texts": 3}
 
 
-@pytest.mark.parametrize(
-    "more", [{"held_out": 0.2}, {"choose_every": 2}, {"choose_every": 2, "choose_on": "full"}], ids=str
-)
+@pytest.mark.parametrize("more", [{"held_out": 0.2}, {"eval_steps": 2}, {"eval_steps": 2, "eval_on": "full"}], ids=str)
 def test_what_contradicts_a_file_of_its_own_is_refused(corpus: Path, apart: str, more: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         check_used(_with(corpus, apart, **more))
     check_used(_with(corpus, apart))
-    check_used(_with(corpus, apart, choose_every=2, choose_on=str(corpus)))
+    check_used(_with(corpus, apart, eval_steps=2, eval_on=str(corpus)))
 
 
 def test_a_choice_on_the_held_out_file_is_refused_however_it_is_named(corpus: Path, apart: str) -> None:
@@ -125,4 +125,4 @@ def test_a_choice_on_the_held_out_file_is_refused_however_it_is_named(corpus: Pa
     (corpus.parent / "link.jsonl").symlink_to(apart)
     for name in (apart, str(corpus.parent / "folder" / ".." / "apart.jsonl"), str(corpus.parent / "link.jsonl")):
         with pytest.raises(ConfigError, match="never looks at held_out_corpus"):
-            check_used(_with(corpus, apart, choose_every=2, choose_on=name))
+            check_used(_with(corpus, apart, eval_steps=2, eval_on=name))

@@ -11,8 +11,10 @@ import pytest
 from runs import experiment, quiet, write_corpus
 from tacit.api import label_draw, label_read
 from tacit.common.progress import Progress
-from tacit.config.schema import Experiment
+from tacit.config.load import load_config
+from tacit.config.schema import Config
 from tacit.data.corpus import write_jsonl
+from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ConfigError, RunError
 from tacit.policies import patterns
 from tacit.policies import tagging as folders
@@ -54,9 +56,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     label_draw(corpus, policies[0], folder / "s.jsonl", conservative=policies[1], records=20, gold=True)
     label_read(folder / "s.jsonl", policies[0], conservative=policies[1], out=folder / "coverage.json")
     files = {"held_out": None, "held_out_corpus": "apart.jsonl", "vocabulary_corpus": "public.jsonl"}
-    files |= {"coverage": "coverage.json", "choose_on": "choice.jsonl"}
+    files |= {"coverage": "coverage.json", "eval_on": "choice.jsonl"}
     more: dict[str, Any] = {name: None if file is None else str(folder / file) for name, file in files.items()}
-    more |= {"tokenizer": "bpe", "vocabulary_size": 300, "choose_every": 100, "shape": SHAPE}
+    more |= {"tokenizer": "bpe", "vocabulary_size": 300, "eval_steps": 100, "model_config": SHAPE}
     with pytest.raises(Stopped):
         train(experiment(corpus, "crt", **more), folder / "run", stop)
     return folder
@@ -70,12 +72,12 @@ EDITS: dict[str, tuple[str, Edit]] = {
     "policy": ("forgetful.yaml", replaced("forgetful.yaml", "0.9", "0.1")),
     "conservative policy": ("cautious.yaml", replaced("cautious.yaml", "seed: 1", "seed: 2")),
     "corpus": ("corpus.jsonl", replaced("corpus.jsonl", "SYS", "BOT")),
-    "held_out_corpus": ("apart.jsonl", replaced("apart.jsonl", "SYS", "BOT")),
-    "vocabulary_corpus": ("public.jsonl", replaced("public.jsonl", "SYS", "BOT")),
-    "choose_on": ("choice.jsonl", replaced("choice.jsonl", "SYS", "BOT")),
-    "coverage": ("coverage.json", replaced("coverage.json", '"missed": true', '"missed": false')),
+    "data.held_out_corpus": ("apart.jsonl", replaced("apart.jsonl", "SYS", "BOT")),
+    "data.vocabulary_corpus": ("public.jsonl", replaced("public.jsonl", "SYS", "BOT")),
+    "training.eval_on": ("choice.jsonl", replaced("choice.jsonl", "SYS", "BOT")),
+    "marking.coverage": ("coverage.json", replaced("coverage.json", '"missed": true', '"missed": false')),
     "tokenizer": ("run/release/tokenizer.json", replaced("run/release/tokenizer.json", "public.jsonl", "other.jsonl")),
-    "settings": (SETTINGS, replaced(SETTINGS, '"pieces": "record"', '"pieces": "turn"')),
+    "settings": (SETTINGS, replaced(SETTINGS, '"segment_by": "record"', '"segment_by": "turn"')),
 }
 
 
@@ -118,14 +120,14 @@ def check_now(folder: Path) -> None:
 
 def test_a_file_that_is_gone_is_named(stopped: Path) -> None:
     place = (stopped / "coverage.json").rename(stopped / "moved.json")
-    with pytest.raises(ConfigError, match=r"the file of `coverage`.*No such file"):
+    with pytest.raises(ConfigError, match=r"the file of `marking.coverage`.*No such file"):
         resume(stopped / "run", quiet)
     place.rename(stopped / "coverage.json")
 
 
-def made_run(folder: Path, asked: Experiment, policies: Policies) -> RunFolder:
+def made_run(folder: Path, asked: Config, policies: Policies) -> RunFolder:
     run = RunFolder.create(folder)
-    run.write_json(PrivateFile.IDENTITY, identity_of(asked, policies))
+    run.write_json(PrivateFile.IDENTITY, identity_of(asked, policies, byte_tokenizer()))
     return run
 
 
@@ -138,10 +140,10 @@ def test_files_and_folders_of_other_settings_count_too(tmp_path: Path, setting: 
     named: dict[str, Any] = {setting: str(tmp_path / file.partition("/")[0])}
     asked = experiment(write_corpus(tmp_path, 3), "uedp", tokenizer="bytes", **named)
     with made_run(tmp_path / "run", asked, Policies(Digits())) as run:
-        check_identity(run, asked, Policies(Digits()))
+        check_identity(run, asked, Policies(Digits()), byte_tokenizer())
         place.write_bytes(b"2")
-        with pytest.raises(RunError, match=rf"changed since: {setting}\."):
-            check_identity(run, asked, Policies(Digits()))
+        with pytest.raises(RunError, match=rf"changed since: (marking\.)?{setting}\."):
+            check_identity(run, asked, Policies(Digits()), byte_tokenizer())
 
 
 @pytest.mark.parametrize("public_view", ["invented", "redacted"])
@@ -151,10 +153,10 @@ def test_another_faker_invents_other_secrets(tmp_path: Path, monkeypatch: pytest
     with made_run(tmp_path / "run", asked, Policies(Digits())) as run:
         monkeypatch.setattr(identity, "version", lambda _: "0.1")
         if public_view == "redacted":
-            check_identity(run, asked, Policies(Digits()))
+            check_identity(run, asked, Policies(Digits()), byte_tokenizer())
             return
         with pytest.raises(RunError, match=r"changed since: version of Faker\."):
-            check_identity(run, asked, Policies(Digits()))
+            check_identity(run, asked, Policies(Digits()), byte_tokenizer())
 
 
 def test_the_version_of_faker_is_released_with_the_others() -> None:
@@ -174,11 +176,11 @@ def test_another_model_behind_a_policy_is_another_policy(tmp_path: Path) -> None
     asked = experiment(write_corpus(tmp_path, 3), "redaction")
     for which in ("policy", "conservative policy"):
         with made_run(tmp_path / which, asked, entities(which, pipeline)) as run:
-            check_identity(run, asked, entities(which, pipeline))
+            check_identity(run, asked, entities(which, pipeline), byte_tokenizer())
             (weights / "model").write_bytes(which.encode())
             folders.digest_of.cache_clear()  # as in a new process
             with pytest.raises(RunError, match=rf"changed since: {which}\."):
-                check_identity(run, asked, entities(which, pipeline))
+                check_identity(run, asked, entities(which, pipeline), byte_tokenizer())
 
 
 def entities(which: str, pipeline: Path) -> Policies:
@@ -196,10 +198,10 @@ def test_another_version_of_the_search_is_another_policy(monkeypatch: pytest.Mon
 def test_what_moves_no_number_may_change(tmp_path: Path) -> None:
     asked = experiment(write_corpus(tmp_path, 3), "redaction")
     with made_run(tmp_path / "run", asked, Policies(Digits())) as run:
-        faster = asked.model_copy(update={"positions": 7, "checkpoint_minutes": 1.0, "log": "tensorboard"})
-        check_identity(run, faster, Policies(Digits()))
+        faster = load_config(asked, {"microbatch_tokens": 7, "checkpoint_minutes": 1.0, "report_to": "tensorboard"})
+        check_identity(run, faster, Policies(Digits()), byte_tokenizer())
         with pytest.raises(RunError, match=r"changed since: settings\."):
-            check_identity(run, asked.model_copy(update={"pieces": "turn"}), Policies(Digits()))
+            check_identity(run, load_config(asked, {"segment_by": "turn"}), Policies(Digits()), byte_tokenizer())
     file = RunFolder.view(tmp_path / "run").path(PrivateFile.IDENTITY)
     assert file.stat().st_mode & 0o777 == 0o600
     assert Digits().hash not in file.read_text()

@@ -14,17 +14,18 @@ import pytest
 import torch
 from scipy import stats
 
-from marking import records_of
-from tacit.common.serialize import from_words
-from tacit.config.schema import Experiment
+from tacit.config.canary_schema import CanaryPlan
+from tacit.config.load import load_config
+from tacit.config.schema import Config
 from tacit.data.batches import TextBatch
-from tacit.data.canaries import CanaryPlan, CanaryRecord, draw_canaries, plant
+from tacit.data.canaries import CANARY, CanaryRecord, draw_canaries, plant
 from tacit.data.corpus import write_jsonl
 from tacit.data.marked import Split
-from tacit.data.records import Record, in_pieces
+from tacit.data.records import Record, Span, in_pieces
 from tacit.models.loading import load
 from tacit.policies.registry import parse_policy
 from tacit.simulation.simulate import simulate
+from tacit.training.parts import records_of
 from tacit.training.stages import train
 
 ALARM = 1e-4
@@ -32,8 +33,8 @@ CANARIES = CanaryPlan("my code is {3 digits}", 24, repetitions=10, inside_probab
 MISS_RATES = (0.0, 0.25, 0.5)
 PLANS: dict[str, dict[str, object]] = {
     "redaction": {"public_epochs": 25},
-    "selective": {"public_epochs": 25, "epsilon": 2, "steps": 20, "batch": 32},
-    "crt": {"public_epochs": 25, "epsilon": 2, "steps": 20, "batch": 32},
+    "selective": {"public_epochs": 25, "epsilon": 2, "steps": 20, "expected_batch_size": 32},
+    "crt": {"public_epochs": 25, "epsilon": 2, "steps": 20, "expected_batch_size": 32},
 }
 
 
@@ -58,19 +59,19 @@ def _policy(corpus: Path, miss_rate: float) -> str:
     return str(path)
 
 
-def _experiment(corpus: Path, mechanism: str, miss_rate: float) -> Experiment:
+def _experiment(corpus: Path, mechanism: str, miss_rate: float) -> Config:
     words: dict[str, Any] = {
         "corpus": str(corpus),
         "mode": "research",
         "policy": _policy(corpus, miss_rate),
-        "conservative": "digits" if mechanism == "crt" else None,
+        "conservative_policy": "digits" if mechanism == "crt" else None,
         "plan": {"mechanism": mechanism, **PLANS[mechanism]},
         "max_tokens": 128,
-        "longest_full": 128,
-        "shape": {"embedding_size": 32, "hidden_size": 96, "dropout": 0.0},
+        "max_full_tokens": 128,
+        "model_config": {"embedding_size": 32, "hidden_size": 96, "dropout": 0.0},
         "held_out": 0.02,
     }
-    return from_words(Experiment, words)
+    return load_config(words)
 
 
 def _ranks(folder: Path, values: list[str]) -> list[int]:
@@ -95,7 +96,8 @@ def test_who_says_what_the_policy_missed(
     train(experiment, tmp_path / "run", lambda _: None)
     policy, trained = parse_policy(experiment.policy), {record.user for record in records_of(experiment, Split.TRAIN)}
     inside = [canary for canary in canaries if canary.id in trained]
-    spans = {canary.id: (CANARIES.slot.span(canary.value),) for canary in inside}
+    start = len(CANARIES.slot.before)
+    spans = {canary.id: (Span(start, start + len(canary.value), CANARY),) for canary in inside}
     found = [bool(policy.find(Record(canary.id, canary.text, spans=spans[canary.id]))) for canary in inside]
     ranks = _ranks(tmp_path / "run", [canary.value for canary in inside])
     twins = _ranks(tmp_path / "run", [canary.twin_value for canary in inside])

@@ -9,20 +9,20 @@ from safetensors.torch import load_file
 from audited import KNOWN, train_run
 from runs import quiet
 from tacit.audits.audit import audit
-from tacit.common.serialize import from_words
 from tacit.config.audit_schema import AuditConfig, ExtractionConfig
-from tacit.config.schema import Experiment, check_used
+from tacit.config.checks import check_used
+from tacit.config.load import load_config
 from tacit.errors import ConfigError
 from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.weights import kept_models
 
-PLAN = {"mechanism": "plain", "public_epochs": 2, "public_batch": 16}
+PLAN = {"mechanism": "plain", "public_epochs": 2, "public_batch_size": 16}
 SETTINGS = AuditConfig(candidates=20, secrets=5, checkpoints=True, extraction=ExtractionConfig(tries=1))
 
 
 def test_models_are_kept_every_so_many_steps_and_at_the_end(tmp_path: Path) -> None:
-    folder = train_run(tmp_path, PLAN, [KNOWN], keep_every=3)
+    folder = train_run(tmp_path, PLAN, [KNOWN], save_steps=3)
     kept = kept_models(RunFolder.view(folder))
     last = kept[-1]
     assert [one.step for one in kept] == [*range(3, last.step, 3), last.step]
@@ -37,5 +37,5 @@ def test_models_are_kept_every_so_many_steps_and_at_the_end(tmp_path: Path) -> N
 
 def test_a_classifier_keeps_no_models() -> None:
     words = {"corpus": "x", "plan": {"mechanism": "plain"}, "task": "classification", "classes": ["a", "b"]}
-    with pytest.raises(ConfigError, match="keep_every"):
-        check_used(from_words(Experiment, {**words, "keep_every": 2}))
+    with pytest.raises(ConfigError, match="save_steps"):
+        check_used(load_config({**words, "save_steps": 2}))

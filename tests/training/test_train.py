@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from marking import prepare
 from runs import PLANS, experiment, make_parts, quiet, recorded, write_corpus
 from tacit.common.serialize import merged
-from tacit.config.load import read_experiment
+from tacit.config.checks import check_public_steps
+from tacit.config.load import load_config
 from tacit.config.model_schema import LSTMConfig, OptimizerConfig
-from tacit.config.schema import check_public_steps
+from tacit.config.plan_schema import PlanConfig
 from tacit.data.batches import RowReader
 from tacit.data.corpus import write_jsonl
+from tacit.data.prepare import prepare
 from tacit.data.records import Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
@@ -70,7 +71,7 @@ def test_a_draw_may_be_empty_and_still_adds_noise_and_is_charged(tmp_path: Path)
     from tacit.mechanisms.build import plan
 
     store = prepare(_records("x"), Gold(), byte_tokenizer(), tmp_path / "store")
-    words = {"mechanism": "dpsgd", "records": 12, "noise_multiplier": 1.0, "batch": 1e-6, "steps": 2}
+    words = {"mechanism": "dpsgd", "records": 12, "noise_multiplier": 1.0, "expected_batch_size": 1e-6, "steps": 2}
     planned = plan(words)
     learner = LSTM.new(LSTMConfig(byte_tokenizer().vocabulary_size, 8, 8))
     before = {name: value.detach().clone() for name, value in learner.module.named_parameters()}
@@ -90,8 +91,8 @@ SCRIPT = """
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tacit.config.load import load_config
 from tacit.training.stages import resume, train
-from tacit.config.schema import Experiment
 folder, corpus, again = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "resume"
 def seen(done):
     if done.stage == "training":
@@ -99,9 +100,10 @@ def seen(done):
 if again:
     resume(folder, seen)
 else:
-    plan = {"mechanism": "selective", "noise_multiplier": 1.0, "steps": 20, "batch": 8, "public_epochs": 10}
-    few = {"held_out": 0.2, "max_tokens": 64, "longest_full": 64}
-    settings = Experiment(corpus=corpus, mode="research", policy="gold", plan=plan, **few)
+    plan = {"mechanism": "selective", "noise_multiplier": 1.0, "steps": 20}
+    plan |= {"expected_batch_size": 8, "public_epochs": 10}
+    few = {"held_out": 0.2, "max_tokens": 64, "max_full_tokens": 64}
+    settings = load_config({"corpus": corpus, "mode": "research", "policy": "gold", "plan": plan, **few})
     train(settings, folder, seen)
 """
 
@@ -165,14 +167,14 @@ def test_a_vocabulary_that_would_break_the_claim_is_refused(corpus: Path, tmp_pa
         {"vocabulary_corpus": "p.jsonl"},
         {"mode": "release", "seed": 1},
         {"lora": {"rank": 2}},
-        {"patience": 2},
-        {"conservative": "digits"},
+        {"early_stopping_patience": 2},
+        {"conservative_policy": "digits"},
         {"entity_kinds": ["NAME"]},
-        {"users": "documents"},
+        {"user_source": "documents"},
         {"precision": "bfloat16"},
         {"tokenizer": "model"},
-        {"model": "some/folder", "shape": {"layers": 2}},
-        {"shape": {"heads": 2}},
+        {"model": "some/folder", "model_config": {"layers": 2}},
+        {"model_config": {"heads": 2}},
     ],
 )
 def test_settings_that_would_be_ignored_are_refused(ignored: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
@@ -184,9 +186,9 @@ def test_settings_that_would_be_ignored_are_refused(ignored: dict[str, Any], cor
 @pytest.mark.parametrize(
     "words",
     [
-        {"shape": {"dropout": 0.2}},
-        {"shape": {"embedding_dropout": 0.1}},
-        {"shape": {"weight_drop": 0.5}},
+        {"model_config": {"dropout": 0.2}},
+        {"model_config": {"embedding_dropout": 0.1}},
+        {"model_config": {"weight_drop": 0.5}},
         {"model": "gpt", "lora": {"rank": 2, "dropout": 0.1}},
         {"model": "gpt", "precision": "bfloat16"},
     ],
@@ -203,7 +205,7 @@ def test_dropouts_and_bfloat16_need_public_steps(words: dict[str, Any], corpus: 
 
 def test_a_shape_that_cannot_be_is_refused_before_anything_is_prepared(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="heads divide"):
-        train(experiment(corpus, "dpsgd", model="gpt", shape={"width": 16, "heads": 3}), tmp_path / "run", quiet)
+        train(experiment(corpus, "dpsgd", model="gpt", model_config={"width": 16, "heads": 3}), tmp_path / "run", quiet)
     assert not (tmp_path / "run").exists()
 
 
@@ -220,7 +222,9 @@ def test_a_model_the_fast_path_gets_wrong_is_refused(
 
 
 def test_algorithm_1_needs_the_lstm(corpus: Path, tmp_path: Path) -> None:
-    settings = experiment(corpus, "selective-published", model="gpt", shape={"width": 16, "layers": 1, "heads": 1})
+    settings = experiment(
+        corpus, "selective-published", model="gpt", model_config={"width": 16, "layers": 1, "heads": 1}
+    )
     with pytest.raises(ClaimRefused, match="states of an lstm"):
         train(settings, tmp_path / "run", quiet)
     assert not (tmp_path / "run").exists()
@@ -246,13 +250,13 @@ def test_no_secret_is_in_release(corpus: Path, tmp_path: Path) -> None:
 def test_settings_from_a_file_with_words_over_them(tmp_path: Path) -> None:
     file = tmp_path / "e.yaml"
     file.write_text("corpus: c.jsonl\nplan: {mechanism: dpsgd, epsilon: 2}\nmodel: gpt\n")
-    settings = read_experiment(file, {"plan": {"epsilon": 3}, "seed": 5})
-    assert settings.plan == {"mechanism": "dpsgd", "epsilon": 3}
+    settings = load_config(file, {"plan": {"epsilon": 3}, "seed": 5})
+    assert settings.plan == PlanConfig("dpsgd", epsilon=3)
     assert (settings.model, settings.seed) == ("gpt", 5)
     assert merged({"corpus": "a"}, {"corpus": "b"}) == {"corpus": "b"}
     file.write_text("corpus: c.jsonl\nplan: {}\nmodle: gpt\n")
     with pytest.raises(ConfigError, match="model"):
-        read_experiment(file, {})
+        load_config(file)
 
 
 def _adam_by_torch(gradients: list[torch.Tensor], settings: OptimizerConfig) -> torch.Tensor:
@@ -265,7 +269,7 @@ def _adam_by_torch(gradients: list[torch.Tensor], settings: OptimizerConfig) -> 
 
 
 def test_adam_without_noise_is_adam() -> None:
-    settings = OptimizerConfig("adam", 0.1, decay="none")
+    settings = OptimizerConfig("adam", 0.1, lr_scheduler="none")
     gradients = [torch.randn(5, generator=torch.Generator().manual_seed(k)) for k in range(6)]
     ours, optimiser = {"w": torch.zeros(5)}, Optimizer(settings, 6)
     for gradient in gradients:
@@ -277,7 +281,7 @@ def test_adam_takes_the_variance_of_the_noise_off() -> None:
     """A signal of .01 under noise of deviation 1: corrected steps are about 1 / sqrt(.1) times the uncorrected ones."""
     corrected, plain = {"w": torch.zeros(20_000)}, {"w": torch.zeros(20_000)}
     generator = torch.Generator().manual_seed(0)
-    settings = OptimizerConfig("adam", 0.1, decay="none")
+    settings = OptimizerConfig("adam", 0.1, lr_scheduler="none")
     for deviation, values in ((1.0, corrected), (0.0, plain)):
         optimiser = Optimizer(settings, 300)
         generator.manual_seed(0)
@@ -289,7 +293,7 @@ def test_adam_takes_the_variance_of_the_noise_off() -> None:
 def test_an_optimiser_goes_on_where_it_stood() -> None:
     gradients = [torch.randn(4, generator=torch.Generator().manual_seed(k)) for k in range(8)]
     whole, halves = {"w": torch.zeros(4)}, {"w": torch.zeros(4)}
-    settings = OptimizerConfig("adam", 0.1, warm_up=3, longest_gradient=0.5)
+    settings = OptimizerConfig("adam", 0.1, warmup_steps=3, max_grad_norm=0.5)
     first, second = Optimizer(settings, 8), Optimizer(settings, 8)
     straight = Optimizer(settings, 8)
     for number, gradient in enumerate(gradients):
@@ -316,7 +320,7 @@ def test_one_record_never_decides_about_another(mechanism: str, corpus: Path, tm
 
 
 def test_a_record_may_be_a_turn_and_the_guarantee_says_so(corpus: Path, tmp_path: Path) -> None:
-    result = train(experiment(corpus, "dpsgd", pieces="turn"), tmp_path / "run", quiet)
+    result = train(experiment(corpus, "dpsgd", segment_by="turn"), tmp_path / "run", quiet)
     assert "A record is one turn of a dialog." in result.guarantee.sentence()
     assert "Users:" not in result.guarantee.sentence()
     rows = PreparedCorpus(tmp_path / "run" / "private" / "prepared")
@@ -338,18 +342,18 @@ def test_canaries_are_planted_by_their_coins_and_their_values_stay_private(corpu
 def test_a_text_that_was_cut_is_the_user_of_its_pieces_and_the_guarantee_says_so(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     write_jsonl((replace(record, user=None) for record in simulate("customersim", 20)), corpus)
-    result = train(experiment(corpus, "user", pieces="turn", users="given"), tmp_path / "run", quiet)
+    result = train(experiment(corpus, "user", segment_by="turn", user_source="given"), tmp_path / "run", quiet)
     assert "Users: as the corpus names them; where it names none, the text that the" in result.guarantee.sentence()
     rows = PreparedCorpus(tmp_path / "run" / "private" / "prepared")
     texts = {rows.record_id(row).split("/")[0]: int(rows.users[row]) for row in range(len(rows))}
     assert len(set(texts.values())) == len(texts) < len(rows)
     with pytest.raises(ConfigError, match="documents that are not cut"):
-        train(experiment(corpus, "user", pieces="turn", users="documents"), tmp_path / "other", quiet)
+        train(experiment(corpus, "user", segment_by="turn", user_source="documents"), tmp_path / "other", quiet)
 
 
 @pytest.mark.parametrize("mechanism", ["crt", "dpsgd", "user", "uedp", "cadp", "redaction"])
 def test_doubtful_duplicates_need_a_policy_that_doubts(mechanism: str, corpus: Path, tmp_path: Path) -> None:
     """Which `crt` alone may have, so that nothing else can ask for them."""
     with pytest.raises(ConfigError, match="a conservative policy"):
-        train(experiment(corpus, mechanism, duplicates="doubtful", conservative=None), tmp_path / "run", quiet)
+        train(experiment(corpus, mechanism, duplicates="doubtful", conservative_policy=None), tmp_path / "run", quiet)
     assert not (tmp_path / "run").exists()

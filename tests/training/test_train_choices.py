@@ -16,9 +16,10 @@ import torch
 from runs import recorded
 from saved import save_pretrained
 from tacit.common.progress import Progress
-from tacit.common.serialize import from_words
+from tacit.config.load import load_config
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig
-from tacit.config.schema import Experiment
+from tacit.config.plan_schema import PlanConfig
+from tacit.config.schema import Config
 from tacit.data.corpus import write_jsonl
 from tacit.data.tokenizer import Dependence, VocabularySource, train_bpe
 from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
@@ -34,12 +35,12 @@ from tacit.training.checkpoints import Checkpoints
 from tacit.training.stages import resume, train
 from tacit.training.updates import moving_names
 
-TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "longest_full": 60}
+TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "max_full_tokens": 60}
 SELECTIVE: dict[str, Any] = {
     "mechanism": "selective",
     "noise_multiplier": 1.0,
     "steps": 3,
-    "batch": 8,
+    "expected_batch_size": 8,
     "public_epochs": 1,
 }
 
@@ -51,8 +52,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def experiment(corpus: Path, plan: dict[str, Any] | None = None, **more: Any) -> Experiment:  # noqa: ANN401
-    return from_words(Experiment, {"corpus": str(corpus), "plan": {**SELECTIVE, **(plan or {})}, **TINY, **more})
+def experiment(corpus: Path, plan: dict[str, Any] | None = None, **more: Any) -> Config:  # noqa: ANN401
+    return load_config({"corpus": str(corpus), "plan": {**SELECTIVE, **(plan or {})}, **TINY, **more})
 
 
 def quiet(_: object) -> None:
@@ -71,10 +72,14 @@ def gpt_folder(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
 
 
 MODELS: dict[str, dict[str, Any]] = {
-    "lstm of two tied layers": {"shape": {"layers": 2, "hidden_size": 20, "embedding_size": 16, "tied": True}},
-    "gpt": {"model": "gpt", "shape": {"width": 32, "layers": 1, "heads": 2}},
-    "gpt with adapters": {"model": "gpt", "shape": {"width": 32, "layers": 1, "heads": 2}, "lora": {"rank": 2}},
-    "gpt in bfloat16": {"model": "gpt", "shape": {"width": 32, "layers": 1, "heads": 2}, "precision": "bfloat16"},
+    "lstm of two tied layers": {"model_config": {"layers": 2, "hidden_size": 20, "embedding_size": 16, "tied": True}},
+    "gpt": {"model": "gpt", "model_config": {"width": 32, "layers": 1, "heads": 2}},
+    "gpt with adapters": {"model": "gpt", "model_config": {"width": 32, "layers": 1, "heads": 2}, "lora": {"rank": 2}},
+    "gpt in bfloat16": {
+        "model": "gpt",
+        "model_config": {"width": 32, "layers": 1, "heads": 2},
+        "precision": "bfloat16",
+    },
 }
 
 
@@ -119,14 +124,14 @@ def test_a_run_is_refused_as_a_base_model(proof: str, gpt_folder: Path, corpus: 
 
 
 def test_a_folder_that_reads_too_little_is_refused(gpt_folder: Path, corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"longest_full: 62"):
-        train(experiment(corpus, model=str(gpt_folder), longest_full=100), tmp_path / "run", quiet)
+    with pytest.raises(ConfigError, match=r"max_full_tokens: 62"):
+        train(experiment(corpus, model=str(gpt_folder), max_full_tokens=100), tmp_path / "run", quiet)
 
 
 @pytest.mark.parametrize("shape", [{"width": 20}, {"layers": 0}, {"layers": "two"}])
 def test_a_shape_that_makes_no_model_is_refused(shape: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(TacitError, match=r"shape|layers"):
-        train(experiment(corpus, shape=shape), tmp_path / "run", quiet)
+        train(experiment(corpus, model_config=shape), tmp_path / "run", quiet)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +154,7 @@ def test_adapters_are_refused_where_there_are_none() -> None:
 
 
 def test_only_what_moves_is_moved(corpus: Path, tmp_path: Path) -> None:
-    words = {"moves": "head", "public_epochs": 0, "clip_style": "automatic"}
+    words = {"trainable": "head", "public_epochs": 0, "clip_style": "automatic"}
     train(experiment(corpus, words), tmp_path / "moved", quiet)
     torch.manual_seed(0)
     moved, _ = load(tmp_path / "moved")
@@ -166,18 +171,22 @@ def test_every_style_of_clipping_has_the_same_price(style: str, corpus: Path, tm
     assert result.guarantee.figures[0].epsilon == pytest.approx(_epsilon(flat, result), rel=1e-9)
 
 
-def _epsilon(words: dict[str, Any], result: Any) -> float:  # noqa: ANN401
+def _epsilon(asked: PlanConfig, result: Any) -> float:  # noqa: ANN401
     from tacit.mechanisms.build import plan
 
     private = result.planned.mechanism.private
     counts = {"records": private.population, "secret_records": private.population}
-    return plan({**words, **counts}).guarantee.figures[0].epsilon
+    return plan({"plan": asked, **counts}).guarantee.figures[0].epsilon
 
 
 def test_the_best_model_on_public_text_is_kept_and_the_whole_plan_is_paid(corpus: Path, tmp_path: Path) -> None:
     words = {"public_epochs": 40, "steps": 40}
     settings = experiment(
-        corpus, words, choose_every=2, patience=2, public={"rule": "sgd", "learning_rate": 1e6, "decay": "none"}
+        corpus,
+        words,
+        eval_steps=2,
+        early_stopping_patience=2,
+        public={"optimizer": "sgd", "learning_rate": 1e6, "lr_scheduler": "none"},
     )
     result = train(settings, tmp_path / "run", quiet)
     done = RunFolder.view(tmp_path / "run")
@@ -190,8 +199,8 @@ def test_the_best_model_on_public_text_is_kept_and_the_whole_plan_is_paid(corpus
 @pytest.mark.parametrize(("mechanism", "on"), [("dpsgd", "redacted"), ("dpsgd", "full"), ("selective", "full")])
 def test_a_choice_on_protected_text_is_refused(mechanism: str, on: str, corpus: Path, tmp_path: Path) -> None:
     plan = {key: value for key, value in SELECTIVE.items() if mechanism == "selective" or key != "public_epochs"}
-    settings = Experiment(
-        corpus=str(corpus), plan={**plan, "mechanism": mechanism}, choose_every=1, choose_on=on, **TINY
+    settings = load_config(
+        {"corpus": str(corpus), "plan": {**plan, "mechanism": mechanism}, "eval_steps": 1, "eval_on": on, **TINY}
     )
     with pytest.raises(ClaimRefused, match="chosen on public text"):
         train(settings, tmp_path / "run", quiet)
@@ -200,13 +209,13 @@ def test_a_choice_on_protected_text_is_refused(mechanism: str, on: str, corpus: 
 def test_a_choice_on_a_public_corpus_is_allowed_under_every_claim(corpus: Path, tmp_path: Path) -> None:
     public = tmp_path / "public.jsonl"
     write_jsonl(simulate("customersim", 10, seed=5), public)
-    plan = {"mechanism": "dpsgd", "noise_multiplier": 1.0, "steps": 3, "batch": 8}
-    settings = Experiment(corpus=str(corpus), plan=plan, choose_every=1, choose_on=str(public), **TINY)
+    plan = {"mechanism": "dpsgd", "noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8}
+    settings = load_config({"corpus": str(corpus), "plan": plan, "eval_steps": 1, "eval_on": str(public), **TINY})
     assert train(settings, tmp_path / "run", quiet).guarantee.figures
 
 
 def test_event_files_stay_private(corpus: Path, tmp_path: Path) -> None:
-    train(experiment(corpus, log="tensorboard"), tmp_path / "run", quiet)
+    train(experiment(corpus, report_to="tensorboard"), tmp_path / "run", quiet)
     events = list((tmp_path / "run").rglob("*tfevents*"))
     assert len(events) == 1
     assert events[0].is_relative_to(tmp_path / "run" / "private")

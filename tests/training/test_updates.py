@@ -35,7 +35,7 @@ def records() -> Iterator[Record]:
 
 def parts_of(folder: Path, mechanism: str) -> Parts:
     caps = {"user_cap": 2, "entity_cap": 1} if mechanism == "uedp" else {}
-    few = {} if mechanism in ("plain", "redaction") else {"batch": 4}
+    few = {} if mechanism in ("plain", "redaction") else {"expected_batch_size": 4}
     return make_parts(folder, records(), {"mechanism": mechanism, **PLANS[mechanism], **few, **caps})
 
 
@@ -102,7 +102,7 @@ def test_a_split_batch_is_updated_as_cadp_prints_it(part: str, tmp_path: Path, d
         OptimizerConfig,
         rule=st.sampled_from(["sgd", "adam"]),
         learning_rate=st.floats(1e-12, 1e6),
-        warm_up=st.integers(-5, 1000),
+        warmup_steps=st.integers(-5, 1000),
         decay=st.sampled_from(["none", "linear"]),
     ),
     st.integers(0, 10**7),

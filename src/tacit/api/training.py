@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tacit.audits.findings import Audit
     from tacit.common.progress import Observer
-    from tacit.config.schema import Experiment
+    from tacit.config.schema import Config
     from tacit.data.corpus import CorpusSource
     from tacit.data.tokenizer import Tokenizer
     from tacit.mechanisms.build import Planned
@@ -239,15 +239,15 @@ def train(
         tokenizer: bytes, bpe, model (that of the model folder), or a tokenizer.json.
         mode: release, or research: everything is drawn from `seed`, and nothing is guaranteed.
         out: the run folder, run-MECHANISM by default.
-        settings: every other setting by its name, nested as in YAML.
+        settings: every other setting by its full or short name: {"clip_norm": 0.5}.
         observe: called with progress events.
         **field_names: what the corpus calls the parts of a record (text_field, user_field, label_field, ...).
 
     Examples:
         >>> import tacit
         >>> size = {"hidden_size": 8, "embedding_size": 8}
-        >>> settings = {"shape": size, "held_out": 0.3, "max_tokens": 64, "longest_full": 64}
-        >>> settings["plan"] = {"public_epochs": 1}
+        >>> settings = {"model_config": size, "held_out": 0.3, "max_tokens": 64, "max_full_tokens": 64}
+        >>> settings["public_epochs"] = 1
         >>> run = tacit.train(
         ...     "corpus.jsonl", mechanism="selective", epsilon=8, epochs=1, expected_batch_size=16, out="run",
         ...     settings=settings,
@@ -262,7 +262,7 @@ def train(
     words: dict[str, Any] = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "task": task, "seed": seed}
     with inputs_of(folder) as inputs:
         words["model"], words["tokenizer"] = inputs.model(model, tokenizer)
-        words |= {"policy": inputs.policy(policy, "policy"), "batch": expected_batch_size}
+        words |= {"policy": inputs.policy(policy, "policy"), "expected_batch_size": expected_batch_size}
         file = inputs.corpus(corpus, field_names)
         asked = config(file, **words, settings={"mode": mode, **(settings or {})})
         return _trained(asked, folder, observe, inputs.set_aside)
@@ -275,27 +275,27 @@ def config(
     mechanism: str | None = None,
     epsilon: float | None = None,
     epochs: float | None = None,
-    batch: float | None = None,
+    expected_batch_size: float | None = None,
     task: str | None = None,
     model: str | None = None,
     tokenizer: str | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> "Experiment":
+) -> "Config":
     """All settings of a run: those of a corpus or a YAML file, these words over them, `settings` last.
 
-    `settings` is nested as in YAML: {"shape": {"hidden_size": 64}, "plan": {"public_epochs": 2}}.
+    `settings` has full or short names: {"model_config.hidden_size": 64, "plan": {"public_epochs": 2}}.
     """
-    from tacit.config.load import asked_for
+    from tacit.training.checks import load_checked
 
-    words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch, "policy": policy}
-    words |= {"task": task, "model": model, "tokenizer": tokenizer, "seed": seed}
-    return asked_for(Path(source), words, settings or {})
+    words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "policy": policy, "task": task}
+    words |= {"expected_batch_size": expected_batch_size, "model": model, "tokenizer": tokenizer, "seed": seed}
+    return load_checked(Path(source), words, settings or {})
 
 
-def train_config(config: "Experiment", out: str | Path | None = None, *, observe: "Observer" = unwatched) -> Run:
+def train_config(config: "Config", out: str | Path | None = None, *, observe: "Observer" = unwatched) -> Run:
     """Train with all settings at hand, such as those of a YAML file: `train_config(config("settings.yaml"))`."""
-    return _trained(config, Path(out or f"run-{config.plan.get('mechanism')}"), observe)
+    return _trained(config, Path(out or f"run-{config.plan.mechanism}"), observe)
 
 
 def resume(run: "str | Path | Run", *, policy: "Policy | None" = None, observe: "Observer" = unwatched) -> Run:
@@ -353,7 +353,7 @@ def folder_of(run: "str | Path | Run") -> Path:
     return run.folder if isinstance(run, Run) else Path(run)
 
 
-def _trained(config: "Experiment", folder: Path, observe: "Observer", set_aside: int = 0) -> Run:
+def _trained(config: "Config", folder: Path, observe: "Observer", set_aside: int = 0) -> Run:
     from tacit.training.stages import train as begin
 
     return _finished(begin(config, folder, observe), set_aside)

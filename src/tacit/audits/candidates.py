@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.canaries import Slot
+from tacit.config.canary_schema import Slot
 from tacit.data.tokenizer import Bytes, Tokenizer
 from tacit.data.views import encode_all
 from tacit.errors import AttackError

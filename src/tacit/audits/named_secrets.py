@@ -26,8 +26,8 @@ from tacit.audits.target import check_finite
 from tacit.common.files import open_file, why
 from tacit.common.progress import Observer, Progress
 from tacit.config.audit_schema import ExposureConfig
+from tacit.config.canary_schema import Slot
 from tacit.config.choices import Method
-from tacit.data.canaries import Slot
 from tacit.errors import AttackError, TacitError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.loading import load_foreign

@@ -21,9 +21,8 @@ import torch
 
 from tacit.audits.candidates import Spelling
 from tacit.audits.passages import Passage
-from tacit.common.serialize import from_words
 from tacit.config.audit_schema import FEWEST, AuditConfig
-from tacit.config.schema import Experiment
+from tacit.config.load import load_config
 from tacit.data.canaries import CanaryRecord
 from tacit.data.inventions import surrogate
 from tacit.data.store import PreparedCorpus
@@ -163,8 +162,8 @@ class Target:
         learner, tokenizer = load_unchecked(run)
         learner.module.eval()
         check_finite(learner)
-        experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
-        longest = experiment.longest_full
+        experiment = load_config(run.read_json(dict, PrivateFile.SETTINGS))
+        longest = experiment.data.max_full_tokens
         trained, held_out = (
             CandidateRows(PreparedCorpus(run.path(place)), tokenizer, longest)
             for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT)
@@ -172,7 +171,7 @@ class Target:
         whole = run.path(PrivateFile.MEMBERS)
         members = CandidateRows(PreparedCorpus(whole), tokenizer, longest) if whole.exists() else trained
         guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
-        keeps = experiment.which_duplicates == "keep"
+        keeps = not whole.exists()
         planted = tuple(_as_marked(one, trained) for one in planted_canaries(run).planted)
         target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest, keeps, reference)
         target.check_planted()
@@ -204,7 +203,7 @@ class Target:
                 raise AttackError(
                     expected=f"canaries that training read whole, of at most {self.longest} tokens and in one piece",
                     found=f"{planted.plan.template!r}, of up to {longest} tokens" + (", cut in pieces" if cut else ""),
-                    way_out="use a shorter template, or a larger longest_full and max_tokens",
+                    way_out="use a shorter template, or a larger max_full_tokens and max_tokens",
                 )
 
     def spelling(self, planted: Planted) -> Spelling:

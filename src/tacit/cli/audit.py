@@ -34,7 +34,8 @@ def audit(
         Path | None, typer.Option(help="A run with the same tokenizer that did not see the records.")
     ] = None,
     checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Attack the models that were kept on the way (keep_every), too.")
+        bool,
+        typer.Option("--checkpoints", help="Attack the models that were kept on the way (training.save_steps), too."),
     ] = False,
     confidence: Annotated[
         float | None, typer.Option(help="Of intervals and of the verdict.", show_default="0.95")

@@ -1,4 +1,4 @@
-"""`tacit plan`: the price before training. Its flags are the words of `Vocabulary`."""
+"""`tacit plan`: the price before training. Its flags are the settings of a plan, and the counts of a corpus."""
 
 import inspect
 import json
@@ -12,7 +12,8 @@ from rich.table import Table
 
 from tacit.common.formatting import rounded_up
 from tacit.common.serialize import to_json
-from tacit.config.schema import Vocabulary
+from tacit.config.plan_schema import CorpusCounts, PlanConfig
+from tacit.config.setting import every_setting
 from tacit.errors import ConfigError
 from tacit.privacy.plan import ShuffledPass
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.mechanisms.build import Planned
 
 BAR_WIDTH = 40
+FLAGS = {one.name: one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
 FILE = typer.Argument(None, help="YAML file with settings under `plan:`; flags go over it.")
 LIST = typer.Option(False, "--list", help="List the mechanisms and stop.")
 JSON = typer.Option(False, "--json", help="Print settings, plan and guarantee as JSON.")
@@ -39,8 +41,7 @@ def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: 
     if list_:
         console.print(_mechanism_table())
         return
-    words = read_words(file) if file else {}
-    words |= {word: value for word, value in flags.items() if value is not None}
+    words = (read_words(file) if file else {}) | {word: value for word, value in flags.items() if value is not None}
     with Console(stderr=True).status("pricing"):
         planned = price(words)
     if json_:
@@ -52,7 +53,7 @@ def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: 
 
 
 def plan_command(**options: Any) -> None:  # noqa: ANN401  (typer reads the signature set below)
-    flags = {word: options[word] for word in Vocabulary.model_fields}
+    flags = {word: options[word] for word in FLAGS}
     plan(options["file"], options["list_"], options["json_"], options["certificate"], flags)
 
 
@@ -67,12 +68,12 @@ def _signature() -> inspect.Signature:
     ]
     words = [
         inspect.Parameter(
-            word,
+            name,
             kind,
-            default=typer.Option(None, f"--{word.replace('_', '-')}", help=field.description),
-            annotation=field.annotation if word != "mechanism" else str | None,
+            default=typer.Option(None, f"--{name.replace('_', '-')}", help=one.help),
+            annotation=one.type if name != "mechanism" else str | None,
         )
-        for word, field in Vocabulary.model_fields.items()
+        for name, one in FLAGS.items()
     ]
     return inspect.Signature([*fixed, *words])
 

@@ -231,7 +231,7 @@ def draw(
     records: Annotated[int, typer.Option(min=1, help="How many records (or other pieces) to draw.")] = 200,
     pieces: Annotated[
         Literal["record", "turn", "sentence"],
-        typer.Option(help="What is drawn and labelled: give what you will set as `pieces` when you train."),
+        typer.Option(help="What to draw and label: pass what you will set as `segment_by` when you train."),
     ] = "record",
     seed: Annotated[
         int | None, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same sample.", show_default="random")

@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from tacit.cli.output import watching
-from tacit.common.serialize import LARGEST_SEED, NotStrict, parse_yaml
+from tacit.common.serialize import LARGEST_SEED
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.common.progress import Observer
     from tacit.common.progress import Progress as Done
-    from tacit.config.schema import Experiment
+    from tacit.config.schema import Config
     from tacit.runs.utility import LabelQuality, Utility
     from tacit.training.stages import Trained
 
@@ -37,7 +36,9 @@ Seed = Annotated[
 
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Any setting by its name: shape.hidden_size=300, plan.moves=head, private.rule=sgd."),
+    typer.Option(
+        "--set", help="Any setting by its name: model_config.hidden_size=300, trainable=head, private.optimizer=sgd."
+    ),
 ]
 
 
@@ -47,7 +48,7 @@ def config(
     mechanism: Mechanism = None,
     epsilon: Epsilon = None,
     epochs: Epochs = None,
-    batch: Batch = None,
+    expected_batch_size: Batch = None,
     task: Task = None,
     model: Model = None,
     tokenizer: Tokens = None,
@@ -55,7 +56,13 @@ def config(
     settings: Sets = None,
 ) -> None:
     """Print the settings that `tacit train` would use with the same words."""
-    words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch, "policy": policy}
+    words = {
+        "mechanism": mechanism,
+        "epsilon": epsilon,
+        "epochs": epochs,
+        "expected_batch_size": expected_batch_size,
+        "policy": policy,
+    }
     experiment = _experiment(
         source, {**words, "task": task, "model": model, "tokenizer": tokenizer, "seed": seed}, settings or []
     )
@@ -70,7 +77,7 @@ def train(
     mechanism: Mechanism = None,
     epsilon: Epsilon = None,
     epochs: Epochs = None,
-    batch: Batch = None,
+    expected_batch_size: Batch = None,
     task: Task = None,
     model: Model = None,
     tokenizer: Tokens = None,
@@ -78,11 +85,17 @@ def train(
     settings: Sets = None,
 ) -> None:
     """Train a model; the guarantee that is true of it is printed at the end."""
-    words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "batch": batch, "policy": policy}
+    words = {
+        "mechanism": mechanism,
+        "epsilon": epsilon,
+        "epochs": epochs,
+        "expected_batch_size": expected_batch_size,
+        "policy": policy,
+    }
     words |= {"task": task, "model": model, "tokenizer": tokenizer, "seed": seed}
     if resume is None:
         experiment = _experiment(source, words, settings or [])
-        folder = out or Path(f"run-{experiment.plan.get('mechanism')}")
+        folder = out or Path(f"run-{experiment.plan.mechanism}")
         _print(_watched(folder, lambda observe: _begin(experiment, folder, observe)))
         return
     if source or out or settings or any(value is not None for value in words.values()):
@@ -92,44 +105,28 @@ def train(
     _print(_watched(resume, lambda observe: go_on(resume, observe)))
 
 
-def _begin(experiment: "Experiment", folder: Path, observe: "Observer") -> "Trained":
+def _begin(experiment: "Config", folder: Path, observe: "Observer") -> "Trained":
     from tacit.training.stages import train as begin
 
     Console(stderr=True).print(_as_yaml(experiment), markup=False, highlight=False, style="dim")
     return begin(experiment, folder, observe)
 
 
-def _as_yaml(experiment: "Experiment") -> str:
-    return yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False)
+def _as_yaml(experiment: "Config") -> str:
+    from tacit.config.load import to_yaml
+
+    return to_yaml(experiment)
 
 
-def _experiment(source: Path | None, words: dict[str, Any], settings: list[str]) -> "Experiment":
-    from tacit.common.serialize import merged
-    from tacit.config.load import asked_for
+def _experiment(source: Path | None, words: dict[str, Any], settings: list[str]) -> "Config":
+    from tacit.config.load import parse_set
+    from tacit.training.checks import load_checked
 
     if source is None:
         raise ConfigError(
             "a corpus or a YAML file", "neither", "tacit train corpus.jsonl --mechanism selective --epsilon 2"
         )
-    over: dict[str, Any] = {}
-    for setting in settings:
-        over = merged(over, _nested(setting))
-    return asked_for(source, words, over)
-
-
-def _nested(setting: str) -> dict[str, Any]:
-    """`shape.layers=2` as {"shape": {"layers": 2}}."""
-    path, equals, value = setting.partition("=")
-    try:
-        content: Any = parse_yaml(value)
-    except NotStrict as error:
-        raise ConfigError(f"YAML after --set {path}=", str(error), "such as --set shape.hidden_size=300") from error
-    if not equals:
-        raise ConfigError("--set NAME=VALUE", setting, "such as --set shape.hidden_size=300")
-    for word in reversed(path.split(".")):
-        content = {word: content}
-    nested: dict[str, Any] = content
-    return nested
+    return load_checked(source, words, *map(parse_set, settings))
 
 
 def _watched(folder: Path, work: "Callable[[Observer], Trained]") -> "Trained":

@@ -1,20 +1,22 @@
 """How hard an audit attacks."""
 
-from dataclasses import dataclass, field
-
 from tacit.common.serialize import LARGEST_SEED
+from tacit.config.canary_schema import CanaryPlan
 from tacit.config.choices import Method
+from tacit.config.setting import section, setting
 from tacit.errors import AttackError
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class ExposureConfig:
     """No method: exact up to `exact_up_to` candidates, extrapolated above. memory: bytes of model state at a time."""
 
-    method: Method | None = None
-    exact_up_to: int = 10_000_000
-    draws: int = 20_000
-    memory: int = 1 << 30
+    method: Method | None = setting(
+        None, "exact, sampled or extrapolated ranks.", auto="exact where it is cheap enough"
+    )
+    exact_up_to: int = setting(10_000_000, "Largest number of candidates that are all scored.")
+    draws: int = setting(20_000, "Candidates drawn where not all are scored.")
+    memory: int = setting(1 << 30, "Bytes of model state at a time; lower it if you run out of memory.")
 
     def __post_init__(self) -> None:
         if self.draws < 100 or self.memory < 1:
@@ -32,32 +34,37 @@ class ExposureConfig:
         return size if self.method_for(size) is Method.EXACT else values + self.draws
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class ExtractionConfig:
     """How hard to try. discoverable: pairs (n, p)."""
 
-    tries: int = 10
-    temperature: float = 1.0
-    discoverable: tuple[tuple[int, float], ...] = ((1, 0.5), (100, 0.5), (10_000, 0.5))
+    tries: int = setting(10, "Generated continuations per secret.")
+    temperature: float = setting(1.0, "Temperature of the generated text.")
+    discoverable: tuple[tuple[int, float], ...] = setting(
+        ((1, 0.5), (100, 0.5), (10_000, 0.5)), "Pairs (n, p): extracted with chance p within n tries."
+    )
 
 
 FEWEST = 10  # candidates of each side
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class AuditConfig:
     """candidates: rows of each side; secrets: of each side, for extraction; checkpoints: whether kept models, too."""
 
-    candidates: int = 500
-    secrets: int = 200
-    group_size: int = 20
-    surrogates: int = 5
-    longest_prompt: int = 64
-    confidence: float = 0.95
-    seed: int = 0
-    checkpoints: bool = False
-    exposure: ExposureConfig = field(default_factory=ExposureConfig)
-    extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
+    candidates: int = setting(500, "Records attacked on each side; raise it for narrower intervals.")
+    secrets: int = setting(200, "Secrets of each side that extraction tries.")
+    group_size: int = setting(20, "Records per group in the group attack.")
+    surrogates: int = setting(5, "Invented secrets that each real one is compared with.")
+    longest_prompt: int = setting(64, "Tokens before a secret that the attacker knows.")
+    confidence: float = setting(0.95, "Confidence level for intervals and verdict.")
+    seed: int = setting(0, "Seed of the attacks, which repeat exactly.")
+    checkpoints: bool = setting(False, "Attack the models kept by `training.save_steps`, too.")
+    exposure: ExposureConfig = setting(ExposureConfig, "How exposure is measured.")
+    extraction: ExtractionConfig = setting(ExtractionConfig, "How hard extraction tries.")
+    canaries: tuple[CanaryPlan, ...] = setting(
+        (), "Made-up secrets to plant before training: {template: My ID is {6 digits}, count: 20}."
+    )
 
     def __post_init__(self) -> None:
         if self.candidates < FEWEST:

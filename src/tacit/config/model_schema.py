@@ -2,13 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import Field
+
+from tacit.config.setting import VALUE, section, setting
 from tacit.errors import ConfigError, ModelError
 
+CONSTANT = "chosen without looking at the corpus"
 
-@dataclass(frozen=True, slots=True)
+
+@section
 class LSTMConfig:
     """The shape of an LSTM language model. Dropouts act in public steps alone: masks that rows share couple them.
 
@@ -18,14 +22,14 @@ class LSTMConfig:
     """
 
     vocabulary_size: int
-    embedding_size: int = 200
-    hidden_size: int = 200
-    layers: int = 1
-    dropout: float = 0.2
-    locked: bool = False
-    embedding_dropout: float = 0.0
-    weight_drop: float = 0.0
-    tied: bool = False
+    embedding_size: int = setting(200, "Size of a token's embedding.")
+    hidden_size: int = setting(200, "Size of a hidden layer; raise it for a better and slower model.")
+    layers: int = setting(1, "Number of layers.")
+    dropout: float = setting(0.2, "Dropout on the input and output of each layer, in public steps only.")
+    locked: bool = setting(False, "One dropout mask per row, the same at every position (LSTM).")
+    embedding_dropout: float = setting(0.0, "Share of whole words dropped in each batch (LSTM).")
+    weight_drop: float = setting(0.0, "Share of recurrent weights dropped in each batch (LSTM).")
+    tied: bool = setting(False, "Use the embedding as output weights (LSTM).")
 
     def __post_init__(self) -> None:
         for name in ("vocabulary_size", "embedding_size", "hidden_size", "layers"):
@@ -50,28 +54,28 @@ class LSTMConfig:
         return list(zip([self.embedding_size, *hidden[:-1]], hidden, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class LoRAConfig:
     """Low-rank adapters beside every linear layer but the head (Hu et al. 2021, 2106.09685); the rest is frozen.
 
     dropout: on what adapters read, in public steps alone.
     """
 
-    rank: int = 8
-    alpha: int = 16
-    dropout: float = 0.0
+    rank: int = setting(8, "Rank of the adapters: 4 to 16; higher learns more.", release=VALUE, why=CONSTANT)
+    alpha: int = setting(16, "Scale of the adapters: alpha / rank.", release=VALUE, why=CONSTANT)
+    dropout: float = setting(0.0, "Dropout on the adapters' input, in public steps only.", release=VALUE, why=CONSTANT)
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class CausalLMConfig:
     """The shape of a GPT-2 with fresh weights. Dropout acts in public steps alone."""
 
     vocabulary_size: int
-    width: int = 384
-    layers: int = 6
-    heads: int = 6
+    width: int = setting(384, "Width of a GPT: a multiple of `heads`.")
+    layers: int = setting(6, "Number of layers.")
+    heads: int = setting(6, "Number of attention heads of a GPT.")
     context: int = 512
-    dropout: float = 0.1
+    dropout: float = setting(0.1, "Dropout in public steps.")
 
     def __post_init__(self) -> None:
         for name in ("vocabulary_size", "width", "layers", "heads", "context"):
@@ -81,7 +85,7 @@ class CausalLMConfig:
             raise ModelError("a width that heads divide", f"{self.width} and {self.heads} heads", "change one of them")
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class ClassifierConfig:
     """What stands on top of a network.
 
@@ -107,15 +111,24 @@ def class_numbers(classes: Sequence[str]) -> dict[str, int]:
     return numbers
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class OptimizerConfig:
     """Which rule, how fast, and how the learning rate moves with the step: never with a private loss."""
 
-    rule: Literal["sgd", "adam"] = "adam"
-    learning_rate: float = 2e-3
-    warm_up: int = 0
-    decay: Literal["none", "linear"] = "linear"
-    longest_gradient: float | None = None
+    optimizer: Literal["sgd", "adam"] = setting("adam", "adam or sgd.", release=VALUE, why=CONSTANT)
+    learning_rate: float = setting(
+        2e-3,
+        "Learning rate; halve it if the loss jumps. Tuning it on private text costs privacy.",
+        release=VALUE,
+        why=CONSTANT,
+    )
+    warmup_steps: int = setting(0, "Steps over which the learning rate rises.", release=VALUE, why=CONSTANT)
+    lr_scheduler: Literal["none", "linear"] = setting(
+        "linear", "none: a constant learning rate; linear: it falls to 0 at the last step.", release=VALUE, why=CONSTANT
+    )
+    max_grad_norm: float | None = setting(
+        None, "Shorten the averaged gradient to this norm; none: never.", release=VALUE, why=CONSTANT
+    )
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
@@ -123,18 +136,18 @@ class OptimizerConfig:
 
     def rate(self, done: int, total: int) -> float:
         """The learning rate after `done` of `total` steps; never below 0, also if there are more steps than planned."""
-        warm = min(1.0, (done + 1) / self.warm_up) if self.warm_up > 0 else 1.0
-        left = max(0.0, 1.0 - done / total) if self.decay == "linear" else 1.0
+        warm = min(1.0, (done + 1) / self.warmup_steps) if self.warmup_steps > 0 else 1.0
+        left = max(0.0, 1.0 - done / total) if self.lr_scheduler == "linear" else 1.0
         return self.learning_rate * warm * left
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class LocalConfig:
     """Plain SGD on the mean loss of `batch_size` rows at a time, `epochs` shuffled passes over the unit's rows."""
 
-    epochs: int = 1
-    batch_size: int = 16
-    learning_rate: float = 1.0
+    epochs: int = Field(1, exclude=True)  # no setting: `plan.local_epochs` decides
+    batch_size: int = setting(16, "Records in a batch of a user's local training.", release=VALUE, why=CONSTANT)
+    learning_rate: float = setting(1.0, "Learning rate of a user's local training.", release=VALUE, why=CONSTANT)
 
     def __post_init__(self) -> None:
         for noun, count in (("local epoch", self.epochs), ("row a local batch", self.batch_size)):

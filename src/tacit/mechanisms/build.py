@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.common.serialize import from_words, read_yaml
-from tacit.config.schema import Vocabulary
+from tacit.common.serialize import read_yaml
+from tacit.config.load import load
+from tacit.config.plan_schema import PlanConfig, PlanRequest
 from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Mechanism, calibrated, concluded, planned, with_private
 from tacit.mechanisms.registry import build_mechanism
-from tacit.mechanisms.settings import CorpusCounts
+from tacit.mechanisms.settings import MeasuredCounts
 from tacit.privacy.account import quick_account
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.plan import Plan
@@ -31,26 +32,27 @@ class Planned:
         return _curve(self.mechanism)
 
 
-def plan(words: Mapping[str, Any], evidence: Evidence | None = None, measured: CorpusCounts | None = None) -> Planned:
-    """Price what `words` ask for: `plan({"mechanism": "selective", "epsilon": 2, "records": 9800})`.
+def plan(
+    asked: PlanConfig | Mapping[str, Any], evidence: Evidence | None = None, measured: MeasuredCounts | None = None
+) -> Planned:
+    """Price what is asked for: `plan({"mechanism": "selective", "epsilon": 2, "records": 9800})`.
 
-    `measured` counts what the words leave out, when there is a corpus to count in.
+    `measured` counts what nobody gave, when there is a corpus to count in.
     """
-    vocabulary = from_words(Vocabulary, words)
-    mechanism = build_mechanism(vocabulary, measured)
-    if vocabulary.epsilon is not None:
-        mechanism = calibrated(mechanism, vocabulary.epsilon)
+    request = PlanRequest(asked) if isinstance(asked, PlanConfig) else load(PlanRequest, asked)
+    mechanism = build_mechanism(request.plan, measured, request.counts)
+    if request.plan.epsilon is not None:
+        mechanism = calibrated(mechanism, request.plan.epsilon)
     guarantee = concluded(mechanism, planned(mechanism), evidence or Evidence())
     return Planned(mechanism, mechanism.plan(), guarantee)
 
 
 def read_words(path: Path) -> dict[str, Any]:
-    """The settings under `plan:` of a YAML file."""
+    """The settings under `plan:` and `counts:` of a YAML file."""
     content = read_yaml(path)
-    words = content.get("plan") if isinstance(content, dict) else None
-    if not isinstance(words, dict):
+    if not isinstance(content, dict) or not isinstance(content.get("plan"), dict):
         raise ConfigError(f"settings under a top key `plan:` in {path}", "none", "plan: {mechanism: selective, ...}")
-    return words
+    return {**content["plan"], **(content.get("counts") or {})}
 
 
 def _curve(mechanism: Mechanism) -> tuple[tuple[int, float], ...]:

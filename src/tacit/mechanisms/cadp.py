@@ -62,7 +62,7 @@ class CADP:
 
 
 ENTRY = MechanismEntry(
-    "cadp",
+    CADP.name,
     "records a detector flagged with noise, the others plainly",
     lambda words: CADP(*routed_steps(words)),
     CADP,

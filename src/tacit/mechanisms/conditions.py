@@ -1,4 +1,4 @@
-"""What mechanisms share: the two kinds of training they schedule, and their contract."""
+"""Conditions that several claims depend on, each with how it is known to hold."""
 
 from tacit.privacy.guarantee import Condition, Status
 

@@ -86,7 +86,7 @@ def _build(words: PlanSettings) -> CRT:
 
 
 ENTRY = MechanismEntry(
-    "crt",
+    CRT.name,
     "redacted and de-duplicated; noise on all that may hold a missed secret",
     _build,
     CRT,

@@ -51,7 +51,7 @@ class DPSGD:
 
 
 ENTRY = MechanismEntry(
-    "dpsgd",
+    DPSGD.name,
     "noise on everything: hides whether a record was used",
     lambda words: DPSGD(words.private(words.need("records"))),
     DPSGD,

@@ -8,11 +8,11 @@ from tacit.mechanisms.mechanism import Mechanism, Needs, PrivateSteps, PublicSte
 from tacit.mechanisms.settings import PlanSettings
 from tacit.privacy.plan import Unit
 
-OF_PUBLIC_STEPS = frozenset({"public_batch", "public_epochs", "epochs"})
+OF_PUBLIC_STEPS = frozenset({"public_batch_size", "public_epochs", "epochs"})
 OF_PRINTED_STEPS = frozenset(
-    {"noise_multiplier", "delta", "batch", "sampling_rate", "epochs", "steps", "clip_norm"}
+    {"noise_multiplier", "delta", "expected_batch_size", "sampling_rate", "epochs", "steps", "clip_norm"}
 )  # algorithms as printed clip and move as printed
-OF_PRIVATE_STEPS = OF_PRINTED_STEPS | {"clip_style", "moves"}
+OF_PRIVATE_STEPS = OF_PRINTED_STEPS | {"clip_style", "trainable"}
 
 
 @dataclass(frozen=True, slots=True)

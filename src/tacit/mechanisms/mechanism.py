@@ -29,7 +29,6 @@ from tacit.privacy.guarantee import (
     Evidence,
     Figure,
     Guarantee,
-    Published,
     average_rates,
     figure,
 )
@@ -237,23 +236,6 @@ def interleaved(public: Step, public_steps: int, private: Step, private_steps: i
 def one_after_the_other(public: Step, public_steps: int, private: Step, private_steps: int) -> tuple[Phase, ...]:
     """All public steps, then all private ones."""
     return (Phase(((public, public_steps),)), Phase(((private, private_steps),)))
-
-
-def published_guarantee(
-    name: str,
-    published: Published,
-    figures: tuple[Figure, ...],
-    holds_if: tuple[Condition, ...],
-    not_protected: tuple[str, ...],
-    evidence: Evidence,
-) -> Guarantee:
-    """The guarantee of an algorithm as printed: the formula's number, the number that holds, and why they differ."""
-    claim = (
-        f"Published formula: epsilon = {published.epsilon:.4g} at delta = {published.delta:.3g} (not a proof). "
-        f"What holds for the algorithm as printed, under its conditions: {figures[0]} for {figures[0].neighbours}. "
-        f"Reasons: {'; '.join(published.reasons)}."
-    )
-    return Guarantee(name, claim, figures, holds_if, not_protected, evidence, published=published)
 
 
 def average_lines(

@@ -36,7 +36,7 @@ class PlainTraining:
 
 
 ENTRY = MechanismEntry(
-    "plain",
+    PlainTraining.name,
     "ordinary training: no guarantee (noiseless)",
     lambda words: PlainTraining(words.public(words.need("records"))),
     PlainTraining,

@@ -53,7 +53,7 @@ class Redaction:
 
 
 ENTRY = MechanismEntry(
-    "redaction",
+    Redaction.name,
     "marked spans removed, then ordinary training (de-identification, anonymisation)",
     lambda words: Redaction(words.without_secrets(words.need("records"))),
     Redaction,

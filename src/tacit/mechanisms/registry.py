@@ -7,12 +7,12 @@ from pkgutil import resolve_name
 from typing import Any
 
 from tacit.common.serialize import from_json, to_json
-from tacit.config.schema import Vocabulary
+from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.mechanisms.custom import OWN_UNITS, Own
 from tacit.mechanisms.entry import MechanismEntry
 from tacit.mechanisms.mechanism import Mechanism, Needs, PrivateSteps
-from tacit.mechanisms.settings import CorpusCounts, PlanSettings
+from tacit.mechanisms.settings import MeasuredCounts, PlanSettings
 from tacit.privacy.plan import Plan, Unit
 
 REGISTRY: dict[str, str] = {
@@ -61,10 +61,12 @@ def register_mechanism(name: str, summary: str, build: Callable[[PlanSettings], 
     _OWN[name] = MechanismEntry(name, summary, build, Own, OWN_UNITS, Needs())
 
 
-def build_mechanism(vocabulary: Vocabulary, measured: CorpusCounts | None = None) -> Mechanism:
-    """The mechanism that the words ask for, before any calibration; counts that nobody gave are `measured`."""
-    entry = entry_of(vocabulary.mechanism)
-    words = PlanSettings(vocabulary, measured or {}, entry.needs)
+def build_mechanism(
+    plan: PlanConfig, measured: MeasuredCounts | None = None, counts: CorpusCounts | None = None
+) -> Mechanism:
+    """The mechanism that is asked for, before any calibration; counts that nobody gave are `measured`."""
+    entry = entry_of(plan.mechanism)
+    words = PlanSettings(plan, measured or {}, entry.needs, counts)
     mechanism = entry.build(words)
     if entry.kind is Own:
         _check_own(mechanism, entry.name, words)

@@ -1,18 +1,17 @@
-"""The words with which a person asks for a mechanism: each is used, or refused."""
+"""The settings and counts with which a person asks for a mechanism: each is used, or refused."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
-from tacit.config.schema import Vocabulary
+from tacit.config.plan_schema import CorpusCounts, PlanConfig
+from tacit.config.setting import every_setting
 from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps
 
-DEFAULT_EPOCHS = 20.0
-DEFAULT_PUBLIC_BATCH = 32
-CorpusCounts = Mapping[str, Callable[[], float]]
-"""Public numbers of a corpus, by the word that they stand for; what a person gives goes first."""
+MeasuredCounts = Mapping[str, Callable[[], float]]
+"""Public numbers of a corpus by the names of `CorpusCounts`, counted when asked for; what a person gives goes first."""
 
 START_NOISE = 1.0
 """The noise a mechanism is built with before it is calibrated to a target epsilon."""
@@ -23,78 +22,90 @@ def default_batch(population: int) -> float:
     return float(min(population, max(64, population // 40)))
 
 
-class PlanSettings:
-    """The words a person gave, handed out one by one, so that what nobody took can be refused."""
+_DECLARED = {one.name: one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
 
-    def __init__(self, vocabulary: Vocabulary, measured: CorpusCounts, needs: Needs) -> None:
+
+def refuse_unused(mechanism: str, names: Collection[str]) -> None:
+    """Refuse settings, if there are any, that the mechanism has no use for."""
+    if names:
+        raise ConfigError(
+            expected=f"settings that {mechanism} uses",
+            found=", ".join(sorted(names)),
+            way_out="leave them out, or choose a mechanism that uses them",
+        )
+
+
+class PlanSettings:
+    """The settings and counts a person gave, handed out one by one, so that what nobody took can be refused."""
+
+    def __init__(
+        self, plan: PlanConfig, measured: MeasuredCounts, needs: Needs, counts: CorpusCounts | None = None
+    ) -> None:
         self._measured, self._needs = measured, needs
-        self._given = vocabulary.model_dump(exclude_none=True)
-        self._mechanism = vocabulary.mechanism
+        everything = {**asdict(plan), **asdict(counts or CorpusCounts())}
+        self._given = {name: value for name, value in everything.items() if value is not None}
+        self._mechanism = plan.mechanism
         self._left = set(self._given) - {"mechanism", "epsilon"}
         if "epsilon" in self._given and "noise_multiplier" in self._given:
             raise ConfigError("epsilon or noise_multiplier", "both", "give the target epsilon, or the noise by hand")
 
-    def take(self, word: str, default: Any = None) -> Any:  # noqa: ANN401  (the vocabulary has the types)
-        """The value of an optional word."""
-        self._left.discard(word)
-        if word in self._measured and word not in self._given:
-            return self._measured[word]()
-        return self._given.get(word, default)
+    def take(self, name: str, default: Any = None) -> Any:  # noqa: ANN401  (the schema has the types)
+        """The value of an optional setting or count; where nobody gave it, of the corpus, or as declared."""
+        self._left.discard(name)
+        if name in self._given:
+            return self._given[name]
+        if name in self._measured:
+            return self._measured[name]()
+        auto = _DECLARED[name].auto
+        return auto if default is None and not isinstance(auto, str) else default
 
-    def need(self, word: str) -> Any:  # noqa: ANN401
-        """The value of a word this mechanism cannot do without."""
-        if word not in self._given and word not in self._measured:
-            meaning = Vocabulary.model_fields[word].description
+    def need(self, name: str) -> Any:  # noqa: ANN401
+        """The value of a setting or count that this mechanism cannot do without."""
+        if name not in self._given and name not in self._measured:
+            meaning = _DECLARED[name].help.removesuffix(".")
             raise ConfigError(
-                expected=f"{word} ({meaning})", found="nothing", way_out=f"add --{word.replace('_', '-')} NUMBER"
+                expected=f"{name} ({meaning})", found="nothing", way_out=f"add --{name.replace('_', '-')} NUMBER"
             )
-        return self.take(word)
+        return self.take(name)
 
-    def count(self, word: str) -> int:
+    def count(self, name: str) -> int:
         """How many units there are: a number of the corpus, or all its records."""
-        return int(self.take(word) or self.need("records"))
+        return int(self.take(name) or self.need("records"))
 
-    def given(self, word: str) -> bool:
+    def given(self, name: str) -> bool:
         """Whether a person gave it."""
-        return word in self._given
+        return name in self._given
 
     def finish(self) -> None:
-        """Refuse words that this mechanism has no use for."""
-        if self._left:
-            raise ConfigError(
-                expected=f"settings that {self._mechanism} uses",
-                found=", ".join(sorted(self._left)),
-                way_out="leave them out, or choose a mechanism that uses them",
-            )
+        """Refuse what this mechanism has no use for."""
+        refuse_unused(self._mechanism, self._left)
 
     def private(self, population: int, *, as_printed: bool = False) -> PrivateSteps:
         """Private steps over `population` units: batch or sampling rate, epochs or steps, noise or the start of one.
 
-        Algorithms as printed clip and move as printed: the words for other ways are left, and refused.
+        Algorithms as printed clip and move as printed: the settings for other ways are left, and refused.
         """
-        batch = self._one_of("batch", "sampling_rate", default_batch(population))
+        batch = self._one_of("expected_batch_size", "sampling_rate", default_batch(population))
         expected = batch * population if "sampling_rate" in self._given else batch
         if expected > population:
-            raise ConfigError(f"a batch of at most {population} units", str(expected), "make --batch smaller")
-        epochs = self._one_of("epochs", "steps", DEFAULT_EPOCHS)
+            raise ConfigError(f"a batch of at most {population} units", str(expected), "lower expected_batch_size")
+        epochs = self._one_of("epochs", "steps")
         steps = epochs if "steps" in self._given else math.ceil(epochs * population / expected)
         noise = self.take("noise_multiplier", START_NOISE)
         if "noise_multiplier" not in self._given and "epsilon" not in self._given:
-            raise ConfigError("a price or a noise", "neither", "add --epsilon NUMBER (or --noise-multiplier NUMBER)")
-        norm, delta = self.take("clip_norm", 1.0), self.take("delta")
+            raise ConfigError(
+                "a privacy target", "no privacy target", "pass --epsilon NUMBER (or --noise-multiplier NUMBER)"
+            )
+        norm, delta = self.take("clip_norm"), self.take("delta")
         if as_printed:
             return PrivateSteps(population, expected, steps, noise, norm, delta)
-        style, moves = self.take("clip_style", "flat"), self.take("moves", "all")
+        style, moves = self.take("clip_style", "flat"), self.take("trainable", "all")
         return PrivateSteps(population, expected, steps, noise, norm, delta, style, moves)
 
     def passes(self, population: int) -> PrivateSteps:
         """As `private` as printed, for a mechanism whose steps are whole passes: epochs are steps."""
         private = self.private(population, as_printed=True)
-        return (
-            private
-            if "steps" in self._given
-            else replace(private, steps=math.ceil(self.take("epochs", DEFAULT_EPOCHS)))
-        )
+        return private if "steps" in self._given else replace(private, steps=math.ceil(self.take("epochs")))
 
     def without_secrets(self, records: int) -> PublicSteps:
         """As `public`, of text without its secrets: with placeholders, or with invented ones."""
@@ -103,11 +114,11 @@ class PlanSettings:
 
     def public(self, records: int) -> PublicSteps:
         """Public steps over `records` records; as many epochs as the private ones unless said otherwise."""
-        batch = min(records, self.take("public_batch", DEFAULT_PUBLIC_BATCH))
-        epochs = self.take("public_epochs", self.take("epochs", DEFAULT_EPOCHS))
+        batch = min(records, self.take("public_batch_size"))
+        epochs = self.take("public_epochs", self.take("epochs"))
         return PublicSteps(batch, math.ceil(epochs * records / batch))
 
-    def _one_of(self, first: str, second: str, default: float) -> Any:  # noqa: ANN401
+    def _one_of(self, first: str, second: str, default: float | None = None) -> Any:  # noqa: ANN401
         if first in self._given and second in self._given:
             raise ConfigError(f"{first} or {second}", "both", "each decides the other: give one")
-        return self.take(first, self.take(second, default))
+        return self.take(second if second in self._given else first, default)

@@ -83,7 +83,7 @@ def _build(words: PlanSettings) -> UeDP:
 
 
 ENTRY = MechanismEntry(
-    "uedp",
+    UeDP.name,
     "hides a user and a listed entity: sentences capped for both",
     _build,
     UeDP,

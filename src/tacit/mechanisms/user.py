@@ -75,11 +75,11 @@ def _build(words: PlanSettings) -> UserLevel:
     if cap is not None:
         return UserLevel(words.private(words.need("records")), records_per_user=cap)
     private = words.private(words.need("users"))
-    return UserLevel(private, words.take("weight_cap", 1), words.take("local_epochs", 1))
+    return UserLevel(private, words.take("weight_cap"), words.take("local_epochs"))
 
 
 ENTRY = MechanismEntry(
-    "user",
+    UserLevel.name,
     "hides whether a user took part: DP-FedAvg, or records capped a user (user-level)",
     _build,
     UserLevel,

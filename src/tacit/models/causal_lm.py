@@ -43,7 +43,7 @@ def untrained(kind: Any, config: dict[str, Any]) -> nn.Module:  # noqa: ANN401
 
 
 def with_adapters(module: nn.Module, lora: LoRAConfig) -> nn.Module:
-    """`module` with adapters beside every linear layer but the head; all else is frozen."""
+    """`module` with adapters on every linear layer except the head; everything else is frozen."""
     from peft import LoraConfig, inject_adapter_in_model
     from transformers.pytorch_utils import Conv1D
 
@@ -74,7 +74,7 @@ class CausalLMState:
         return CausalLMState(self.model, cache, self.next_log_probabilities[rows])
 
     def read(self, tokens: Tensor) -> "CausalLMState":
-        """The reading after one more token a row."""
+        """The state after one more token per row."""
         return self.model.advance(tokens[:, None], _own(self.cache))
 
     def branch(self, rows: Tensor, tokens: Tensor) -> "CausalLMState":
@@ -205,7 +205,7 @@ _TOLERANCE = 1e-5  # of the largest logit; nothing but rounding may differ, and 
 
 
 def require_causal(model: Learner, tokens: Tensor) -> None:
-    """Refuse a model whose output at a place changes with later tokens: padding would then tell of others."""
+    """Refuse a model whose output at a position depends on later tokens: padding would then reveal other rows."""
     places = sorted({*range(1, tokens.shape[1], max(1, tokens.shape[1] // 8)), tokens.shape[1] - 1} - {0})
     others = (tokens + 1) % model.vocabulary_size
     with speaking(model.module):

@@ -25,7 +25,7 @@ from tacit.models.lstm import LSTMModule
 
 
 class ClassifierModule(nn.Module):
-    """Inputs (rows, time) of a labelled batch to logits (rows, 1, classes); `network` takes tokens and a mask."""
+    """Inputs (rows, time) of a labeled batch to logits (rows, 1, classes); `network` takes tokens and a mask."""
 
     def __init__(self, network: nn.Module, width: int, settings: ClassifierConfig) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class EncoderClassifier(ModuleClassifier):
     def described(
         cls, config: dict[str, Any], settings: ClassifierConfig, lora: LoRAConfig | None = None
     ) -> "EncoderClassifier":
-        """An encoder of this configuration (as its `to_dict()` says) with fresh weights."""
+        """An encoder of this configuration (as in its `to_dict()`) with fresh weights."""
         from transformers import AutoModel
 
         return cls.of(untrained(AutoModel, config), settings, lora)
@@ -181,7 +181,7 @@ Classifier = LSTMClassifier | EncoderClassifier
 
 
 def build_classifier(description: dict[str, Any]) -> Classifier:
-    """The classifier that `description()` told of, with weights that are still to be loaded."""
+    """The classifier that `description()` describes; its weights still have to be loaded."""
     kind = description.get("kind")
     if kind not in ("lstm classifier", "encoder classifier"):
         raise ModelError("an lstm classifier or an encoder classifier", repr(kind), "use a file that tacit wrote")

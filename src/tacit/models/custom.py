@@ -1,4 +1,4 @@
-"""A model of one's own: any causal network of layers whose per-row gradients are known, by a name.
+"""Custom models: any causal network of layers whose per-row gradients are known, registered by name.
 
     class Mine(nn.Module):
         def __init__(self, vocabulary_size: int, context: int, shape: Mapping[str, float]) -> None:
@@ -11,11 +11,11 @@
 
 Whether its gradients can be had a row at a time is checked before training (`gradients.check`).
 
-G1 (causal). A network whose output at some place depends on what follows is refused: padding would then tell of others.
+G1 (causal). A network whose output depends on later tokens is refused: padding would then reveal other rows.
 G2 (apart). A network that mixes rows while it trains, or remembers them in a buffer, is refused: such influence has no
    bound. Dropout is `nn.Dropout`, which is switched off for this check.
    Both are checked by example, on five rows of up to 128 random tokens: who means to hide a mixture can.
-G3 (by name). What a release folder says about a model never makes tacit run code: only names of this process are known.
+G3 (by name). A release folder never makes tacit run code: only names registered in this process are known.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,14 +25,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tacit.config.schema import CUSTOM_MODELS
 from tacit.errors import ModelError
 from tacit.models.causal_lm import require_causal
 from tacit.models.language_model import ModuleModel, Rereading, speaking
 
 Build = Callable[[int, int, Mapping[str, float]], nn.Module]
-"""From the number of tokens, the longest row and the words under `shape` to a network with a `head`."""
+"""From the number of tokens, the longest row and what is under `model_config` to a network with a `head`."""
 
-_OWN: dict[str, Build] = {}
+_OWN: dict[str, Build] = CUSTOM_MODELS
 _TAKEN = ("lstm", "gpt")
 _ROWS, _LENGTH = 5, 128
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -45,14 +46,9 @@ def register_model(name: str, build: Build) -> None:
     _OWN[name] = build
 
 
-def is_own(name: object) -> bool:
-    """Whether `name` was registered in this process."""
-    return isinstance(name, str) and name in _OWN
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomModel(ModuleModel):
-    """A registered network as a Learner; it reads the whole text anew at every token it says."""
+    """A registered network as a Learner; it evaluates the whole text again for every generated token."""
 
     name: str
     module: nn.Module
@@ -69,7 +65,7 @@ class CustomModel(ModuleModel):
 
     @classmethod
     def described(cls, name: str, settings: Mapping[str, Any]) -> "CustomModel":
-        """What `description()` told of; its weights are still to be loaded."""
+        """The model that `description()` describes; its weights still have to be loaded."""
         return cls.new(name, settings["vocabulary_size"], settings["longest"], settings["shape"])
 
     @property

@@ -1,7 +1,7 @@
 """How well a model predicts held-out text as it was written (overall, on public tokens and on private ones), or the
 labels of held-out records.
 
-Text classification: labelled rows of the prepared store as batches, and how often a classifier errs.
+Text classification: labeled rows of the prepared store as batches, and a classifier's error rate.
 
 G1 (one accessor). Rows are read by `reading.tokens_of`: secrets only for a step whose view is FULL.
 G2 (fixed frame). Every row begins with the end token: none is empty, and a model has a first state to read.
@@ -32,9 +32,9 @@ _ROWS = 64
 def evaluate(
     learner: Learner, store: PreparedCorpus, reader: RowReader, characters: int, observe: Callable[[int], None]
 ) -> tuple[Utility, Contributions]:
-    """Read every row of a held-out store in full; `observe` hears how many rows are done.
+    """Evaluate every row of a held-out store in full; `observe` receives the number of rows done.
 
-    Beside the exact sums, what each record contributes to those that may leave.
+    Returns, besides the exact sums, what each record contributes to the released ones.
     """
     public, private = TokenQuality(), TokenQuality()
     records = _Records(store)
@@ -80,7 +80,7 @@ class _Records:
 def mean_nats(
     learner: Trainable[Any], store: PreparedCorpus, reader: BatchReader, view: View, targets: Targets
 ) -> float:
-    """Nats a target (a token, or a label) of one view of a store: what a choice among models looks at."""
+    """Nats per target (a token, or a label) of one view of a store: the criterion for choosing among models."""
     nats, tokens = 0.0, 0.0
     with speaking(learner.module):
         for start in range(0, len(store), _ROWS):
@@ -101,10 +101,10 @@ def _quality(losses: torch.Tensor, right: torch.Tensor, chosen: torch.Tensor) ->
 def label_quality(
     classifier: Classifier, reader: LabelReader, observe: Callable[[int], None]
 ) -> tuple[LabelQuality, Contributions]:
-    """Guess the class of every record of a store as it was written; `observe` hears how many rows are done.
+    """Predict the class of every record of a store from its full text; `observe` receives the number of rows done.
 
     The pieces of a record are read as if they were independent: it gets the class with the largest product of
-    probabilities, and counts once. Beside the exact counts, what each record contributes to those that may leave.
+    probabilities, and counts once. Also returns what each record contributes to the released counts.
     """
     scores: list[Tensor] = []
     done = 0

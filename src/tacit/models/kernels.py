@@ -1,7 +1,7 @@
-"""The loops of kernels.cpp, if they were built and this machine can run them; nothing needs them, much is faster so.
+"""The loops of kernels.cpp, if they were built and this machine can run them; optional, but much is faster with them.
 
-They are built with the package where there is a C++ compiler, for x86-64 with AVX2, FMA and AES. `available` says
-whether they are here; the environment variable TACIT_NATIVE=0 leaves them out. Every caller has the same in torch.
+They are built with the package if there is a C++ compiler, for x86-64 with AVX2, FMA and AES. `available` tells
+whether they can be used; the environment variable TACIT_NATIVE=0 disables them. Every caller also has a torch version.
 """
 
 import ctypes

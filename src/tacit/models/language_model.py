@@ -19,7 +19,7 @@ from tacit.errors import ModelError
 
 
 class DecoderState(Protocol):
-    """Where a model stands after it has read some rows of equal length: what it expects next, and how to go on."""
+    """A model's state after some rows of equal length: what it expects next, and how to continue."""
 
     @property
     def next_log_probabilities(self) -> Tensor:
@@ -29,7 +29,7 @@ class DecoderState(Protocol):
         """The reading of these rows, in this order, repeated where an index is: branches of a prefix tree."""
 
     def read(self, tokens: Tensor) -> Self:
-        """The reading after one more token a row, (rows,)."""
+        """The state after one more token per row, (rows,)."""
 
     def branch(self, rows: Tensor, tokens: Tensor) -> Self:
         """`select(rows).read(tokens)`, at less cost."""
@@ -40,7 +40,7 @@ class DecoderState(Protocol):
 
 
 class Speaker(Protocol):
-    """A model as an attacker meets it: it says how probable text is, and it continues text."""
+    """A model as an attacker sees it: it returns the probability of text, and continues text."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -51,7 +51,7 @@ class Speaker(Protocol):
         """How many tokens it can read at a time."""
 
     def log_probabilities(self, batch: TextBatch) -> Tensor:
-        """(rows, time): log-probability of every target given what stands before it. No gradient."""
+        """(rows, time): log-probability of every target given the tokens before it. No gradient."""
 
     def begin(self, tokens: Tensor) -> DecoderState:
         """The reading after the rows of `tokens`, (rows, length >= 1)."""
@@ -69,7 +69,7 @@ class Learner(Speaker, Protocol):
         """The linear layer whose output is `logits`, unchanged; called once a pass."""
 
     def logits(self, tokens: Tensor) -> Tensor:
-        """(rows, time, vocabulary): unnormalised log-probabilities of what follows each position; rows do not mix."""
+        """(rows, time, vocabulary): unnormalized log-probabilities of the next token; rows are independent."""
 
     def token_losses(self, batch: TextBatch) -> TokenLosses:
         """The loss of every target, with its gradient graph."""
@@ -155,7 +155,7 @@ class Rereading:
         return Rereading(self.model, self.tokens[rows], self.next_log_probabilities[rows])
 
     def read(self, tokens: Tensor) -> "Rereading":
-        """The reading after one more token a row."""
+        """The state after one more token per row."""
         return Rereading.of(self.model, torch.cat([self.tokens, tokens[:, None]], dim=1))
 
     def branch(self, rows: Tensor, tokens: Tensor) -> "Rereading":

@@ -12,11 +12,12 @@ import torch
 
 from tacit.common.libraries import fill, foreign
 from tacit.config.model_schema import LSTMConfig
+from tacit.config.schema import is_custom
 from tacit.data.tokenizer import Tokenizer, load_tokenizer, read_tokenizer_json
 from tacit.errors import ModelError, RunError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier, build_classifier
-from tacit.models.custom import CustomModel, is_own
+from tacit.models.custom import CustomModel
 from tacit.models.language_model import Learner, generate
 from tacit.models.lstm import LSTM
 from tacit.runs.files import ReleaseFile
@@ -26,9 +27,9 @@ from tacit.runs.weights import read_model
 
 
 def build_model(description: dict[str, Any]) -> Learner:
-    """The model that `description()` told of, with weights that are still to be loaded."""
+    """The model that `description()` describes; its weights still have to be loaded."""
     kind = description.get("kind")
-    if kind not in ("lstm", "gpt") and not is_own(kind):
+    if kind not in ("lstm", "gpt") and not is_custom(kind):
         raise ModelError(
             expected="a model of kind lstm or gpt, or one that was registered in this process",
             found=repr(kind),

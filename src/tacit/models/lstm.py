@@ -254,7 +254,7 @@ class LSTMState:
         return LSTMState(self.model, hidden, cells, self.next_log_probabilities[rows])
 
     def read(self, tokens: Tensor) -> "LSTMState":
-        """The reading after one more token a row."""
+        """The state after one more token per row."""
         return self.model.advance(tokens, self.hidden, self.cells)
 
     def branch(self, rows: Tensor, tokens: Tensor) -> "LSTMState":

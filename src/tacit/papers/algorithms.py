@@ -112,7 +112,7 @@ def update_by_segments(updates: Updates, step: Step, update: SplitBatch, drawn: 
 
 def _printed_rule(updates: Updates) -> Optimizer:
     """As both papers print it: SGD, with one rate for both kinds of gradient; it keeps nothing between draws."""
-    return Optimizer(OptimizerConfig("sgd", updates.settings.private.learning_rate, decay="none"), 1)
+    return Optimizer(OptimizerConfig("sgd", updates.settings.private.learning_rate, lr_scheduler="none"), 1)
 
 
 def printed_update(

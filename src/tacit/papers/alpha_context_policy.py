@@ -93,7 +93,7 @@ class WithAlphaContext(Policy):
         """
         try:
             settings = read_json(self.model / "private" / "settings.json")
-            named = [settings.get(name) for name in ("corpus", "held_out_corpus")]
+            named = [settings.get("corpus"), settings.get("data", {}).get("held_out_corpus")]
         except (OSError, ValueError, AttributeError):
             return ()
         return tuple(Path(name) for name in named if isinstance(name, str) and Path(name).exists())

@@ -46,13 +46,13 @@ import numpy as np
 from tacit.mechanisms.cadp import NOT_PROTECTED, ROUTED
 from tacit.mechanisms.conditions import FROZEN_MARKS, PUBLIC_COUNT
 from tacit.mechanisms.entry import OF_PRINTED_STEPS, OF_PRIVATE_STEPS, MechanismEntry
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent, published_guarantee
+from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent
 from tacit.mechanisms.settings import PlanSettings
 from tacit.mechanisms.uedp import LISTED
 from tacit.mechanisms.user import USERS_KNOWN
 from tacit.privacy.dominating_pairs import directions
 from tacit.privacy.events import Relation, SampledGaussian
-from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Published, Status
+from tacit.privacy.guarantee import Condition, Evidence, Figure, Guarantee, Published, Status
 from tacit.privacy.plan import (
     Neighbors,
     Phase,
@@ -67,6 +67,23 @@ from tacit.privacy.plan import (
     View,
 )
 from tacit.privacy.renyi import log_moments
+
+
+def published_guarantee(
+    name: str,
+    published: Published,
+    figures: tuple[Figure, ...],
+    holds_if: tuple[Condition, ...],
+    not_protected: tuple[str, ...],
+    evidence: Evidence,
+) -> Guarantee:
+    """The guarantee of an algorithm as printed: the formula's number, the number that holds, and why they differ."""
+    claim = (
+        f"Published formula: epsilon = {published.epsilon:.4g} at delta = {published.delta:.3g} (not a proof). "
+        f"What holds for the algorithm as printed, under its conditions: {figures[0]} for {figures[0].neighbours}. "
+        f"Reasons: {'; '.join(published.reasons)}."
+    )
+    return Guarantee(name, claim, figures, holds_if, not_protected, evidence, published=published)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,13 +249,13 @@ class UeDPPublished:
 
 
 def _selective(words: PlanSettings) -> SelectivePublished:
-    segments, states = words.take("segments_per_record", 1), words.take("noised_states", 2)
+    segments, states = words.take("segments_per_record"), words.take("noised_states")
     private = words.private(words.need("records"), as_printed=True)
     return SelectivePublished(private, words.need("events_per_batch"), segments, states)
 
 
 SELECTIVE_PUBLISHED = MechanismEntry(
-    "selective-published",
+    SelectivePublished.name,
     "Selective-DPSGD as printed, with the number that holds",
     _selective,
     SelectivePublished,
@@ -246,7 +263,7 @@ SELECTIVE_PUBLISHED = MechanismEntry(
     Needs(OF_PRINTED_STEPS | {"noised_states", "events_per_batch"}, tasks=("language",), models=("lstm",)),
 )
 CADP_PUBLISHED = MechanismEntry(
-    "cadp-published",
+    CADPPublished.name,
     "CADP-LM as printed, with the number that holds",
     lambda words: CADPPublished(words.passes(words.need("flagged")), words.need("recall")),
     CADPPublished,
@@ -257,13 +274,11 @@ CADP_PUBLISHED = MechanismEntry(
 
 def _uedp(words: PlanSettings) -> UeDPPublished:
     private = words.private(words.need("users"))
-    return UeDPPublished(
-        private, words.need("entity_rate"), words.need("sensitive_share"), words.take("other_rate", 1.0)
-    )
+    return UeDPPublished(private, words.need("entity_rate"), words.need("sensitive_share"), words.take("other_rate"))
 
 
 UEDP_PUBLISHED = MechanismEntry(
-    "uedp-published",
+    UeDPPublished.name,
     "UeDP-Alg as printed, with the number that holds",
     _uedp,
     UeDPPublished,

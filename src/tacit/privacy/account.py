@@ -2,7 +2,7 @@
 
 G1. Exact where a closed form exists; else our PLD, whose rounding is bounded and counted as loss, or RDP where that is
     smaller: for small deltas, where no grid of losses is tight, and for the hops of a replacement. Both hold. The
-    profile's `accountant` says which it was.
+    profile's `accountant` names it.
 G2. PLD is checked against RDP at several deltas: if it is larger, something is wrong and no number is given.
 G3. Where every unit owns one record and its grids are affordable, dp-accounting prices the same; if both agree the
     profile's `accountant` says so. It is not quoted itself: the rounding of its transform has no bound (at a delta of
@@ -184,7 +184,7 @@ def _root(excess: ExcessFunction, high: float, stride: float, least: float, widt
         turn += 1
         middle = (low + high) / 2
         if turn % 3 and math.isfinite(at_low) and math.isfinite(at_high):
-            # false position, aimed a little beside the root, in turns, so that both ends move
+            # false position, aimed slightly off the root on alternating sides, so that both ends move
             aim = low + at_low / (at_low - at_high) * (high - low) + (0.4 if turn % 2 else -0.4) * width
             middle = min(max(aim, low + 0.25 * width), high - 0.25 * width)
         value = excess(middle)
@@ -216,7 +216,7 @@ class _LibraryLaw:
 
 @dataclass(frozen=True, slots=True)
 class LibraryPLD:
-    """dp-accounting's PLD accountant with the given discretisation interval."""
+    """dp-accounting's PLD accountant with the given discretization interval."""
 
     interval: float = 1e-3
     name: str = f"PLD (dp-accounting {importlib.metadata.version('dp-accounting')})"

@@ -63,7 +63,7 @@ class Mixture:
         return float(np.dot(self.weights, special.ndtr(x - np.asarray(self.centers))))
 
     def mass_between(self, edges: Floats) -> Floats:
-        """The probability of each interval between neighbouring edges, accurate in both tails."""
+        """The probability of each interval between adjacent edges, accurate in both tails."""
         mass = np.zeros(len(edges) - 1)
         for weight, center in zip(self.weights, self.centers, strict=True):
             low, high = edges[:-1] - center, edges[1:] - center

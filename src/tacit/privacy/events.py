@@ -1,6 +1,6 @@
-"""What one step did to one unit's privacy, said completely.
+"""A complete description of what one step did to one unit's privacy.
 
-An event holds every number its price depends on and the neighbouring relation it is true for, so that a ledger of
+An event contains every number its price depends on and the neighboring relation it is true for, so that a ledger of
 events can be priced by anybody, without the code that trained. Noise is always given relative to the clip norm:
 `noise_multiplier` = sigma / C, whatever the relation; the accountant doubles the sensitivity for `REPLACE`.
 """
@@ -14,7 +14,7 @@ from tacit.errors import ClaimRefused
 
 
 class Relation(StrEnum):
-    """How two neighbouring corpora differ in one unit's protected content. Public parts are always equal."""
+    """How two neighboring corpora differ in one unit's protected content. Public parts are always equal."""
 
     ZERO_OUT = "zero-out"  # content becomes null (or the record is added or removed): sensitivity C
     REPLACE = "replace"  # content becomes other content: sensitivity 2C

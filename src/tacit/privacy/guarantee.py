@@ -34,7 +34,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """(epsilon, delta) for one kind of neighbours, with the whole privacy profile behind it.
+    """(epsilon, delta) for one kind of neighbors, backed by the whole privacy profile.
 
     profile: at fixed deltas, so that two figures compare. curve: more pairs that are true too, for pictures.
     """
@@ -80,7 +80,7 @@ _OF_NOISE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many of `sampled` labelled units had a secret that the frozen policy missed (theory, section 7).
+    """How many of `sampled` labeled units had a secret that the frozen policy missed (theory, section 7).
 
     noise: the deviation of the Gaussian noise in `missed`, and in `sampled` if `noisy_sample`: rounded up, and down.
     """
@@ -127,7 +127,7 @@ def average_rates(among_secrets: tuple[Coverage, Coverage]) -> tuple[float, floa
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known from outside the plan; None is said as "not measured" or "not stated", never passed over.
+    """What is known from outside the plan; None is printed as "not measured" or "not stated", never omitted.
 
     among_secrets: what the policy misses or redacts unstably, and what no policy finds, of records with secrets.
     """
@@ -243,7 +243,7 @@ _COVERED = {
 
 
 class Order(StrEnum):
-    """How one guarantee stands to another."""
+    """How one guarantee compares with another."""
 
     BETTER = "better"
     WORSE = "worse"

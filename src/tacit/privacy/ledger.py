@@ -26,7 +26,7 @@ _COMPACT_AFTER = 50_000  # lines
 
 
 def read_entries(path: Path) -> Entries:
-    """What the ledger at `path` says, without writing to it: a torn last line is counted, not repaired."""
+    """The content of the ledger at `path`, without writing to it: a torn last line is counted, not repaired."""
     return read_lines(path).settled()
 
 
@@ -95,7 +95,7 @@ class Ledger:
         return self._entries.compositions()
 
     def declare(self, name: str, prices: Mapping[str, Event]) -> None:
-        """Say what one execution of the step `name` costs under each notion; the same words again change nothing."""
+        """Declare what one execution of the step `name` costs under each notion; repeating it changes nothing."""
         known = self._entries.prices
         if name in known:
             if known[name] == dict(prices):
@@ -131,7 +131,7 @@ class Ledger:
             self.compact()
 
     def compact(self) -> None:
-        """Rewrite the file with one line a step, in one atomic move; the counts stay. A compact file stays as it is."""
+        """Rewrite the file with one line per step, atomically; counts are kept. A compact file is left unchanged."""
         self._check_usable()
         if self._is_compact:
             return
@@ -186,7 +186,7 @@ class Ledger:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            self._usable = False  # nobody knows what is on the disk now; reading it again will tell
+            self._usable = False  # what is on disk is unknown now; it must be read again
             raise _failed("sync the ledger", self._path, error) from error
         self._chain = chain
         self._lines += 1

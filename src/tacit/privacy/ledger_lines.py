@@ -70,7 +70,7 @@ _VERSION = 1
 
 @dataclass
 class Entries:
-    """What a ledger says: the price of each step under each notion, and how often each step was charged."""
+    """The content of a ledger: the price of each step under each notion, and how often each step was charged."""
 
     prices: dict[str, dict[str, Event]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def parse(content: bytes, path: Path) -> Parsed:
         except LedgerError:
             torn = True
         else:
-            whole.append(rest)  # only its end is missing: it says what it says
+            whole.append(rest)  # only its end is missing: the content is valid
     if not whole:
         raise _edited(path, 1, "no header")
     for number, line in enumerate(whole, start=1):
@@ -159,7 +159,7 @@ def _enter(entries: Entries, fields: dict[str, Any]) -> None:
 
 
 def written(entries: Entries, after: str) -> tuple[list[bytes], str]:
-    """The shortest lines that say the same, and the last digest; `after` is the digest they take over from."""
+    """The shortest equivalent lines, and the last digest; `after` is the digest they take over from."""
     contents = [header(after)]
     if entries.torn:
         contents.append({"torn": entries.torn})

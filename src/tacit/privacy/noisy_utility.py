@@ -5,7 +5,7 @@ vector is (nats / (most_nats * longest), tokens / longest, right guesses / longe
 the class is wrong, and (0,) where it is right. The number of records is public.
 
 G1 (bound). No coordinate of a vector is outside [0, 1]: one record moves the sum by at most sqrt(coordinates).
-G2 (grid). Vectors and noise are multiples of 2^-30, so that last digits of floating-point sums tell nothing.
+G2 (grid). Vectors and noise are multiples of 2^-30, so that last digits of floating-point sums reveal nothing.
 G3 (once). A run releases one sum, and its ledger counts it before it is written. Ratios and intervals are functions of
    the released numbers alone.
 """

@@ -46,7 +46,7 @@ class Pool(StrEnum):
 
 
 class Unit(StrEnum):
-    """Whose protected content differs between two neighbouring corpora."""
+    """Whose protected content differs between two neighboring corpora."""
 
     SECRETS = "a record's secrets"
     RECORD = "a record"

@@ -9,8 +9,8 @@ of the tests.
 G1 (pessimistic). Mass above the line's end and mass that leaves the window is lost (infinite loss), mass below wraps to
    the top, misplaced edges shift the whole distribution by what they could hide, a proved bound on the rounding of the
    transform is lost too, and sums are rounded up. What is not bounded: the rounding of scipy's normal distribution
-   function, of which one step's masses are differences (about 1e-16 each, and neighbours' cancel).
-G2 (bounded). At most `_MOST_POINTS` losses, whatever the events; a grid too coarse to be tight says so (`coarse`).
+   function, of which one step's masses are differences (about 1e-16 each, and those of adjacent ones cancel).
+G2 (bounded). At most `_MOST_POINTS` losses, whatever the events; a grid too coarse to be tight is marked (`coarse`).
 
 The Fourier transforms have a proved bound on all their rounding (docs/theory.md, section 8). The proof asks of scipy's
 transform (pocketfft) that lengths of a power of two are transformed by butterflies of two, four or eight, and that its
@@ -122,7 +122,7 @@ class GridLaw:
         return float(self.at_grid[-1])
 
     def deltas(self, epsilons: Floats) -> Floats:
-        """Interpolated between the two neighbouring losses; 1 below a start above 0."""
+        """Interpolated between the two adjacent losses; 1 below a start above 0."""
         position = (epsilons - self.start) / self.interval
         index = np.clip(np.floor(position).astype(np.int64), 0, len(self.at_grid) - 2)
         inner = np.clip((position - index) * self.interval, 0.0, self.interval)
@@ -156,7 +156,7 @@ class PLD:
 
 @dataclass(frozen=True)
 class WorseOf:
-    """The larger of two laws: both directions of a neighbouring relation."""
+    """The larger of two laws: both directions of a neighboring relation."""
 
     first: GridLaw
     second: GridLaw
@@ -289,7 +289,7 @@ def _quantile_ends(pair: Pair, tail: float) -> tuple[float, float]:
 
 
 def _window(pairs: list[tuple[Pair, int]]) -> tuple[float, float, float]:
-    """Where the composed loss lies but for a mass of `_LOST` on each side, by Chernoff's bound; and its best order."""
+    """The range of the composed loss, up to a mass of `_LOST` on each side, by Chernoff's bound; and its best order."""
     surplus = math.log(1 / _LOST)
     orders = np.concatenate([1 + _WINDOW_ORDERS, 1 - _WINDOW_ORDERS])
     moments = np.sum([count * log_moments(pair, orders, 1 << 13) for pair, count in pairs], axis=0)
@@ -297,7 +297,7 @@ def _window(pairs: list[tuple[Pair, int]]) -> tuple[float, float, float]:
     highs = (up + surplus) / _WINDOW_ORDERS
     best = int(np.argmin(highs))
     low, high = float(np.max(-(down + surplus) / _WINDOW_ORDERS)), float(highs[best])
-    margin = 0.1 * (high - low)  # the discretised losses spread a little more than the true ones
+    margin = 0.1 * (high - low)  # the discretized losses spread slightly more than the true ones
     return low - margin, high + margin, float(_WINDOW_ORDERS[best])
 
 

@@ -2,7 +2,7 @@
 
 G1. `delta(epsilon)` never increases with epsilon, and `epsilon(delta)` never increases with delta.
 G2. `epsilon(delta)` is an epsilon whose `delta` is at most the one asked for: rounding is always upwards.
-G3. `mu()` is pessimistic: the profile lies below that of mu-GDP for every delta above `SMALLEST_DELTA`.
+G3. `mu()` is pessimistic: the profile is below that of mu-GDP for every delta above `SMALLEST_DELTA`.
 G4. Every pair of `fine` is implied by the profile.
 
 Exact prices (`ClosedForm`) are those of Gaussian steps, and of steps whose draw is exposed. An exposed draw is known to
@@ -89,7 +89,7 @@ class Profile:
         epsilons, deltas = self._sampled
         if not math.isfinite(epsilons[-1]):
             return ()
-        often = np.linspace(0, int(np.argmax(deltas <= _OFTEN)), _FINE)  # most attacks are told apart here
+        often = np.linspace(0, int(np.argmax(deltas <= _OFTEN)), _FINE)  # most attacks are distinguished here
         rest = np.linspace(0, len(epsilons) - 1, _FINE // 2)
         chosen = np.unique(np.concatenate([often, rest]).round().astype(int))
         return tuple((float(epsilons[at]), _upwards(float(deltas[at]))) for at in chosen)

@@ -1,4 +1,4 @@
-"""Renyi accounting: the cross-check of the product, and its stand-in where no fine grid of losses is affordable.
+"""Renyi accounting: the product's cross-check, and its fallback where no fine grid of losses is affordable.
 
 The Renyi divergence of each dominating pair is a one-dimensional integral of an analytic function, which the
 trapezoid rule gives to machine precision; tests compare it with dp-accounting's series. Conversion to (epsilon, delta):

@@ -106,7 +106,7 @@ def best_guess(figure: Figure) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Epsilon at `delta` for one kind of neighbours after so many steps of any kind."""
+    """Epsilon at `delta` for one kind of neighbors after that many steps of any kind."""
 
     neighbours: str
     delta: float
@@ -132,7 +132,7 @@ def spending(plan: Plan, ledger: Entries, figure: Figure) -> Spending | None:
 
 
 def _counts_at(plan: Plan, ledger: Entries, place: int) -> dict[str, int]:
-    """How often each step took place among the first `place`, by the plan's order, never more than the ledger says."""
+    """How often each step occurs among the first `place` of the plan, at most as often as the ledger counts."""
     counts = dict.fromkeys(ledger.counts, 0)
     left = place
     for phase in plan.phases:

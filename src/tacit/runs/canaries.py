@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.data.canaries import CanaryPlan, CanaryRecord, draw_canaries, plant
+from tacit.config.canary_schema import CanaryPlan
+from tacit.data.canaries import CanaryRecord, draw_canaries, plant
 from tacit.data.records import Record
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder

@@ -19,6 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from tacit.common.files import DRAFT, digest
+from tacit.config.schema import Config
+from tacit.config.setting import NO, every_setting
 from tacit.errors import RunError
 from tacit.privacy.ledger_lines import Parsed
 from tacit.runs.files import ReleaseFile
@@ -41,15 +43,11 @@ def _rows(reason: ReleaseReason, *paths: str) -> ReleaseRows:
     return dict.fromkeys(paths, reason)
 
 
-SETTINGS = (
-    *("task", "classes[]", "policy", "plan.*", "conservative", "coverage", "duplicates", "pieces", "users"),
-    *("entity_kinds[]", "aliases", "tokenizer", "vocabulary_corpus", "vocabulary_size", "max_tokens", "longest_full"),
-    *("model", "shape.*", "lora.*", "public.*", "private.*", "local.*", "positions", "device", "precision"),
-    *("checkpoint_steps", "checkpoint_minutes", "keep_every", "choose_every", "choose_on", "patience", "log"),
-    *("held_out", "mode", "canaries[].count", "canaries[].inside_probability", "canaries[].known"),
-    *("canaries[].repetitions", "canaries[].template"),
+SETTINGS = tuple(
+    f"{one.name}{'.*' if one.open else '[]' if one.many else ''}" for one in every_setting(Config) if one.release != NO
 )
-"""Of the corpus, of seeds, of examples of secrets, of word lists and of held-out files there is nothing."""
+"""Each setting declares whether it may leave; the corpus, seeds, examples of secrets, word lists and held-out files do
+not."""
 
 _STEP = "plan.phases[].turns[][]"
 

@@ -95,6 +95,6 @@ def kept_models(run: RunFolder) -> tuple[KeptModel, ...]:
         raise RunError(
             expected=f"models on the way, in private/{_FOLDER}",
             found="none",
-            way_out="train with keep_every: 100 (steps) to keep one every so often, or leave --checkpoints out",
+            way_out="train with --set save_steps=100 to keep a model every 100 steps, or leave --checkpoints out",
         )
     return tuple(sorted((KeptModel(int(match[1]), path) for path, match in places), key=lambda one: one.step))

@@ -1,4 +1,4 @@
-"""How a dialog is written: turn by turn along its agenda, noting where each secret stands.
+"""How a dialog is written: turn by turn along its agenda, noting the position of each secret.
 
 What dialogs are about: eight fixed agendas, how each is opened, verified and settled, in our own sentences.
 """
@@ -215,7 +215,7 @@ _AGENDA_WEIGHTS = list(accumulate(agenda.weight for agenda in AGENDAS))
 # A secret's symbol in the phrases, and the kind of its span.
 _SECRETS = {**{kind: kind for kind in KINDS}, "FIRST": "NAME"}
 Template = tuple[tuple[str, str | None], ...]
-"""Literal text, each piece followed by the symbol that stands after it."""
+"""Literal text, each piece followed by the symbol after it."""
 
 
 def _compile(phrase: str) -> Template:
@@ -229,7 +229,7 @@ GRAMMAR: dict[str, tuple[Template, ...]] = {
 
 
 def write_dialog(person: Person, rng: Random) -> tuple[str, tuple[Span, ...]]:
-    """One dialog with `person` about one of their orders: its text, and the spans of the secrets said in it."""
+    """One dialog with `person` about one of their orders: its text, and the spans of its secrets."""
     order = rng.choice(person.orders)
     values = {
         "NAME": person.name,

@@ -126,7 +126,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One customer: a user id and the secrets a dialog may say."""
+    """One customer: a user id and the secrets that may occur in a dialog."""
 
     user: str
     name: str

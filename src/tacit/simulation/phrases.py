@@ -1,7 +1,7 @@
-"""What is said in every dialog, whatever it is about: a small grammar of our own sentences.
+"""The phrases of all dialogs: a small grammar of our own sentences.
 
-`{lower}` stands for any phrase of that name, `{item}` and `{carrier}` for what the dialog is about, and a word in
-capitals for a secret of the person. A phrase that stands twice is said twice as often.
+`{lower}` is any phrase of that name, `{item}` and `{carrier}` for what the dialog is about, and a word in
+capitals for a secret of the person. A phrase that is listed twice is used twice as often.
 
 How a person is asked for the name, phone, order number and address, and how they answer, in our own sentences.
 """

@@ -2,11 +2,11 @@
 
 CustomerSim: simulated customer-service dialogs with gold spans, after the corpus of the S-DP and CRT papers.
 
-Dialogs follow fixed agendas and are said in template sentences (Shi et al. 2022, section 5; Zhao et al. 2022,
+Dialogs follow fixed agendas and consist of template sentences (Shi et al. 2022, section 5; Zhao et al. 2022,
 section 4). People, agendas and sentences are our own. Every dialog asks for the full name and for one or two of
 phone, order number and address; where a parcel is on its way, the service gives its tracking number.
 
-G1 (gold). A span holds exactly the characters of one secret as said, and every secret said has its span; kinds are
+G1 (gold). A span contains exactly the characters of one secret as written, and every secret has its span; kinds are
     NAME (full or first name), ADDRESS, PHONE, ORDER and TRACKING.
 G2 (disjoint). No user and no secret value is in two splits of one seed, nor among its held-out people.
 G3 (reproducible). The same arguments give the same records in every process; asking for more dialogs never changes
@@ -64,7 +64,7 @@ SIMULATORS = {"customersim": Simulator(simulate_customersim, _held_out_customers
 
 
 def simulate(simulator: str, dialogs: int, seed: int = 0, split: str = "train") -> Iterator[Record]:
-    """The first `dialogs` records of `split`, as the simulator of that name tells them."""
+    """The first `dialogs` records of `split`, from the simulator of that name."""
     return _simulator_named(simulator).records(dialogs, seed, split)
 
 

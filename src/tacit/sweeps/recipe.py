@@ -6,7 +6,7 @@
       train: {file: dialogs.jsonl, records: 2000}       # the first so many records of a file
       unsure: {policy: {forgetful: {policy: gold, miss_rate: 0.1}}}
       others: {simulate: customersim, dialogs: 500, seed: 9}
-    settings: {corpus: $train, policy: $unsure, plan: {epsilon: 2}}   # the words of an experiment
+    settings: {corpus: $train, policy: $unsure, plan: {epsilon: 2}}   # settings, by their full names
     runs:
       dpsgd: {plan.mechanism: dpsgd}
       selective: {plan.mechanism: selective, grid: {plan.public_epochs: [1, 3]}}
@@ -15,7 +15,7 @@
     audit: {candidates: 200}                            # or false
     draws: [{title: Privacy against utility, x: epsilon, y: perplexity}]     # pictures: see `draws.py`
 
-Audits with `checkpoints: true` attack the models that runs keep on the way; runs without `keep_every` have none.
+Audits with `checkpoints: true` attack the models that runs keep on the way, with `training.save_steps`.
 
 A need is known by its content; a file that settings name directly, by its name alone. Files that a policy under
 `needs` names are looked for in the data folder, like every need.
@@ -41,6 +41,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.common.serialize import LARGEST_SEED, from_words, merged, read_yaml
+from tacit.config.load import full_name, full_names
+from tacit.config.schema import Config
 from tacit.errors import ConfigError
 from tacit.sweeps.result_columns import ChartSpec, check_draws, draws_of, table_columns
 
@@ -106,10 +108,28 @@ def read_recipe(path: Path, scale: float = 1.0) -> Recipe:
         content["audit"] = None
     content["needs"] = _needs(content.get("needs") or {})
     content["draws"] = draws_of(content.get("draws") or [])
-    recipe = from_words(Recipe, content)
+    recipe = _with_full_names(from_words(Recipe, content))
     everything = variations(recipe)
     _check(recipe, everything)
     return recipe if scale == 1 else _scaled(recipe, everything, scale)
+
+
+def _with_full_names(recipe: Recipe) -> Recipe:
+    def axes(grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        return {full_name(Config, word): values for word, values in grid.items()}
+
+    def run(words: SettingsDict) -> SettingsDict:
+        own = full_names({word: value for word, value in words.items() if word != _GRID})
+        return own | ({_GRID: axes(words[_GRID] or {})} if _GRID in words else {})
+
+    return recipe.model_copy(
+        update={
+            "settings": full_names(recipe.settings),
+            "runs": {name: run(words or {}) for name, words in recipe.runs.items()},
+            "grid": axes(recipe.grid),
+            "scales": [word if word.startswith("needs.") else full_name(Config, word) for word in recipe.scales],
+        }
+    )
 
 
 def variations(recipe: Recipe) -> list[Variation]:
@@ -241,13 +261,13 @@ def _check_kept(recipe: Recipe, everything: list[Variation]) -> None:
     values: dict[str, list[object]] = {}
     for word, value in (pair for one in everything for pair in dotted(one.words).items() if pair[0] != SEED):
         values.setdefault(word, []).append(value)
-    kept = any(one.words.get("keep_every") for one in everything)
+    kept = any(one.words.get("training", {}).get("save_steps") for one in everything)
     attacked = recipe.audit is not None and recipe.audit.get("checkpoints") is True
     if attacked and not kept:
         raise ConfigError(
             expected="runs that keep models on the way, as audit.checkpoints asks to attack them",
-            found="none with keep_every",
-            way_out="settings: {keep_every: 100} (steps), or leave audit.checkpoints out",
+            found="none with training.save_steps",
+            way_out="settings: {training.save_steps: 100}, or leave audit.checkpoints out",
         )
     check_draws(recipe.draws, values, {name for one in everything for name in (one.run, one.group)}, kept, attacked)
 

@@ -10,7 +10,7 @@ What a recipe draws: pictures over its runs, by the names of columns and setting
         x: epsilon                          # a column, or a setting such as plan.epsilon
         y: perplexity                       # a column or several
       - title: Exposure on the way
-        points: checkpoints                 # a point a kept model, not a run: keep_every, audit: {checkpoints: true}
+        points: checkpoints                 # a point a kept model, not a run: save_steps, audit: {checkpoints: true}
         x: perplexity
         y: [exposure, "exposure, not planted"]
         runs: [plain, selective-epsilon-2]  # names under `runs`, or with their values of a grid; by default all
@@ -267,8 +267,8 @@ def check_draws(
         if draw.points == "checkpoints" and not (kept and attacked):
             raise ConfigError(
                 expected=f"models on the way, {where}",
-                found="no keep_every in the settings" if not kept else "audits that leave them alone",
-                way_out="settings: {keep_every: 100}, and audit: {checkpoints: true}",
+                found="no training.save_steps in the settings" if not kept else "audits that leave them alone",
+                way_out="settings: {training.save_steps: 100}, and audit: {checkpoints: true}",
             )
         if "x" in draw.log and _has_its_own_axis(draw, settings):
             raise ConfigError(

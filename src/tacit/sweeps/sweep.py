@@ -22,7 +22,7 @@ import yaml
 
 from tacit.common.files import digest, write_bytes
 from tacit.common.progress import Progress
-from tacit.common.serialize import from_words, to_json
+from tacit.common.serialize import to_json
 from tacit.data.corpus import read as read_corpus
 from tacit.data.corpus import write_jsonl
 from tacit.errors import ConfigError, RunError, TacitError
@@ -170,23 +170,24 @@ def _made(name: str, need: Need, data: Path, folder: Path) -> Path:
 
 def _job(recipe: Recipe, one: Variation, needs: dict[str, Needed], places: Places) -> Job:
     """What is to be done for one run; refused when its settings mean nothing."""
-    from tacit.config.schema import Experiment, check_used
+    from tacit.config.load import load_config, to_dict
+    from tacit.training.checks import check_run
 
     where = {name: str(need.place) for name, need in needs.items()}
     words = resolved(one.words, where)
     try:
-        experiment = from_words(Experiment, words)
-        check_used(experiment)
+        experiment = load_config(words)
+        check_run(experiment)
     except TacitError as error:
         raise ConfigError(f"in the run {one.name}: {error.expected}", error.found, error.way_out) from error
     audit = None if experiment.classifies else recipe.audit
-    if audit is not None and experiment.keep_every is None and audit.get("checkpoints") is True:
+    if audit is not None and experiment.training.save_steps is None and audit.get("checkpoints") is True:
         audit = {word: value for word, value in audit.items() if word != "checkpoints"}
     measure = recipe.normalise_with
     known = {name: needs[name].digest for name in references(one.words)}
-    full = from_words(Experiment, resolved(one.words, {name: f"${name}" for name in needs}))
+    full = load_config(resolved(one.words, {name: f"${name}" for name in needs}))
     identity = JobIdentity(
-        content_hash([full.model_dump(mode="json"), known]),
+        content_hash([to_dict(full), known]),
         None if audit is None else content_hash(json.loads(to_json(audit_settings(audit)))),
         None if measure is None else content_hash(_measured_in(measure, needs)),
     )

@@ -20,11 +20,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pydantic import TypeAdapter, ValidationError
-
 from tacit.common.files import read_run_bytes, write_bytes
 from tacit.common.progress import Observer, Progress
-from tacit.common.serialize import from_json, from_words, to_json
+from tacit.common.serialize import from_json, to_json
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import load_tokenizer
 from tacit.errors import ConfigError, RunError, TacitError
@@ -139,7 +137,7 @@ def _timed(place: Path, state: JobState, stage: str, work: Callable[[], None]) -
 
 
 def _train(folder: Path, words: dict[str, Any], observe: Observer) -> None:
-    from tacit.config.schema import Experiment
+    from tacit.config.load import load_config
     from tacit.training.stages import resume, train
 
     begun = ("run.json", f"private/{PrivateFile.SETTINGS}", f"release/{ReleaseFile.TOKENIZER}")
@@ -147,7 +145,7 @@ def _train(folder: Path, words: dict[str, Any], observe: Observer) -> None:
         resume(folder, observe)
         return
     shutil.rmtree(folder, ignore_errors=True)  # it was stopped before its first step
-    train(from_words(Experiment, words), folder, observe)
+    train(load_config(words), folder, observe)
 
 
 def _is_audited(folder: Path) -> bool:
@@ -162,15 +160,12 @@ def _audit(folder: Path, words: dict[str, Any], observe: Observer) -> None:
 
 def audit_settings(words: dict[str, Any]) -> "AuditConfig":
     """The settings of an audit from a person's words."""
-    from tacit.config.audit_schema import AuditConfig
+    from tacit.config.load import load_config
 
-    try:
-        return TypeAdapter(AuditConfig).validate_python(words, extra="forbid")
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        known = ", ".join(AuditConfig.__dataclass_fields__)
-        raise ConfigError(f"audit.{where}: {fault['msg']}", repr(fault["input"]), f"audit knows {known}") from None
+    settings = load_config({"corpus": "", "plan.mechanism": "plain", "audit": words}).audit
+    if settings.canaries:
+        raise ConfigError("canaries under `settings`, where runs plant them", "audit.canaries", "move them there")
+    return settings
 
 
 def _counts(folder: Path, normalise_with: str | None) -> tuple[MarkedCounts | None, MarkedCounts | None]:
@@ -182,7 +177,7 @@ def _counts(folder: Path, normalise_with: str | None) -> tuple[MarkedCounts | No
         return None, None
     measure = None if normalise_with is None else Measurement(Path(normalise_with))
     store = PreparedCorpus(run.path(PrivateFile.HELD_OUT))
-    return count(marked_texts(store, tokenizer, settings["longest_full"]), measure)
+    return count(marked_texts(store, tokenizer, settings["data"]["max_full_tokens"]), measure)
 
 
 class _Teller:

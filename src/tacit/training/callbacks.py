@@ -32,7 +32,7 @@ def check_choice(mechanism: Mechanism, on: str) -> None:
         raise ClaimRefused(
             expected="a model chosen on public text",
             found=f"the {on} view of held-out records, under a claim about {refused[0].unit}",
-            way_out="choose_on: a corpus that is public, or take the last model (leave choose_every out)",
+            way_out="eval_on: a corpus that is public, or take the last model (leave eval_steps out)",
         )
 
 

@@ -6,41 +6,59 @@ and is refused under a claim. Settings that are numbers (sizes, rates, limits) a
 a device other than a processor, on which nothing was compared, is an assumption of the claim.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tacit.config.checks import shaped
 from tacit.config.model_schema import CausalLMConfig, LSTMConfig
-from tacit.config.schema import Experiment, invents, shaped
+from tacit.config.schema import Config, is_custom
 from tacit.errors import ClaimRefused
-from tacit.mechanisms.registry import REGISTRY
-from tacit.models.custom import is_own
+from tacit.mechanisms.entry import MechanismEntry
+from tacit.mechanisms.registry import REGISTRY, entries, entry_of
+from tacit.privacy.plan import Unit
+from tacit.training.checks import duplicates_of, invents
 
 SettingChoice = Mapping[str, str]
 """A value for each setting of the table."""
 
-SECRETS_ONLY = ("redaction", "selective", "twice", "selective-published")
-WITH_USERS = ("user", "uedp", "uedp-published")
-WITH_ENTITIES = ("uedp", "uedp-published")
-CLIPPING = ("dpsgd", "selective", "twice", "cadp", "crt", "user", "uedp", "uedp-published", "own")
-WITH_PUBLIC_STEPS = ("redaction", "selective", "twice", "cadp", "crt", "own")
+OWN = "own"
+_CLAIMING = tuple(entry for entry in entries() if entry.units)
+
+
+def _those(which: Callable[[MechanismEntry], bool]) -> tuple[str, ...]:
+    return tuple(entry.name for entry in _CLAIMING if which(entry))
+
+
+def _using(setting: str) -> tuple[str, ...]:
+    return _those(lambda entry: setting in (entry.needs.settings or ()))
+
+
+SECRETS_ONLY = _those(lambda entry: entry.units == (Unit.SECRETS,))
+WITH_USERS = _those(lambda entry: entry.needs.users)
+WITH_ENTITIES = _those(lambda entry: entry.needs.entities)
+CAPPING_BOTH = _using("entity_cap")
+ROUTING = _those(lambda entry: entry.needs.conservative)
+DROPPING = _those(lambda entry: entry.needs.duplicates != "keep")
+CLIPPING = (*_using("clip_style"), OWN)
+WITH_PUBLIC_STEPS = (*(name for name in _using("public_batch_size") if name not in WITH_ENTITIES), OWN)
 
 COVERED: dict[str, tuple[str, ...]] = {
-    "mechanism": (*(name for name in REGISTRY if name != "plain"), "own"),
+    "mechanism": (*(entry.name for entry in _CLAIMING), OWN),
     "task": ("language", "classification"),
-    "pieces": ("record", "turn", "sentence"),
+    "segment_by": ("record", "turn", "sentence"),
     "duplicates": ("keep", "exact", "doubtful"),
-    "conservative": ("none", "given"),
+    "conservative_policy": ("none", "given"),
     "canaries": ("none", "some"),
     "public_view": ("redacted", "invented"),
     "inventions": ("none", "given"),
     "targets": ("all", "private"),
-    "users": ("given", "documents", "dealt"),
+    "user_source": ("given", "documents", "dealt"),
     "entity_kinds": ("all", "some"),
     "aliases": ("none", "given"),
     "user_cap": ("none", "given"),
     "rest": ("none", "plain"),
     "clip_style": ("flat", "automatic", "per parameter"),
-    "moves": ("all", "head", "biases", "adapters"),
+    "trainable": ("all", "head", "biases", "adapters"),
     "model": ("lstm", "gpt", "own", "folder"),
     "lora": ("none", "given"),
     "dropout": ("none", "some", "of the model"),
@@ -49,18 +67,18 @@ COVERED: dict[str, tuple[str, ...]] = {
     "tied": ("no", "yes"),
     "tokenizer": ("bytes", "bpe of the corpus", "bpe of a public corpus", "a file"),
     "precision": ("float32", "bfloat16"),
-    "positions": ("default", "given"),
-    "public.rule": ("adam", "sgd"),
-    "private.rule": ("adam", "sgd"),
-    "private.longest_gradient": ("none", "given"),
-    "choose_on": ("never", "redacted", "public"),
+    "microbatch_tokens": ("default", "given"),
+    "public.optimizer": ("adam", "sgd"),
+    "private.optimizer": ("adam", "sgd"),
+    "private.max_grad_norm": ("none", "given"),
+    "eval_on": ("never", "redacted", "public"),
     "held_out": ("corpus", "share"),
 }
 """The values of each setting that were compared; the first is what the fuzzer takes where nothing else is asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Rule:
     """A value that another setting must go with."""
 
     setting: str
@@ -74,52 +92,57 @@ class Needs:
         return choice[self.setting] == self.value and choice[self.other] not in self.allowed
 
 
-NEEDS: tuple[Needs, ...] = (
-    Needs("conservative", "given", "mechanism", ("crt",), "only crt routes records by a second policy"),
-    Needs("duplicates", "exact", "mechanism", (*SECRETS_ONLY, "crt"), "one record would decide about another"),
-    Needs("duplicates", "doubtful", "conservative", ("given",), "the conservative policy tells what is doubtful"),
-    Needs("public_view", "invented", "mechanism", ("redaction", "selective", "twice"), "others invent nothing"),
-    Needs("inventions", "given", "public_view", ("invented",), "examples are for inventions"),
-    Needs("targets", "private", "mechanism", ("selective", "twice"), "others learn all tokens"),
-    Needs("targets", "private", "task", ("language",), "a label is no secret"),
-    Needs("users", "documents", "mechanism", WITH_USERS, "others do not ask for users"),
-    Needs("users", "documents", "pieces", ("record",), "pieces of a record have its user"),
-    Needs("users", "dealt", "mechanism", WITH_USERS, "others do not ask for users"),
-    Needs("entity_kinds", "some", "mechanism", WITH_ENTITIES, "others do not ask for entities"),
-    Needs("aliases", "given", "mechanism", WITH_ENTITIES, "others do not ask for entities"),
-    Needs("user_cap", "given", "mechanism", ("user", "uedp"), "others cap nothing"),
-    Needs("mechanism", "uedp", "user_cap", ("given",), "its price is that of capped users"),
-    Needs("rest", "plain", "mechanism", ("uedp",), "others have no rest"),
-    Needs("clip_style", "automatic", "mechanism", CLIPPING, "algorithms as printed clip as printed"),
-    Needs("clip_style", "per parameter", "mechanism", CLIPPING, "algorithms as printed clip as printed"),
+RULES: tuple[Rule, ...] = (
+    Rule("conservative_policy", "given", "mechanism", ROUTING, "others do not route records by a second policy"),
+    Rule("duplicates", "exact", "mechanism", (*SECRETS_ONLY, *DROPPING), "one record would decide about another"),
+    Rule("duplicates", "doubtful", "conservative_policy", ("given",), "the conservative policy tells what is doubtful"),
+    Rule("public_view", "invented", "mechanism", _using("public_view"), "others invent nothing"),
+    Rule("inventions", "given", "public_view", ("invented",), "examples are for inventions"),
+    Rule("targets", "private", "mechanism", _using("targets"), "others learn all tokens"),
+    Rule("targets", "private", "task", ("language",), "a label is no secret"),
+    Rule("user_source", "documents", "mechanism", WITH_USERS, "others do not ask for users"),
+    Rule("user_source", "documents", "segment_by", ("record",), "pieces of a record have its user"),
+    Rule("user_source", "dealt", "mechanism", WITH_USERS, "others do not ask for users"),
+    Rule("entity_kinds", "some", "mechanism", WITH_ENTITIES, "others do not ask for entities"),
+    Rule("aliases", "given", "mechanism", WITH_ENTITIES, "others do not ask for entities"),
+    Rule("user_cap", "given", "mechanism", _using("user_cap"), "others cap nothing"),
+    *(Rule("mechanism", name, "user_cap", ("given",), "its price is that of capped users") for name in CAPPING_BOTH),
+    Rule("rest", "plain", "mechanism", CAPPING_BOTH, "others have no rest"),
+    Rule("clip_style", "automatic", "mechanism", CLIPPING, "algorithms as printed clip as printed"),
+    Rule("clip_style", "per parameter", "mechanism", CLIPPING, "algorithms as printed clip as printed"),
     *(
-        Needs("moves", value, "mechanism", CLIPPING, "algorithms as printed move everything")
+        Rule("trainable", value, "mechanism", CLIPPING, "algorithms as printed move everything")
         for value in ("head", "biases", "adapters")
     ),
-    Needs("moves", "adapters", "lora", ("given",), "there are no other adapters"),
-    Needs("moves", "head", "lora", ("none",), "adapters move, the head does not"),
-    Needs("moves", "biases", "lora", ("none",), "adapters have no biases"),
-    Needs("lora", "given", "model", ("gpt", "folder"), "the lstm and own models have no adapters"),
-    Needs("task", "classification", "model", ("lstm", "folder"), "others have no head for classes"),
+    Rule("trainable", "adapters", "lora", ("given",), "there are no other adapters"),
+    Rule("trainable", "head", "lora", ("none",), "adapters move, the head does not"),
+    Rule("trainable", "biases", "lora", ("none",), "adapters have no biases"),
+    Rule("lora", "given", "model", ("gpt", "folder"), "the lstm and own models have no adapters"),
+    Rule("task", "classification", "model", ("lstm", "folder"), "others have no head for classes"),
     *(
-        Needs("mechanism", name, "task", ("language",), "it was printed for language models")
-        for name in ("selective-published", "cadp-published")
+        Rule("mechanism", entry.name, "task", entry.needs.tasks, "it was printed for language models")
+        for entry in _CLAIMING
+        if len(entry.needs.tasks) == 1
     ),
-    Needs("mechanism", "selective-published", "model", ("lstm",), "it noises the states of an lstm"),
-    Needs("dropout", "of the model", "model", ("own", "folder"), "new models have the dropouts of their shape"),
-    Needs("model", "own", "dropout", ("of the model",), "own models and folders have their own dropouts"),
-    Needs("model", "folder", "dropout", ("of the model",), "own models and folders have their own dropouts"),
-    Needs("embedding_dropout", "some", "model", ("lstm",), "others have none"),
-    Needs("embedding_dropout", "some", "mechanism", WITH_PUBLIC_STEPS, "private steps drop nothing"),
-    Needs("weight_drop", "some", "model", ("lstm",), "others have none"),
-    Needs("weight_drop", "some", "mechanism", WITH_PUBLIC_STEPS, "private steps drop nothing"),
-    Needs("tied", "yes", "model", ("lstm",), "others decide it themselves"),
-    Needs("tied", "yes", "task", ("language",), "the head of a classifier has other outputs"),
-    Needs("tokenizer", "bpe of the corpus", "mechanism", SECRETS_ONLY, "a vocabulary of the corpus tells of records"),
-    Needs("precision", "bfloat16", "model", ("gpt", "own", "folder"), "the lstm's kernels are float32"),
-    Needs("precision", "bfloat16", "mechanism", WITH_PUBLIC_STEPS, "private steps are float32"),
-    Needs("choose_on", "redacted", "mechanism", SECRETS_ONLY, "held-out records are protected too"),
-    Needs("choose_on", "redacted", "held_out", ("share",), "a held-out file measures alone"),
+    *(
+        Rule("mechanism", entry.name, "model", entry.needs.models, "it noises the states of an lstm")
+        for entry in _CLAIMING
+        if entry.needs.models
+    ),
+    Rule("dropout", "of the model", "model", ("own", "folder"), "new models have the dropouts of their shape"),
+    Rule("model", "own", "dropout", ("of the model",), "own models and folders have their own dropouts"),
+    Rule("model", "folder", "dropout", ("of the model",), "own models and folders have their own dropouts"),
+    Rule("embedding_dropout", "some", "model", ("lstm",), "others have none"),
+    Rule("embedding_dropout", "some", "mechanism", WITH_PUBLIC_STEPS, "private steps drop nothing"),
+    Rule("weight_drop", "some", "model", ("lstm",), "others have none"),
+    Rule("weight_drop", "some", "mechanism", WITH_PUBLIC_STEPS, "private steps drop nothing"),
+    Rule("tied", "yes", "model", ("lstm",), "others decide it themselves"),
+    Rule("tied", "yes", "task", ("language",), "the head of a classifier has other outputs"),
+    Rule("tokenizer", "bpe of the corpus", "mechanism", SECRETS_ONLY, "a vocabulary of the corpus tells of records"),
+    Rule("precision", "bfloat16", "model", ("gpt", "own", "folder"), "the lstm's kernels are float32"),
+    Rule("precision", "bfloat16", "mechanism", WITH_PUBLIC_STEPS, "private steps are float32"),
+    Rule("eval_on", "redacted", "mechanism", SECRETS_ONLY, "held-out records are protected too"),
+    Rule("eval_on", "redacted", "held_out", ("share",), "a held-out file measures alone"),
 )
 """All pairs of values that are refused under a claim, by the value that forbids the others."""
 
@@ -137,59 +160,59 @@ def pairs() -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
 
 def _allowed(one: str, value: str, other: str, with_it: str) -> bool:
     chosen = {one: value, other: with_it}
-    return not any(need.broken_by(chosen) for need in NEEDS if need.setting in chosen and need.other in chosen)
+    return not any(need.broken_by(chosen) for need in RULES if need.setting in chosen and need.other in chosen)
 
 
-def choice_of(experiment: Experiment) -> dict[str, str]:
+def choice_of(experiment: Config) -> dict[str, str]:
     """The value of each setting of the table."""
-    plan, mechanism = experiment.plan, experiment.mechanism
+    plan, entry = experiment.plan, entry_of(experiment.plan.mechanism)
     dropouts = _dropouts(experiment)
-    inventing = invents(mechanism, plan.get("public_view"))
-    published_corpus = experiment.vocabulary_corpus is not None
+    settings = entry.needs.settings or frozenset()
+    published_corpus = experiment.data.vocabulary_corpus is not None
     tokenizers = {"bytes": "bytes", "bpe": "bpe of a public corpus" if published_corpus else "bpe of the corpus"}
-    choosing = experiment.choose_every is not None
+    choosing = experiment.training.eval_steps is not None
     return {
-        "mechanism": mechanism if mechanism in REGISTRY else "own",
+        "mechanism": entry.name if entry.name in REGISTRY else OWN,
         "task": experiment.task,
-        "pieces": experiment.pieces,
-        "duplicates": experiment.which_duplicates,
-        "conservative": _given(experiment.conservative),
-        "canaries": "some" if experiment.canaries else "none",
-        "public_view": "invented" if inventing else "redacted",
-        "inventions": "given" if experiment.inventions else "none",
-        "targets": str(plan.get("targets") or ("private" if mechanism in ("selective", "twice") else "all")),
-        "users": experiment.users,
-        "entity_kinds": "all" if experiment.entity_kinds is None else "some",
-        "aliases": _given(experiment.aliases),
-        "user_cap": _given(plan.get("user_cap")),
-        "rest": "plain" if mechanism == "uedp" and plan.get("public_epochs") is not None else "none",
-        "clip_style": str(plan.get("clip_style") or "flat"),
-        "moves": str(plan.get("moves") or "all"),
+        "segment_by": experiment.data.segment_by,
+        "duplicates": duplicates_of(experiment),
+        "conservative_policy": _given(experiment.marking.conservative_policy),
+        "canaries": "some" if experiment.audit.canaries else "none",
+        "public_view": "invented" if invents(experiment) else "redacted",
+        "inventions": "given" if experiment.marking.inventions else "none",
+        "targets": str(plan.targets or ("private" if "targets" in settings else "all")),
+        "user_source": experiment.data.user_source,
+        "entity_kinds": "all" if experiment.marking.entity_kinds is None else "some",
+        "aliases": _given(experiment.marking.aliases),
+        "user_cap": _given(plan.user_cap),
+        "rest": "plain" if "entity_cap" in settings and plan.public_epochs is not None else "none",
+        "clip_style": str(plan.clip_style or "flat"),
+        "trainable": str(plan.trainable or "all"),
         "model": _model(experiment),
         "lora": _given(experiment.lora),
         **dropouts,
         "tokenizer": tokenizers.get(experiment.tokenizer_name, "a file"),
-        "precision": experiment.precision,
-        "positions": "default" if experiment.positions is None else "given",
-        "public.rule": experiment.public.rule,
-        "private.rule": experiment.private.rule,
-        "private.longest_gradient": _given(experiment.private.longest_gradient),
-        "choose_on": _looked_at(experiment) if choosing else "never",
-        "held_out": "share" if experiment.held_out_corpus is None else "corpus",
+        "precision": experiment.execution.precision,
+        "microbatch_tokens": "default" if experiment.execution.microbatch_tokens is None else "given",
+        "public.optimizer": experiment.public.optimizer,
+        "private.optimizer": experiment.private.optimizer,
+        "private.max_grad_norm": _given(experiment.private.max_grad_norm),
+        "eval_on": _looked_at(experiment) if choosing else "never",
+        "held_out": "share" if experiment.data.held_out_corpus is None else "corpus",
     }
 
 
-def check_covered(experiment: Experiment) -> None:
+def check_covered(experiment: Config) -> None:
     """Refuse a claim under settings whose neighbours were never compared."""
     choice = choice_of(experiment)
     for setting, value in choice.items():
         if value not in COVERED[setting]:
             raise ClaimRefused(
                 expected=f"{setting}: {' or '.join(COVERED[setting])}, which the neighbour fuzzer compared",
-                found=f"{setting}: {value}, under the claim of {experiment.mechanism}",
+                found=f"{setting}: {value}, under the claim of {experiment.plan.mechanism}",
                 way_out=f"change {setting}, or take mechanism: plain, which claims nothing",
             )
-    for need in NEEDS:
+    for need in RULES:
         if need.broken_by(choice):
             raise ClaimRefused(
                 expected=f"{need.other}: {' or '.join(need.allowed)} with {need.setting}: {need.value} ({need.why})",
@@ -202,25 +225,25 @@ def _given(value: object) -> str:
     return "none" if value is None else "given"
 
 
-def _model(experiment: Experiment) -> str:
-    if is_own(experiment.model):
+def _model(experiment: Config) -> str:
+    if is_custom(experiment.model):
         return "own"
     return experiment.model if experiment.is_new else "folder"
 
 
-def _looked_at(experiment: Experiment) -> str:
-    return experiment.choose_on if experiment.choose_on in ("redacted", "full") else "public"
+def _looked_at(experiment: Config) -> str:
+    return experiment.training.eval_on if experiment.training.eval_on in ("redacted", "full") else "public"
 
 
-def _dropouts(experiment: Experiment) -> dict[str, str]:
+def _dropouts(experiment: Config) -> dict[str, str]:
     """What drops; of new models the shape decides."""
     if experiment.model == "lstm":
-        shape = shaped(LSTMConfig, experiment.shape, {"vocabulary_size": 1})
+        shape = shaped(LSTMConfig, experiment.model_config, {"vocabulary_size": 1})
         rates = (shape.dropout, shape.embedding_dropout, shape.weight_drop)
         found = ["some" if rate else "none" for rate in rates]
         names = ("dropout", "embedding_dropout", "weight_drop")
         return {**dict(zip(names, found, strict=True)), "tied": "yes" if shape.tied else "no"}
-    of_gpt = {"vocabulary_size": 1, "context": experiment.longest_full + 2}
-    gpt = experiment.model == "gpt" and shaped(CausalLMConfig, experiment.shape, of_gpt).dropout
+    of_gpt = {"vocabulary_size": 1, "context": experiment.data.max_full_tokens + 2}
+    gpt = experiment.model == "gpt" and shaped(CausalLMConfig, experiment.model_config, of_gpt).dropout
     dropout = ("some" if gpt else "none") if experiment.model == "gpt" else "of the model"
     return {"dropout": dropout, "embedding_dropout": "none", "weight_drop": "none", "tied": "no"}

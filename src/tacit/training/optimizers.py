@@ -34,7 +34,9 @@ class Optimizer:
         scale = self._shortening(gradients)
         for name, gradient in gradients.items():
             step = (
-                gradient * scale if self.settings.rule == "sgd" else self._adam(name, gradient * scale, noise * scale)
+                gradient * scale
+                if self.settings.optimizer == "sgd"
+                else self._adam(name, gradient * scale, noise * scale)
             )
             parameters[name].sub_((rate * step).to(parameters[name].dtype))
 
@@ -48,7 +50,7 @@ class Optimizer:
         self._moments = {name: value for name, value in state.items() if name != "done"}
 
     def _shortening(self, gradients: Mapping[str, Tensor]) -> float:
-        longest = self.settings.longest_gradient
+        longest = self.settings.max_grad_norm
         if longest is None:
             return 1.0
         norm = float(torch.stack([gradient.norm() for gradient in gradients.values()]).norm())

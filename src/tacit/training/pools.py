@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacit.config.plan_schema import PlanConfig
 from tacit.data.store import PreparedCorpus
 from tacit.errors import ConfigError, RunError
 from tacit.mechanisms.settings import default_batch
@@ -314,9 +315,7 @@ def _require(holds: bool, expected: str, found: str) -> None:
 _TRIALS = 200
 
 
-def measured_counts(
-    annotation: Annotation, pools: Pools, words: Mapping[str, Any]
-) -> Mapping[str, Callable[[], float]]:
+def measured_counts(annotation: Annotation, pools: Pools, asked: PlanConfig) -> Mapping[str, Callable[[], float]]:
     """Each number by its word, counted when a mechanism asks for it; records are those that caps kept."""
     everyone = Pool.EVERY if annotation.kept is None else Pool.CAPPED
 
@@ -331,19 +330,13 @@ def measured_counts(
         "users": lambda: len(pools.users(Pool.EVERY)),
         "sensitive_share": lambda: 0.0 if annotation.with_entity is None else float(annotation.with_entity.mean()),
         "segments_per_record": lambda: max(1, int(annotation.span_counts.max())),
-        "events_per_batch": lambda: _most_segments(annotation, words),
+        "events_per_batch": lambda: _most_segments(annotation, asked),
     }
 
 
-COUNTED = frozenset(
-    ("records", "secret_records", "flagged", "other_records", "users", "sensitive_share", "segments_per_record")
-)
-"""Words of a plan that a corpus decides."""
-
-
-def _most_segments(annotation: Annotation, words: Mapping[str, Any]) -> float:
+def _most_segments(annotation: Annotation, asked: PlanConfig) -> float:
     """The most secrets of a record in a drawn batch, on average: how many private updates Algorithm 1 of S-DP makes."""
     counts, chance = annotation.span_counts, np.random.default_rng(0)
-    rate = words.get("sampling_rate") or words.get("batch", default_batch(len(counts))) / len(counts)
+    rate = asked.sampling_rate or (asked.expected_batch_size or default_batch(len(counts))) / len(counts)
     draws = (counts[chance.random(len(counts)) < rate] for _ in range(_TRIALS))
     return max(1.0, float(np.mean([drawn.max(initial=0) for drawn in draws])))

@@ -13,20 +13,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from tacit.common.progress import Observer, Progress
-from tacit.common.serialize import from_words
+from tacit.config.checks import check_public_steps
 from tacit.config.choices import Mode
-from tacit.config.load import for_release
-from tacit.config.schema import Experiment, check_public_steps, check_used
+from tacit.config.load import load_config, released, to_dict
+from tacit.config.schema import Config
 from tacit.data.batches import RowReader
 from tacit.data.corpus import read
 from tacit.data.labels import LabelReader, check_learns_labels
-from tacit.data.marked import CorpusSummary, Split
-from tacit.data.ownership import RecordMarks
+from tacit.data.marked import Split
 from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer, load_tokenizer
@@ -40,7 +39,7 @@ from tacit.models.evaluation import evaluate, label_quality, mean_nats
 from tacit.models.language_model import Learner
 from tacit.policies.coverage import Covered, TrainedOn, read_coverage
 from tacit.policies.detectors.detector import check_detector_data, detector_data
-from tacit.policies.marking import mark_records
+from tacit.policies.marking import Caps, RecordMarks, annotate
 from tacit.policies.policy import Policies, Policy
 from tacit.privacy.account import quick_account
 from tacit.privacy.guarantee import Evidence, Guarantee
@@ -54,11 +53,11 @@ from tacit.runs.stores import check_stores, note_stores
 from tacit.runs.utility import TokenQuality, Utility
 from tacit.runs.verify import check_verified
 from tacit.runs.weights import keep_model, write_model
-from tacit.training.annotation import Caps, annotate
 from tacit.training.callbacks import Choice, check_choice, watched
+from tacit.training.checks import check_run, duplicates_of, needs_of
 from tacit.training.covered import check_covered
-from tacit.training.identity import check_identity, check_tokenizer, identity_of
-from tacit.training.marking import Shared, mark_once, marked_corpus, side_of
+from tacit.training.identity import check_identity, identity_of
+from tacit.training.overlap import check_apart
 from tacit.training.parts import (
     AnyBatchReader,
     Model,
@@ -68,9 +67,11 @@ from tacit.training.parts import (
     make_reader,
     make_tokenizer,
     prepare_stores,
+    records_of,
+    side_of,
     train_settings,
 )
-from tacit.training.pools import COUNTED, Pools, measured_counts
+from tacit.training.pools import Pools, measured_counts
 from tacit.training.randomness import Streams
 from tacit.training.trainer import Trainer
 
@@ -83,6 +84,13 @@ USER_ORIGINS = {
 WHERE_NONE_IS_NAMED = "as the corpus names them; where it names none, the text that the record was cut from"
 RECORD_IS = {"record": None, "turn": "one turn of a dialog", "sentence": "one sentence"}
 _SECONDS_BETWEEN_PRICES = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """How many held-out texts also occur in the training corpus."""
+
+    texts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +109,21 @@ class Trained:
     shared: int = 0
 
 
-def train(experiment: Experiment, folder: Path, observe: Observer) -> Trained:
+def train(experiment: Config, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
-    check_used(experiment)
+    check_run(experiment)
     check_base_model(experiment)
     policies = make_policies(experiment)
-    identity = identity_of(experiment, policies)
+    shared = check_apart(experiment)
+    tokenizer = make_tokenizer(experiment, policies.marking)
+    identity = identity_of(experiment, policies, tokenizer)
     with RunFolder.create(folder) as run, _nothing_left_if_refused(run):
+        run.write_json(PrivateFile.SETTINGS, to_dict(experiment))
+        run.write_json(PrivateFile.SHARED, Shared(shared))
         run.write_json(PrivateFile.IDENTITY, identity)
-        run.write_json(PrivateFile.SETTINGS, experiment.model_dump(mode="json"))
-        return _go_on(experiment, policies, run, observe)
+        tokenizer = tokenizer.made_under(hash_outside(policies.marking, run.key))
+        run.write(ReleaseFile.TOKENIZER, tokenizer.save)
+        return _go_on(experiment, policies, tokenizer, run, observe)
 
 
 @contextmanager
@@ -132,46 +145,44 @@ def resume(folder: Path, observe: Observer) -> Trained:
     if seen.path(ReleaseFile.MANIFEST).exists():
         check_verified(seen)
     with RunFolder.open(folder) as run:
-        if not run.path(PrivateFile.SETTINGS).exists():
+        if not (run.path(PrivateFile.SETTINGS).exists() and run.path(ReleaseFile.TOKENIZER).exists()):
             raise RunError(
                 expected="a run that had begun",
                 found="one that was stopped before its first step; nothing was spent",
                 way_out="train again with the same --out",
             )
-        experiment = from_words(Experiment, run.read_json(dict, PrivateFile.SETTINGS))
+        experiment = load_config(run.read_json(dict, PrivateFile.SETTINGS))
         check_stores(run)
         policies = make_policies(experiment)
-        check_identity(run, experiment, policies)
-        return _go_on(experiment, policies, run, observe)
+        tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+        check_identity(run, experiment, policies, tokenizer)
+        return _go_on(experiment, policies, tokenizer, run, observe)
 
 
-def _go_on(experiment: Experiment, policies: Policies, run: RunFolder, observe: Observer) -> Trained:
+def _go_on(experiment: Config, policies: Policies, tokenizer: Tokenizer, run: RunFolder, observe: Observer) -> Trained:
     policy = policies.marking
     run.unseal()
     note(run)
-    summary = mark_once(experiment, policies, run, observe)
-    tokenizer = _tokenizer(experiment, policy, run)
     prepare_stores(experiment, policies, tokenizer, run, observe)
     note_stores(run)
     store, held_out = (PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
     reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
     _check_held_out(held_out)
     marks = RecordMarks.load(run.path(PrivateFile.MARKS))
-    caps = Caps(experiment.plan.get("user_cap"), experiment.plan.get("entity_cap"))
+    caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
     annotation, dropped = annotate(store, marks, caps)
     pools = Pools(annotation)
-    _check_counts(experiment.plan)
-    evidence = _evidence(experiment, policies, summary, marks, dropped)
+    evidence = _evidence(experiment, policies, marks, dropped)
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, hash_outside(policy, run.key))
     _check_duplicates(planned.mechanism, experiment)
     check_public_steps(experiment, planned.plan)
     if planned.mechanism.notions():
-        check_detector_data(summary.detector_overlap)
+        check_detector_data(policies.together(), lambda: read(experiment.corpus))
     if experiment.classifies:
         check_learns_labels(planned.plan)
     measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(experiment))
-    chooses = experiment.choose_every is not None
+    chooses = experiment.training.eval_steps is not None
     terms = Terms.of(planned.mechanism, classifies=experiment.classifies, chooses=chooses, measuring=measuring)
     run.write_json(ReleaseFile.PLAN, terms)
     _declare(run, terms)
@@ -182,35 +193,21 @@ def _go_on(experiment: Experiment, policies: Policies, run: RunFolder, observe: 
         check_covered(experiment)
     streams = Streams.research(experiment.seed or 0) if experiment.mode == Mode.RESEARCH else Streams.release()
     trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(experiment), choice)
-    with watched(run, experiment.log, _priced(observe, run, planned)) as watching:
-        trainer.train(streams, _keeping(watching, run, experiment.keep_every, learner))
-    utility, contributions = _measure(summary.held_out_characters, learner, held_out, test_reader, observe)
+    with watched(run, experiment.training.report_to, _priced(observe, run, planned)) as watching:
+        trainer.train(streams, _keeping(watching, run, experiment.training.save_steps, learner))
+    utility, contributions = _measure(experiment, learner, held_out, test_reader, observe)
     run.write_json(PrivateFile.UTILITY, utility)
     seeded = experiment.mode == Mode.RESEARCH
     release_utility(run, contributions, Random(f"utility {experiment.seed or 0}") if seeded else SystemRandom())
     write_model(run, dict(learner.module.named_parameters()))
-    run.write_json(ReleaseFile.CONFIG, for_release(experiment))
+    run.write_json(ReleaseFile.CONFIG, released(experiment))
     terms, charges = run.read_json(Terms, ReleaseFile.PLAN), run.ledger.charges()
     guarantee = terms.conclude(charges, evidence)
     run.write_json(PrivateFile.GUARANTEE, guarantee)
     run.write_json(ReleaseFile.GUARANTEE, terms.conclude(charges, evidence_outside(evidence, policy, run.key)))
     run.seal()
-    marked_corpus(run).remove()
     set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
     return Trained(run.folder, planned, utility, guarantee, set_aside, run.read_json(Shared, PrivateFile.SHARED).texts)
-
-
-def _tokenizer(experiment: Experiment, policy: Policy, run: RunFolder) -> Tokenizer:
-    """The run's tokenizer, which is made first where it is missing."""
-    if run.path(ReleaseFile.TOKENIZER).exists():
-        tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
-        check_tokenizer(run, tokenizer)
-        return tokenizer
-    tokenizer = make_tokenizer(experiment, policy, marked_corpus(run))
-    check_tokenizer(run, tokenizer)
-    tokenizer = tokenizer.made_under(hash_outside(policy, run.key))
-    run.write(ReleaseFile.TOKENIZER, tokenizer.save)
-    return tokenizer
 
 
 def _priced(observe: Observer, run: RunFolder, planned: Planned) -> Observer:
@@ -245,24 +242,27 @@ def _keeping(observe: Observer, run: RunFolder, every: int | None, learner: Mode
 
 
 def _choice(
-    experiment: Experiment, policy: Policy, tokenizer: Tokenizer, learner: Model, mechanism: Mechanism, run: RunFolder
+    experiment: Config, policy: Policy, tokenizer: Tokenizer, learner: Model, mechanism: Mechanism, run: RunFolder
 ) -> Choice | None:
-    if experiment.choose_every is None:
+    if experiment.training.eval_steps is None:
         return None
-    on = experiment.choose_on
+    on = experiment.training.eval_on
     check_choice(mechanism, on)
     place = run.path(PrivateFile.HELD_OUT)
     if on not in ("redacted", "full"):
         place = run.path(PrivateFile.CHOICE)
         if not place.exists():
-            settings = PrepareConfig(experiment.max_tokens, labelled=experiment.classifies)
-            prepare(mark_records(policy, read(on)), policy, tokenizer, place, settings)
+            settings = PrepareConfig(experiment.data.max_tokens, labelled=experiment.classifies)
+            prepare(read(on), policy, tokenizer, place, settings)
     store = PreparedCorpus(place)
     reader = make_reader(experiment, tokenizer, store)
     redacted = on == "redacted"
     view, targets = (View.REDACTED, Targets.PUBLIC) if redacted else (View.FULL, Targets.ALL)
     return Choice(
-        run, experiment.choose_every, experiment.patience, lambda: mean_nats(learner, store, reader, view, targets)
+        run,
+        experiment.training.eval_steps,
+        experiment.training.early_stopping_patience,
+        lambda: mean_nats(learner, store, reader, view, targets),
     )
 
 
@@ -275,26 +275,16 @@ def _check_held_out(store: PreparedCorpus) -> None:
         )
 
 
-def _check_counts(words: dict[str, Any]) -> None:
-    given = COUNTED & words.keys()
-    if given:
-        raise ConfigError("counts from the corpus itself", ", ".join(sorted(given)), "leave them out of `plan`")
-
-
-def _evidence(
-    experiment: Experiment, policies: Policies, summary: CorpusSummary, marks: RecordMarks, dropped: float | None
-) -> Evidence:
+def _evidence(experiment: Config, policies: Policies, marks: RecordMarks, dropped: float | None) -> Evidence:
     """What is known beside the plan."""
     policy = policies.marking
     covered = Covered()
-    if experiment.coverage is not None:
+    if experiment.marking.coverage is not None:
         second = None if policies.conservative is None else policies.conservative.hash
         used = TrainedOn(
-            lambda _: summary.population_hash,
-            experiment.pieces,
-            lambda owner: side_of(experiment, owner) == Split.TRAIN,
+            read(experiment.corpus), experiment.data.segment_by, lambda owner: side_of(experiment, owner) == Split.TRAIN
         )
-        covered = read_coverage(Path(experiment.coverage), policy.hash, second, used)
+        covered = read_coverage(Path(experiment.marking.coverage), policy.hash, second, used)
     return Evidence(
         policy_id=policy.id,
         policy_hash=policy.hash,
@@ -304,24 +294,24 @@ def _evidence(
         among_secrets=covered.among_secrets,
         dropped_share=dropped,
         # elsewhere a hash of secrets would leave
-        entity_list_hash=marks.entity_list_hash if experiment.protects_entities else None,
+        entity_list_hash=marks.entity_list_hash if needs_of(experiment).entities else None,
         detector_data=detector_data(policies.together()),
         user_origin=_user_origin(experiment),
-        record_is=RECORD_IS[experiment.pieces],
-        examples_given=bool(experiment.inventions),
+        record_is=RECORD_IS[experiment.data.segment_by],
+        examples_given=bool(experiment.marking.inventions),
         pretrained=not experiment.is_new,
-        accelerated=experiment.device != "cpu",
+        accelerated=experiment.execution.device != "cpu",
         repeatable=experiment.mode == Mode.RESEARCH,
     )
 
 
-def _user_origin(experiment: Experiment) -> str | None:
-    cut = experiment.users == "given" and experiment.pieces != "record"
-    return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[experiment.users]
+def _user_origin(experiment: Config) -> str | None:
+    cut = experiment.data.user_source == "given" and experiment.data.segment_by != "record"
+    return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[experiment.data.user_source]
 
 
-def _chosen_by_held_out(experiment: Experiment) -> bool:
-    return experiment.choose_every is not None and experiment.choose_on in ("redacted", "full")
+def _chosen_by_held_out(experiment: Config) -> bool:
+    return experiment.training.eval_steps is not None and experiment.training.eval_on in ("redacted", "full")
 
 
 def _declare(run: RunFolder, terms: Terms) -> None:
@@ -332,14 +322,14 @@ def _declare(run: RunFolder, terms: Terms) -> None:
             run.ledger.declare(step, prices)
 
 
-def _check_duplicates(mechanism: Mechanism, experiment: Experiment) -> None:
+def _check_duplicates(mechanism: Mechanism, experiment: Config) -> None:
     """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
     secrets_only = all(neighbours.unit == Unit.SECRETS for neighbours in mechanism.notions())
     redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
-    if experiment.which_duplicates != "keep" and not (secrets_only or redacted_only):
+    if duplicates_of(experiment) != "keep" and not (secrets_only or redacted_only):
         raise ClaimRefused(
             expected=f"duplicates: keep, under the claim of {mechanism.name}",
-            found=f"duplicates: {experiment.which_duplicates}, which lets one record decide about another",
+            found=f"duplicates: {duplicates_of(experiment)}, which lets one record decide about another",
             way_out="leave duplicates out",
         )
 
@@ -357,7 +347,7 @@ def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy_hash: s
 
 
 def _measure(
-    characters: int, learner: Model, store: PreparedCorpus, reader: AnyBatchReader, observe: Observer
+    experiment: Config, learner: Model, store: PreparedCorpus, reader: AnyBatchReader, observe: Observer
 ) -> tuple[Utility, Contributions]:
     def told(done: int) -> None:
         observe(Progress("measuring", done, len(store)))
@@ -365,4 +355,5 @@ def _measure(
     if isinstance(learner, Classifier) and isinstance(reader, LabelReader):
         labels, contributions = label_quality(learner, reader, told)
         return Utility(TokenQuality(), TokenQuality(), 0, labels), contributions
+    characters = sum(len(record.text) for record in records_of(experiment, Split.VALIDATION))
     return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told)

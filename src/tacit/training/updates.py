@@ -213,5 +213,5 @@ def moving_names(learner: Trainable[Any], moves: Moves) -> list[str]:
     }
     names = [name for name in known if belongs[moves](name)]
     if not names:
-        raise ConfigError(f"a model with {moves} to move", "none", "choose other `moves`, or another model")
+        raise ConfigError(f"a model with {moves} to move", "none", "choose another `plan.trainable`, or another model")
     return names

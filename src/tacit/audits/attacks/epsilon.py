@@ -28,7 +28,8 @@ from tacit.common.charts import Bar, ChartRow, Dot, LegendItem, RowChart, Table,
 from tacit.common.formatting import name, number, percent, rounded_up
 from tacit.common.progress import Observer
 from tacit.config.audit_schema import AuditConfig
-from tacit.data.canaries import CanaryPlan, CanaryRecord
+from tacit.config.canary_schema import CanaryPlan
+from tacit.data.canaries import CanaryRecord
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.plan import Neighbors
 from tacit.runs.canaries import Planted

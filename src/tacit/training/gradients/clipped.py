@@ -91,7 +91,7 @@ def plain_sum(
 
 
 def _add(sums: dict[str, Tensor], gradient: Tensor, read: Tensor) -> None:
-    """Add what a few rows say about the head's weight and bias."""
+    """Add what a few rows contribute to the gradients of the head's weight and bias."""
     if "weight" in sums:
         sums["weight"].addmm_(gradient.t(), read)
     if "bias" in sums:
@@ -316,7 +316,7 @@ def _check_on(
 def _check_apart(
     model: Trainable[BatchKind], batch: BatchKind, rows: list[BatchKind], longest: int, padding: int
 ) -> None:
-    """What is computed for a row alone, beside others, and with the padding that the longest row would give it."""
+    """Results for a row alone, in a batch with others, and with the padding that the longest row requires."""
     more = max(0, longest - batch.inputs.shape[1])
     with torch.no_grad():
         together = model.logits(batch.inputs)

@@ -154,7 +154,7 @@ class Outer:
 
 @dataclass(slots=True)
 class Summed:
-    """G_b = sum_t values_bt: a bias. Shares its sequence with the weight beside it."""
+    """G_b = sum_t values_bt: a bias. Shares its sequence with the layer's weight."""
 
     values: Sequence
 
@@ -218,7 +218,7 @@ class Lookup:
 
 @dataclass(slots=True)
 class PerRow:
-    """G_b itself, (rows, ...): scales and shifts of normalisation layers."""
+    """G_b itself, (rows, ...): scales and shifts of normalization layers."""
 
     gradients: Tensor
 

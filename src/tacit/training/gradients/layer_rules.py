@@ -97,7 +97,7 @@ class EmbeddingRule:
         gradient: Tensor,
         sequences: Sequences,
     ) -> Mapping[str, Use]:
-        """Indices given once for all rows stand for every row."""
+        """Indices given once for all rows, repeated for every row."""
         assert isinstance(layer, nn.Embedding)
         indices = inputs[0].expand(gradient.shape[:-1]).reshape(len(gradient), -1)
         gradients = gradient.detach().reshape(len(gradient), -1, gradient.shape[-1])
@@ -107,7 +107,7 @@ class EmbeddingRule:
 
 
 class NormRule:
-    """y = w n(x) + b, with n the normalisation without scale and shift."""
+    """y = w n(x) + b, with n the normalization without scale and shift."""
 
     watches_input = False
 
