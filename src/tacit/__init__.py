@@ -43,7 +43,7 @@ __all__ = [
 
 _PLACES = {
     **dict.fromkeys(("Run", "audit", "load", "plan", "report", "scan", "train", "verify"), "tacit.api"),
-    "Config": "tacit.config.schema:Config",
+    "Config": "tacit.config.schema",
     "Guarantee": "tacit.privacy.guarantee",
     "Policy": "tacit.policies.policy",
     "Record": "tacit.data.records",

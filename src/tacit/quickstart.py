@@ -60,6 +60,13 @@ class Way:
     audit: "Audit | None" = None
     refused: TacitError | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """The mechanism with its run and the verdict, or why it was refused."""
+        if self.trained is None or self.audit is None:
+            return {"mechanism": self.mechanism, "refused": str(self.refused)}
+        run, verdict = self.trained.to_json(), self.audit.verdict.sentence
+        return {"mechanism": self.mechanism, "run": run, "verdict": verdict}
+
     def line(self) -> str:
         """The way in a line: how good the model is, what it says of canaries, and what is claimed."""
         if self.trained is None or self.audit is None:

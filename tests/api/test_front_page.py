@@ -91,7 +91,7 @@ def test_a_release_that_was_sent_needs_no_private_part(examples: Path, tmp_path:
     assert run.generate("Hello", tokens=3) == inside.generate("Hello", tokens=3)
     assert run.guarantee.figures == inside.guarantee.figures
     assert run.released_utility == inside.released_utility
-    assert run.config["plan"] == inside.config["plan"]
+    assert run.config["plan"] == {name: value for name, value in inside.config["plan"].items() if value is not None}
     assert "sums" in run.to_json()["utility"]
     with pytest.raises(RunError, match="released_utility"):
         run.utility  # noqa: B018

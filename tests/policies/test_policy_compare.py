@@ -20,7 +20,7 @@ from tacit.policies.patterns import Capitals, Digits, Everything, Gold, Regex
 from tacit.policies.pii.policy import Pii
 from tacit.policies.policy import Policy
 from tacit.policies.scan import scan
-from tacit.reports.policy_pages import MOST_KINDS_COMPARED, agreement_rows, compared_kind_rows, policies_page
+from tacit.reports.policy_pages import MOST_KINDS_COMPARED, policies_page
 from tacit.simulation.simulate import simulate
 
 POLICIES: dict[str, Policy] = {"digits": Digits(), "capitals": Capitals(), "pii": Pii()}
@@ -92,7 +92,7 @@ def test_recall_a_kind_uses_the_gold_kinds() -> None:
     assert {kind: share.value for kind, share in shares.items() if share} == {"CODE": 1.0, "PERSON": 0.0}
     assert gold.card is None  # it repeats the labels: measured against them it would look perfect
     assert gold.recall_of("PERSON") is None
-    assert [(row.kind, row.labels) for row in compared_kind_rows(result)] == [("CODE", 2), ("PERSON", 2)]
+    assert [(row.kind, row.labels) for row in result.kind_rows()] == [("CODE", 2), ("PERSON", 2)]
 
 
 def test_a_policy_chosen_by_the_table_needs_a_bound_for_all_rows() -> None:
@@ -124,7 +124,7 @@ def test_without_labels_only_what_needs_none_is_told() -> None:
 def test_nothing_found_and_nothing_to_look_at() -> None:
     for records in ([], [Record("1", "nothing here", spans=())]):
         result = compare_policies(records, {"digits": Digits(), "capitals": Capitals()})
-        assert agreement_rows(result) == [["", "–"], ["–", ""]]
+        assert result.agreement_rows() == [["", "–"], ["–", ""]]
         assert result.policies[0].mask_moved is None
         assert Page(policies_page(result)).tags
         json.dumps(result.to_json(), allow_nan=False)

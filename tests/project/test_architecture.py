@@ -32,8 +32,16 @@ LAYERS: dict[str, str] = {  # a package imports from its own row only, itself in
     "sweeps": "errors common privacy config data policies training audits reports runs simulation",
     "quickstart": "errors common api audits reports",
     "__main__": "cli",
+    "cli": "errors common config api __version__",  # but for types of results
 }
 EXCEPTIONS = {  # to be cut
+    ("cli/audit.py", "tacit.audits"),
+    ("cli/audit.py", "tacit.privacy"),
+    ("cli/audit.py", "tacit.runs"),
+    ("cli/plan.py", "tacit.mechanisms"),
+    ("cli/plan.py", "tacit.privacy"),
+    ("cli/sweep.py", "tacit.sweeps"),
+    ("cli/train.py", "tacit.training"),
     ("data/canaries.py", "tacit.policies"),
     ("data/prepare.py", "tacit.policies"),
     ("policies/marking.py", "tacit.training"),
@@ -61,10 +69,18 @@ def part_of(module: Path) -> str:
     return "" if first == "__init__.py" else first.removesuffix(".py")
 
 
-def imports_of(module: Path) -> set[str]:
+class _WithoutTypes(ast.NodeTransformer):
+    """Leaves out what only type checkers read."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
+
+
+def imports_of(module: Path, types: bool = True) -> set[str]:
     """Full dotted names of everything the file imports, wherever in the file."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    for node in ast.walk(tree if types else _WithoutTypes().visit(tree)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -81,9 +97,10 @@ def name_of(module: Path) -> str:
 def test_packages_import_from_the_layers_below(module: Path) -> None:
     part = part_of(module)
     if part not in LAYERS:
-        assert part in ("", "api", "cli"), f"give {part} a row in LAYERS"
+        assert part in ("", "api"), f"give {part} a row in LAYERS"
         return
-    ours = {name.split(".")[1] for name in imports_of(module) if name.startswith("tacit.")}
+    imported = imports_of(module, types=part != "cli")
+    ours = {name.split(".")[1] for name in imported if name.startswith("tacit.")}
     excepted = {name.split(".")[1] for file, name in EXCEPTIONS if file == name_of(module)}
     assert ours - {part} - set(LAYERS[part].split()) == excepted
 

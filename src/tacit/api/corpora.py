@@ -1,17 +1,18 @@
 """Functions about corpora and policies: simulate, scan, compare, label, detect."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tacit.api.inputs import FieldNames, fields_of, policy_of
-from tacit.common.progress import unwatched
+from tacit.common.progress import Progress, logged, unwatched
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.common.progress import Observer
     from tacit.config.choices import Pieces
-    from tacit.data.corpus import CorpusSource
+    from tacit.data.corpus import CorpusReader, CorpusSource
     from tacit.data.records import Record
     from tacit.papers.alpha_context import Contexts
     from tacit.policies.compare import PolicyComparison
@@ -21,18 +22,45 @@ if TYPE_CHECKING:
     from tacit.policies.labels import Sample
     from tacit.policies.policy import Policy
     from tacit.policies.scan import Scan
+    from tacit.simulation.simulate import SimulatedCorpus
 
 
 def simulate(
-    simulator: str, dialogs: int = 10_000, out: str | Path | None = None, seed: int = 0, split: str = "train"
-) -> Iterator["Record"]:
-    """The records of a simulated corpus with gold spans; with `out`, written to that file first."""
-    from tacit.data.corpus import write_jsonl
-    from tacit.simulation.simulate import simulate as records
+    simulator: str,
+    dialogs: int = 10_000,
+    out: str | Path | None = None,
+    seed: int = 0,
+    split: str = "train",
+    *,
+    held_out_people: str | Path | None = None,
+    observe: "Observer" = unwatched,
+) -> "SimulatedCorpus":
+    """A simulated corpus with gold spans, whose records can be iterated over; with `out`, written to that file first.
 
+    held_out_people: also write to this file as many people who are in no split, for membership tests.
+    """
+    from tacit.data.corpus import write_jsonl
+    from tacit.simulation.simulate import SimulatedCorpus, simulate_held_out
+
+    observe = logged(observe)
+    corpus = SimulatedCorpus.of(simulator, dialogs, seed, split)
+    apart = None if held_out_people is None else Path(held_out_people)
+    if out is not None and apart is not None and apart.resolve() == Path(out).resolve():
+        raise ConfigError("two files", f"{out} for both", "give --held-out-people another file than --out")
     if out is not None:
-        write_jsonl(records(simulator, dialogs, seed, split), Path(out))
-    return records(simulator, dialogs, seed, split)
+        _make_folder(Path(out).parent)
+        write_jsonl(_counted(corpus, dialogs, observe), Path(out))
+    if apart is not None:
+        people = corpus.summary.users
+        _make_folder(apart.parent)
+        write_jsonl(_counted(simulate_held_out(simulator, people, seed), people, observe), apart)
+    return corpus
+
+
+def _counted(records: Iterable["Record"], total: int, observe: "Observer") -> Iterator["Record"]:
+    for done, record in enumerate(records, 1):
+        yield record
+        observe(Progress("simulating", done, total))
 
 
 def scan(
@@ -42,7 +70,8 @@ def scan(
     sample: int = 5,
     show_secrets: bool = False,
     processes: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    out: str | Path | None = None,
+    observe: "Observer" = unwatched,
     **field_names: Unpack[FieldNames],
 ) -> "Scan":
     """Count what a policy marks in a corpus and, with gold spans, what it misses.
@@ -53,7 +82,8 @@ def scan(
         sample: how many records to show in the result.
         show_secrets: whether the sample shows secrets; otherwise they are blacked out.
         processes: how many processes; all cores by default.
-        progress: called with the records and characters done so far.
+        out: a folder for scan.html, scan.json and quarantine.jsonl.
+        observe: called with progress events.
         **field_names: what the corpus calls the parts of a record (text_field, user_field, label_field, ...).
 
     Examples:
@@ -66,12 +96,15 @@ def scan(
         >>> tacit.scan([{"body": "My code is 4417."}], {"regex": "[0-9]+"}, processes=1, text_field="body").secrets
         1
     """
-    from tacit.data.corpus import open_corpus
     from tacit.policies.scan import scan as look
+    from tacit.reports.policy_pages import scan_page
 
-    reader = open_corpus(corpus, fields_of(field_names))
     chosen = policy_of(policy)
-    return look(reader, chosen, sample=sample, show_secrets=show_secrets, processes=processes, progress=progress)
+    reader, told = _opened(corpus, field_names, out, observe)
+    found = look(reader, chosen, sample=sample, show_secrets=show_secrets, processes=processes, progress=told)
+    if out is not None:
+        _write_result(Path(out), "scan", found.to_json(), scan_page(found))
+    return found
 
 
 def compare_policies(
@@ -79,16 +112,56 @@ def compare_policies(
     policies: "Sequence[str | Path] | Mapping[str, str | Path | Mapping[str, Any] | Policy]",
     *,
     processes: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    out: str | Path | None = None,
+    observe: "Observer" = unwatched,
     **field_names: Unpack[FieldNames],
 ) -> "PolicyComparison":
     """`tacit policy compare`: policies side by side, each in the words of `--policy` or by a name of its own."""
-    from tacit.data.corpus import open_corpus
     from tacit.policies.compare import compare_policies as compare
+    from tacit.reports.policy_pages import policies_page
 
     named = policies if isinstance(policies, Mapping) else {str(words): words for words in policies}
     chosen = {name: policy_of(policy) for name, policy in named.items()}
-    return compare(open_corpus(corpus, fields_of(field_names)), chosen, processes=processes, progress=progress)
+    reader, told = _opened(corpus, field_names, out, observe)
+    found = compare(reader, chosen, processes=processes, progress=told)
+    if out is not None:
+        _write_result(Path(out), "policies", found.to_json(), policies_page(found))
+    return found
+
+
+def _opened(
+    corpus: "CorpusSource", names: FieldNames, out: str | Path | None, observe: "Observer"
+) -> "tuple[CorpusReader, Callable[[int, int], None]]":
+    """The corpus, and what is to be told of records and characters that were read."""
+    from tacit.data.corpus import open_corpus
+
+    fields = fields_of(names)
+    if isinstance(corpus, str | Path):
+        open_corpus(corpus, fields)  # refuses what cannot be read before a folder is made for the result
+    if out is not None:
+        _make_folder(Path(out))
+    observe = logged(observe)
+    reader = open_corpus(corpus, fields, None if out is None else Path(out) / "quarantine.jsonl")
+
+    def told(records: int, characters: int) -> None:
+        observe(Progress("reading", records, None, characters=characters, share=reader.share_read))
+
+    return reader, told
+
+
+def _write_result(out: Path, name: str, content: dict[str, Any], page: str) -> None:
+    from tacit.common.files import write_private
+
+    write_private(out / f"{name}.json", (json.dumps(content, indent=2) + "\n").encode())
+    write_private(out / f"{name}.html", page.encode())
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        found = error.strerror or type(error).__name__
+        raise ConfigError(f"to write to {folder}", found, "choose another folder, or one you may write to") from error
 
 
 def label_draw(
@@ -171,7 +244,7 @@ def detector_train(
 
     phi = phi_of(reword, round_trip, seq2seq, _path(same_meaning), alike, most)
     settings = DetectorSettings(recall, false_alarms, sentences, harmless, seed, encoder=_path(encoder), epochs=epochs)
-    return train(Path(out), Path(negatives), phi, settings, observe, _path(templates), _path(prompts))
+    return train(Path(out), Path(negatives), phi, settings, logged(observe), _path(templates), _path(prompts))
 
 
 def detector_show(folder: str | Path) -> "Detector":

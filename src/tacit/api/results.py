@@ -1,11 +1,12 @@
 """Functions about finished runs: audit, report, verify; and those that make many runs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.api.training import Run, folder_of
-from tacit.common.progress import unwatched
+from tacit.common.progress import logged, unwatched
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,18 +22,27 @@ if TYPE_CHECKING:
 
 
 def quickstart(
-    corpus: str | Path | None = None, out: str | Path = "quickstart", observe: "Observer" = unwatched
-) -> tuple[list["Way"], Path]:
-    """Train in five ways, attack each, compare them: how each way went, and the page."""
-    from contextlib import nullcontext
+    corpus: str | Path | None = None,
+    out: str | Path = "quickstart",
+    *,
+    watch: "Callable[[str], AbstractContextManager[Observer]] | None" = None,
+    done: "Callable[[Way], None] | None" = None,
+) -> "tuple[list[Way], Path]":
+    """Train in five ways, attack each, compare them: how each way went, and the page.
 
+    watch: called with the name of a mechanism; gives what observes its training. done: called with each way.
+    """
     from tacit.quickstart import compare
     from tacit.quickstart import quickstart as go
 
     folder = Path(out)
     if folder.exists():
-        raise ConfigError("a new folder", f"{folder}, which exists", "choose another `out`, or remove it")
-    ways = list(go(folder, None if corpus is None else Path(corpus), lambda _: nullcontext(observe)))
+        raise ConfigError("a new folder", f"{folder}, which exists", "choose another with --out, or remove it")
+    ways = []
+    for way in go(folder, None if corpus is None else Path(corpus), watch or (lambda _: nullcontext(unwatched))):
+        ways.append(way)
+        if done is not None:
+            done(way)
     if not any(way.trained for way in ways):
         raise ConfigError("a corpus that some way can train on", "none could", "see `refused` of each way")
     return ways, compare(folder, ways)
@@ -63,7 +73,7 @@ def audit(
     from tacit.audits.audit import audit as attack
 
     other = None if reference is None else folder_of(reference)
-    return attack(folder_of(run), _audit_config(settings or {}), observe, other)
+    return attack(folder_of(run), _audit_config(settings or {}), logged(observe), other)
 
 
 def _audit_config(settings: Mapping[str, Any]) -> "AuditConfig":
@@ -82,7 +92,7 @@ def audit_model(
     """`tacit audit --model`: how exposed the secrets of a file are in any local Hugging Face causal model."""
     from tacit.audits.named_secrets import audit_named
 
-    return audit_named(Path(model), Path(candidates), seed, observe)
+    return audit_named(Path(model), Path(candidates), seed, logged(observe))
 
 
 def report(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from tacit.api.inputs import FieldNames, check_policy_object, inputs_of
-from tacit.common.progress import unwatched
+from tacit.common.progress import logged, unwatched
 from tacit.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -168,9 +168,9 @@ class Run:
 
     @cached_property
     def _loaded(self) -> "tuple[Learner | Classifier, Tokenizer]":
-        from tacit.models.loading import load, load_classifier
+        from tacit.models.loading import load_any
 
-        return load_classifier(self.folder) if self.config["task"] == "classification" else load(self.folder)
+        return load_any(self.folder)
 
     def read(self, kind: type[T], name: "FileName") -> T | None:
         """What a file of the run contains; None if it is not there."""
@@ -310,7 +310,7 @@ def resume(run: "str | Path | Run", *, policy: "Policy | None" = None, observe: 
     folder = folder_of(run)
     settings: dict[str, Any] = load(folder).read(dict, PrivateFile.SETTINGS) or {}
     check_policy_object(str(settings.get("policy")), policy)
-    return _finished(go_on(folder, observe))
+    return _finished(go_on(folder, logged(observe)))
 
 
 def generate(
@@ -356,7 +356,7 @@ def folder_of(run: "str | Path | Run") -> Path:
 def _trained(config: "Config", folder: Path, observe: "Observer", set_aside: int = 0) -> Run:
     from tacit.training.stages import train as begin
 
-    return _finished(begin(config, folder, observe), set_aside)
+    return _finished(begin(config, folder, logged(observe)), set_aside)
 
 
 def _finished(trained: "Trained", set_aside: int = 0) -> Run:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tacit import api
+from tacit.cli.output import AsJson, print_json, watching
 from tacit.common.serialize import LARGEST_SEED
 
 detector = typer.Typer(
@@ -53,13 +55,11 @@ def train(
     sentences: Annotated[int, typer.Option(min=20, help="Public sentences to use.")] = 20_000,
     harmless: Annotated[bool, typer.Option(help="Learn from tacit's own harmless prompts too.")] = True,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same detector.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Train a detector on prompts, their paraphrases and public text, and write it with its card."""
-    from tacit.api import detector_train
-    from tacit.cli.output import watching
-
     with watching() as observe:
-        trained = detector_train(
+        trained = api.detector_train(
             out,
             negatives,
             templates=templates,
@@ -79,6 +79,9 @@ def train(
             seed=seed,
             observe=observe,
         )
+    if as_json:
+        print_json(trained)
+        return
     typer.echo(f"Detector {trained.detector.hash} in {out}.")
     typer.echo(f"Trained on {trained.detector.trained_on}.")
     typer.echo(f"prompts as given             {trained.verbatim}")
@@ -91,9 +94,7 @@ def train(
 @detector.command("show")
 def show(folder: Folder) -> None:
     """Check that a detector is whole, and print its card as JSON."""
-    from tacit.policies.detectors.detector import read_detector
-
-    found = read_detector(folder)
+    found = api.detector_show(folder)
     typer.echo(json.dumps({"hash": found.hash, **found.card}, indent=2))
 
 
@@ -103,8 +104,11 @@ def measure(
     corpus: Annotated[
         Path, typer.Argument(help="Sentences: all sensitive ones for recall, or public text for alarms.")
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Count the sentences of a corpus that a detector flags, with an exact interval."""
-    from tacit.policies.detectors.training import measure as count
-
-    typer.echo(f"flagged {count(folder, corpus)}")
+    found = api.detector_measure(folder, corpus)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(f"flagged {found}")

@@ -3,6 +3,7 @@
 `tacit context`: which words before a secret make a language model expect it.
 """
 
+import json
 import re
 import sys
 from itertools import groupby
@@ -14,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit import api
+from tacit.cli.output import AsJson, print_json
 from tacit.common.serialize import LARGEST_SEED
 
 if TYPE_CHECKING:
@@ -26,11 +29,11 @@ def generate(
     tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add at most.")] = 100,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token always.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same text.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Continue a prompt with the model of a run."""
-    from tacit import api as verbs
-
-    typer.echo(verbs.generate(run, prompt, tokens, temperature, seed))
+    text = api.generate(run, prompt, tokens, temperature, seed)
+    typer.echo(json.dumps({"text": text}, indent=2) if as_json else text)
 
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -58,14 +61,16 @@ def context(
     most: Annotated[int, typer.Option(min=1, help="Paraphrases a suffix, at most.")] = 10,
     table: Annotated[bool, typer.Option("--table", help="Print the probability after every suffix.")] = False,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print the target.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show which words before a secret make a model expect it: the shortest suffix that does so like the whole."""
-    from tacit.api import context as ask
-
     text = sys.stdin.read() if text == "-" else text
-    told = ask(
+    told = api.context(
         text, target, model, alpha=alpha, occurrence=occurrence, reword=reword, round_trip=round_trip or (), most=most
     )
+    if as_json:
+        print_json(told)
+        return
     shortest, lasting = told.shortest, told.settled
     shown = _Shown(text, None if show_secrets else target)
     console = Console(highlight=False)
@@ -103,8 +108,7 @@ class _Shown:
         self._hidden[start:end] = bytes([True]) * (end - start)
 
     def part(self, start: int, end: int) -> str:
-        from tacit.common.formatting import printable
-        from tacit.policies.excerpts import BLOCK
+        from tacit.common.formatting import BLOCK, printable
 
         shown, at = "", start
         for hidden, run in groupby(self._hidden[start:end]):

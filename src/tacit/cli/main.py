@@ -15,6 +15,7 @@ from tacit import __version__
 from tacit.cli.audit import audit
 from tacit.cli.detector import detector
 from tacit.cli.generate import context, generate
+from tacit.cli.output import set_verbosity
 from tacit.cli.plan import plan_command
 from tacit.cli.policy import label, policy
 from tacit.cli.quickstart import quickstart
@@ -40,7 +41,12 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Print results and errors alone, no progress."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Print the log, too, on standard error."),
+) -> None:
+    set_verbosity(quiet, verbose)
     if version:
         print(__version__)
         raise typer.Exit

@@ -1,36 +1,71 @@
-"""Progress of long work for people: bars on a terminal, a line now and then elsewhere; always on standard error."""
+"""What every verb prints: progress and the log on standard error, results as tables or as JSON on standard output.
 
-import sys
+Progress is a bar on a terminal and a line now and then elsewhere. `--quiet` leaves it out; `--verbose` adds the log.
+"""
+
+import json
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Protocol
 
+import typer
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from tacit.errors import ConfigError
+from tacit.common.progress import LOG, unwatched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.progress import TaskID
 
     from tacit.common.charts import Table
     from tacit.common.progress import Observer
     from tacit.common.progress import Progress as Done
-    from tacit.data.corpus import CorpusReader
     from tacit.policies.card import ShareOf
 
 _SECONDS_BETWEEN_LINES = 10.0
+_HANDLER = "tacit on standard error"
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+
+
+class JsonResult(Protocol):
+    """A result of `tacit.api`."""
+
+    def to_json(self) -> object:
+        """The result as JSON values."""
+
+
+def set_verbosity(quiet: bool, verbose: bool) -> None:
+    """What is printed beside results: nothing, progress, or progress and the log."""
+    global _quiet
+    _quiet = quiet
+    for old in [handler for handler in LOG.handlers if handler.name == _HANDLER]:
+        LOG.removeHandler(old)
+    LOG.setLevel(logging.DEBUG if verbose else logging.NOTSET)
+    if verbose:
+        handler = logging.StreamHandler()
+        handler.name = _HANDLER
+        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s", "%H:%M:%S"))
+        LOG.addHandler(handler)
+
+
+_quiet = False
+
+
+def print_json(result: JsonResult) -> None:
+    """The result for machines."""
+    typer.echo(json.dumps(result.to_json(), indent=2))
 
 
 @contextmanager
 def watching(title: str = "") -> "Iterator[Observer]":
-    """A bar a stage, with speed, public loss and what was spent while training; `title` stands before the stage."""
+    """A bar per stage, with speed, public loss and what was spent while training; `title` comes before the stage."""
+    if _quiet:
+        yield unwatched
+        return
     console = Console(stderr=True, highlight=False)
     meter = _Meter()
     if not console.is_terminal:
@@ -40,7 +75,7 @@ def watching(title: str = "") -> "Iterator[Observer]":
     columns = (
         TextColumn("{task.fields[stage]:<12}"),
         BarColumn(),
-        TextColumn("{task.completed:,.0f}/{task.fields[of]} {task.description}"),
+        TextColumn("{task.fields[count]} {task.description}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
@@ -48,11 +83,12 @@ def watching(title: str = "") -> "Iterator[Observer]":
         tasks: dict[str, TaskID] = {}
 
         def move(done: "Done") -> None:
-            of = "?" if done.total is None else f"{done.total:,}"
+            count = f"{done.done:,}" if done.total is None else f"{done.done:,}/{done.total:,}"
             if done.stage not in tasks:
-                tasks[done.stage] = bar.add_task("", total=done.total, stage=f"{title} {done.stage}".strip(), of=of)
+                tasks[done.stage] = bar.add_task("", total=None, stage=f"{title} {done.stage}".strip(), count=count)
+            total, completed = (done.total, done.done) if done.share is None else (1.0, done.share)
             words = meter.words(done)
-            bar.update(tasks[done.stage], completed=done.done, total=done.total, description=words, of=of)
+            bar.update(tasks[done.stage], completed=completed, total=total, description=words, count=count)
 
         yield move
 
@@ -62,7 +98,7 @@ class _Lines:
 
     def __init__(self, console: Console, title: str, meter: "_Meter") -> None:
         self._console, self._title, self._meter = console, title, meter
-        self._said = 0.0
+        self._said = time.monotonic()
 
     def told(self, done: "Done") -> None:
         words = self._meter.words(done)
@@ -81,9 +117,13 @@ class _Meter:
         self._loss: float | None = None
 
     def words(self, done: "Done") -> str:
+        now = time.monotonic()
+        if done.stage == "reading":
+            self._began = now if self._began is None else self._began
+            rate = done.characters / max(now - self._began, 1e-9)
+            return f"records, {done.characters:,} characters, {rate:,.0f} characters/s"
         if done.stage != "training":
             return ""
-        now = time.monotonic()
         if self._began is None:
             self._began = now  # after the first step, whose tokens do not count
         else:
@@ -97,7 +137,6 @@ class _Meter:
         return f"{speed}{loss}{spent}"
 
 
-_SECONDS_BETWEEN_COUNTS = 5.0
 _LONGEST_NUMBER = 24  # characters of a cell that is not wrapped
 
 
@@ -114,60 +153,19 @@ def rich_table(table: "Table") -> Group:
     return Group(*above, drawn, *([Text(table.more)] if table.more else []))
 
 
-def make_folder(folder: Path) -> None:
-    """The folder for a result."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            expected=f"to write to {folder}",
-            found=error.strerror or type(error).__name__,
-            way_out="name a folder you may write to with --out",
-        ) from error
-
-
-@contextmanager
-def reading_progress(reader: "CorpusReader") -> "Iterator[Callable[[int, int], None]]":
-    """A bar on a terminal, now and then a line of its own elsewhere; always on standard error."""
-    console = Console(stderr=True, highlight=False)
-    began = time.monotonic()
-    if console.is_terminal:
-        columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(reader.path.name, total=None)
-
-            def move(records: int, characters: int) -> None:
-                speed = characters / max(time.monotonic() - began, 1e-9)
-                share = reader.share_read
-                words = _done(records, characters) + f", {speed:,.0f} characters/s"
-                bar.update(task, completed=share or 0.0, total=None if share is None else 1.0, description=words)
-
-            yield move
-        return
-    last = began
-
-    def line(records: int, characters: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _SECONDS_BETWEEN_COUNTS:
-            last = time.monotonic()
-            print(_done(records, characters), file=sys.stderr, flush=True)
-
-    yield line
-
-
-def _done(records: int, characters: int) -> str:
-    return f"{records:,} records, {characters:,} characters"
-
-
 def share_cell(share: "ShareOf", between: str = " ") -> Text:
     """A share in per cent, and behind `between` its interval."""
     from tacit.common.formatting import interval
 
     ends = interval(share.interval).removesuffix(" %").replace(" to ", "-")
-    return Text(_value(share)) if share.value is None else Text.assemble(_value(share), (f"{between}({ends})", "dim"))
+    return (
+        Text(share_value(share))
+        if share.value is None
+        else Text.assemble(share_value(share), (f"{between}({ends})", "dim"))
+    )
 
 
-def _value(share: "ShareOf") -> str:
+def share_value(share: "ShareOf") -> str:
     from tacit.common.formatting import percent
 
     return percent(share.value).removesuffix(" %")

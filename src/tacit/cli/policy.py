@@ -3,7 +3,6 @@
 `tacit label`: draw a sample of a corpus for a person to label, and read from the labels what a policy misses.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,10 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.output import make_folder, reading_progress, share_cell
+from tacit import api
+from tacit.cli.output import AsJson, print_json, share_cell, watching
 from tacit.cli.scan import (
-    NAMES,
-    AsJson,
     CorpusPath,
     IdField,
     LabelField,
@@ -25,9 +23,7 @@ from tacit.cli.scan import (
     TurnsField,
     UserField,
 )
-from tacit.common.files import write_private
 from tacit.common.serialize import LARGEST_SEED
-from tacit.data.fields import Fields
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,33 +59,33 @@ def compare(
         ),
     ] = None,
     processes: Processes = None,
-    json_: AsJson = False,
-    text_field: TextField = NAMES.text,
-    id_field: IdField = NAMES.id,
-    user_field: UserField = NAMES.user,
-    label_field: LabelField = NAMES.label,
-    spans_field: SpansField = NAMES.spans,
-    turns_field: TurnsField = NAMES.turns,
+    as_json: AsJson = False,
+    text_field: TextField = "text",
+    id_field: IdField = "id",
+    user_field: UserField = "user",
+    label_field: LabelField = "label",
+    spans_field: SpansField = "spans",
+    turns_field: TurnsField = "turns",
 ) -> None:
     """Put policies side by side on one corpus: what each marks, finds and misses, its speed, where they agree."""
-    from tacit.data.corpus import read
-    from tacit.policies.compare import compare_policies
-    from tacit.policies.registry import parse_policy
-    from tacit.reports.policy_pages import policies_page
-
-    chosen = {words: parse_policy(words) for words in _words(policies, policy or [])}
-    fields = Fields(text_field, id_field, user_field, label_field, spans_field, turns_field)
-    read(corpus, fields)  # refuses what cannot be read before a folder is made for the result
+    words = _words(policies, policy or [])
     out = out or Path(f"policies-{corpus.name.split('.')[0] or 'corpus'}")
-    make_folder(out)
-    reader = read(corpus, fields, out / "quarantine.jsonl")
-    with reading_progress(reader) as progress:
-        result = compare_policies(reader, chosen, processes=processes, progress=progress)
-    as_json = json.dumps(result.to_json(), indent=2) + "\n"
-    write_private(out / "policies.json", as_json.encode())
-    write_private(out / "policies.html", policies_page(result).encode())
-    if json_:
-        typer.echo(as_json, nl=False)
+    with watching() as observe:
+        result = api.compare_policies(
+            corpus,
+            words,
+            processes=processes,
+            out=out,
+            observe=observe,
+            text_field=text_field,
+            id_field=id_field,
+            user_field=user_field,
+            label_field=label_field,
+            spans_field=spans_field,
+            turns_field=turns_field,
+        )
+    if as_json:
+        print_json(result)
     else:
         _print(result, Console(highlight=False), out)
 
@@ -175,10 +171,9 @@ def _cost(result: "PolicyComparison") -> Table:
 
 def _kinds(result: "PolicyComparison") -> Table:
     from tacit.common.formatting import short
-    from tacit.reports.policy_pages import compared_kind_rows
 
     table = _table("kind", "labels", *(short(one.name) for one in result.policies))
-    rows = compared_kind_rows(result)
+    rows = result.kind_rows()
     for row in rows[:_MOST_KINDS]:
         cells = [Text(_NOT_MEASURED) if share is None else share_cell(share, "\n") for share in row.recalls]
         table.add_row(Text(short(row.kind)), f"{row.labels:,}", *cells)
@@ -189,11 +184,10 @@ def _kinds(result: "PolicyComparison") -> Table:
 
 def _agreement(result: "PolicyComparison") -> Table:
     from tacit.common.formatting import short
-    from tacit.reports.policy_pages import agreement_rows
 
     names = [short(one.name) for one in result.policies]
     table = _table("", *names)
-    for one, cells in zip(result.policies, agreement_rows(result), strict=True):
+    for one, cells in zip(result.policies, result.agreement_rows(), strict=True):
         table.add_row(_name(one), *cells)
     return table
 
@@ -240,12 +234,10 @@ def draw(
     show_found: Annotated[
         bool, typer.Option("--show-found", help="Show the labeller what the policies found, which sways people.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Draw records at random, each as likely as any other, for a person to label."""
-    from tacit import api as verbs
-    from tacit.policies.labels import HOW_TO_LABEL
-
-    header = verbs.label_draw(
+    sample = api.label_draw(
         corpus,
         policy,
         out,
@@ -255,13 +247,17 @@ def draw(
         gold=gold,
         show_found=show_found,
         pieces=pieces,
-    ).header
+    )
+    if as_json:
+        print_json(sample)
+        return
+    header = sample.header
     typer.echo(f"{records:,} of {header.population.records:,} {pieces}s drawn with seed {header.seed} into {out}.")
     typer.echo("The file holds secrets: it was made readable by you alone (0600). Delete it when you are done with it.")
     if gold:
         typer.echo("Labels: the corpus's gold spans.")
     else:
-        typer.echo(HOW_TO_LABEL)
+        typer.echo(header.how_to_label)
     again = f" --conservative {conservative}" if conservative is not None else ""
     typer.echo(f"Then: tacit label read {out} --policy {policy}{again}")
 
@@ -277,18 +273,20 @@ def read_command(
     out: Annotated[
         Path | None, typer.Option(help="File for the counts; replaced when it is there.", show_default="none")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Say how often the policy misses a secret at most, from a labelled sample."""
-    from tacit import api as verbs
-
-    _print_coverage(verbs.label_read(sample, policy, conservative=conservative, corpus=corpus, out=out))
+    counts = api.label_read(sample, policy, conservative=conservative, corpus=corpus, out=out)
+    if as_json:
+        print_json(counts)
+        return
+    _print_coverage(counts)
     if out is not None:
         typer.echo(f"Counts in {out}.")
 
 
 def _print_coverage(result: "CoverageCounts") -> None:
     from tacit.common.formatting import rounded_up
-    from tacit.privacy.guarantee import average_rates
 
     population = result.population
     typer.echo(
@@ -297,10 +295,10 @@ def _print_coverage(result: "CoverageCounts") -> None:
     )
     typer.echo(_capital(str(result.coverage)))
     typer.echo(_capital(str(result.coverage_of_secrets)))
-    cleared, among = result.conservative_coverage, result.among_secrets
-    if cleared is not None and among is not None:
+    cleared, rates = result.conservative_coverage, result.average_rates
+    if cleared is not None and rates is not None:
         typer.echo(f"Records with a secret in which neither policy finds anything: {cleared}")
-        missed, lost = (rounded_up(rate, 3) for rate in average_rates(among))
+        missed, lost = (rounded_up(rate, 3) for rate in rates)
         typer.echo(
             f"Both at once, with {cleared.confidence:.0%} confidence, among records with secrets: at most {missed} "
             f"missed or not redacted stably, and at most {lost} in which neither policy finds anything"

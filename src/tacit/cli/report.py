@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.errors import ConfigError
+from tacit import api
+from tacit.cli.output import AsJson, print_json
 
 
 def report(
@@ -24,19 +25,13 @@ def report(
         int | None,
         typer.Option(min=1, help="Show so many training records, secrets hidden: RUN/private/report.html, to be kept."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write one self-contained page: the claim of a run, its price and what attacks found; or several runs compared."""
-    # Charts and accounting take a moment to load, which no other verb should wait for.
-    from tacit.reports.write import report as write_report
-    from tacit.reports.write import report_inside
-
-    if sample is not None and (len(runs) != 1 or out is not None):
-        raise ConfigError(
-            expected="one run and no --out with --sample",
-            found=f"{len(runs)} runs" if len(runs) != 1 else "--out",
-            way_out="tacit report RUN --sample 5 writes RUN/private/report.html: text of a corpus stays there",
-        )
-    written = write_report(runs, out) if sample is None else report_inside(runs[0], sample)
+    written = api.report(runs, out=out, sample=sample)
+    if as_json:
+        print_json(written)
+        return
     console = Console(highlight=False)
     console.print(Text(f"page {written.page}"), soft_wrap=True)
     for path in written.beside:
@@ -49,16 +44,12 @@ def report(
 
 def verify(
     run: Annotated[Path, typer.Argument(help="A run folder, or a copy of its release/ under any name.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Recompute the claim of a run and compare every released file with the manifest; exit code 1 if a check fails."""
-    # Accounting takes a moment to load, which no other verb should wait for.
-    from tacit.common.serialize import to_json
-    from tacit.runs.verify import verify as check
-
-    verified = check(run)
+    verified = api.verify(run)
     if as_json:
-        typer.echo(to_json(verified))
+        print_json(verified)
         raise typer.Exit(0 if verified.holds else 1)
     table = Table(box=None, show_header=False, pad_edge=False)
     for one in verified.checks:

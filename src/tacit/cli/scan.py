@@ -1,6 +1,5 @@
 """`tacit scan`: what is secret in a corpus, printed and written to a page."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.output import _value, make_folder, reading_progress, share_cell
-from tacit.common.files import write_private
-from tacit.data.fields import Fields
+from tacit import api
+from tacit.cli.output import AsJson, print_json, share_cell, share_value, watching
 
 if TYPE_CHECKING:
     from tacit.policies.card import PolicyCard
@@ -20,10 +18,8 @@ if TYPE_CHECKING:
 
 _STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "bright_green")
 _MOST_KINDS = 20
-NAMES = Fields()
 CorpusPath = Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")]
 Processes = Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 TextField = Annotated[str, typer.Option(help="What the corpus calls the text.")]
 IdField = Annotated[str, typer.Option(help="What it calls the id.")]
 UserField = Annotated[str, typer.Option(help="What it calls the user.")]
@@ -44,42 +40,34 @@ def scan(
     ] = False,
     sample: Annotated[int, typer.Option(help="How many records to show.")] = 5,
     processes: Processes = None,
-    json_: AsJson = False,
-    text_field: TextField = NAMES.text,
-    id_field: IdField = NAMES.id,
-    user_field: UserField = NAMES.user,
-    label_field: LabelField = NAMES.label,
-    spans_field: SpansField = NAMES.spans,
-    turns_field: TurnsField = NAMES.turns,
+    as_json: AsJson = False,
+    text_field: TextField = "text",
+    id_field: IdField = "id",
+    user_field: UserField = "user",
+    label_field: LabelField = "label",
+    spans_field: SpansField = "spans",
+    turns_field: TurnsField = "turns",
 ) -> None:
     """Show what is secret in a corpus and, where the corpus has gold spans, how well the policy finds it."""
-    # Policies and statistics take a second to load, which no other verb should wait for.
-    from tacit.data.corpus import read
-    from tacit.policies.registry import parse_policy
-    from tacit.policies.scan import scan as scan_corpus
-    from tacit.reports.policy_pages import scan_page
-
-    fields = Fields(text_field, id_field, user_field, label_field, spans_field, turns_field)
-    chosen = parse_policy(policy)
-    read(corpus, fields)  # refuses what cannot be read before a folder is made for the result
     out = out or Path(f"scan-{corpus.name.split('.')[0] or 'corpus'}")
-    quarantine = out / "quarantine.jsonl"
-    make_folder(out)
-    reader = read(corpus, fields, quarantine)
-    with reading_progress(reader) as progress:
-        result = scan_corpus(
-            reader,
-            chosen,
+    with watching() as observe:
+        result = api.scan(
+            corpus,
+            policy,
             sample=sample,
             show_secrets=show_secrets,
             processes=processes,
-            progress=progress,
+            out=out,
+            observe=observe,
+            text_field=text_field,
+            id_field=id_field,
+            user_field=user_field,
+            label_field=label_field,
+            spans_field=spans_field,
+            turns_field=turns_field,
         )
-    as_json = json.dumps(result.to_json(), indent=2) + "\n"
-    write_private(out / "scan.json", as_json.encode())
-    write_private(out / "scan.html", scan_page(result).encode())
-    if json_:
-        typer.echo(as_json, nl=False)
+    if as_json:
+        print_json(result)
     else:
         _print(result, Console(highlight=False), out)
 
@@ -150,7 +138,7 @@ def _card(card: "PolicyCard") -> Table:
         table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=name != "kind")
     rows = [("all kinds", card.overall), *((short(kind), quality) for kind, quality in card.kinds.items())]
     for kind, quality in rows[: _MOST_KINDS + 1]:
-        cells = (share_cell(quality.recall), share_cell(quality.precision), _value(quality.f2))
+        cells = (share_cell(quality.recall), share_cell(quality.precision), share_value(quality.f2))
         table.add_row(Text(kind), *cells, f"{quality.counts.gold:,}", f"{quality.counts.found:,}")
     if len(rows) > _MOST_KINDS + 1:
         table.add_row(Text(f"and {len(rows) - _MOST_KINDS - 1:,} more kinds", style="dim"))
@@ -159,15 +147,13 @@ def _card(card: "PolicyCard") -> Table:
 
 def _text(shown: "Excerpt", styles: dict[str, str]) -> Text:
     """A record with its secrets marked by colour and by word. Never markup: the text may hold anything."""
-    from tacit.policies.excerpts import BLOCK, ExcerptState
-
     text = Text("… " if shown.cut_before else "")
     for piece in shown.pieces:
-        if piece.state is ExcerptState.PLAIN:
+        if piece.state == "plain":
             text.append(piece.text or "")
             continue
-        style = "bold red" if piece.state is ExcerptState.MISSED else styles[piece.kind]
-        text.append(f"[{piece.label()} {BLOCK if piece.text is None else piece.text}]", style=f"{style} reverse")
+        style = "bold red" if piece.state == "missed" else styles[piece.kind]
+        text.append(f"[{piece.label()} {piece.shown}]", style=f"{style} reverse")
     text.rstrip()
     return text.append(" …") if shown.cut_after else text
 

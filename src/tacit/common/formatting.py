@@ -14,6 +14,9 @@ from scipy.special import betaincinv
 
 from tacit.errors import ConfigError
 
+BLOCK = "█████"
+"""What stands for a hidden secret, whatever its length."""
+
 
 class Interval(NamedTuple):
     """A two-sided interval for a share."""

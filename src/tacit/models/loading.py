@@ -69,6 +69,17 @@ def load_classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
     return _with_weights(build_classifier(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
 
 
+def load_any(folder: Path) -> tuple[Learner | Classifier, Tokenizer]:
+    """The model of a finished run, whatever its task, and its tokenizer."""
+    run = RunFolder.view(folder)
+    check_verified(run, AFTER_TRAINING)
+    architecture = run.read_json(dict, ReleaseFile.ARCHITECTURE)
+    tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+    if _is_classifier(architecture):
+        return _with_weights(build_classifier(architecture), run), tokenizer
+    return _with_weights(build_model(architecture), run), tokenizer
+
+
 def continued(
     learner: Learner | Classifier, tokenizer: Tokenizer, prompt: str, tokens: int, temperature: float, seed: int
 ) -> str:
@@ -102,9 +113,13 @@ def _opening(model: CausalLM, folder: Path) -> int:
     )
 
 
+def _is_classifier(architecture: dict[str, Any]) -> bool:
+    return str(architecture.get("kind")).endswith("classifier")
+
+
 def _check_kind(architecture: dict[str, Any], classifies: bool, way_out: str) -> None:
     nouns = ("a language model", "a text classifier, which says no text")
-    found = str(architecture.get("kind")).endswith("classifier")
+    found = _is_classifier(architecture)
     if found != classifies:
         raise RunError(f"the run of {nouns[classifies]}", nouns[found], way_out)
 

@@ -32,6 +32,7 @@ from pathlib import Path
 
 import torch
 
+from tacit.common.results import Result
 from tacit.data.batches import TextBatch
 from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError, ModelError
@@ -223,7 +224,7 @@ def _with_paraphrases(suffixes: list[str], phi: Paraphrases | None) -> list[list
 
 
 @dataclass(frozen=True, slots=True)
-class Contexts:
+class Contexts(Result):
     """What `tacit context` tells: the probability of the target after the whole context and after every suffix.
 
     start: where the target begins in the text. suffixes: from the empty one to the whole context.

@@ -22,7 +22,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.common.formatting import upper_bound
+from tacit.common.formatting import percent, upper_bound
 from tacit.common.workers import Workers, processes_for
 from tacit.data.corpus import read
 from tacit.data.records import Record, Span
@@ -101,6 +101,15 @@ class Agreement(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedKindRow:
+    """One gold kind: how many labels it has, and each policy's recall."""
+
+    kind: str
+    labels: int
+    recalls: tuple[ShareOf | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyComparison:
     """Policies side by side on one corpus; `both` counts the characters that two of them find, by their places."""
 
@@ -123,6 +132,26 @@ class PolicyComparison:
         """Of the policies at two places."""
         both = self.both[min(left, right), max(left, right)]
         return Agreement(both, self.policies[left].characters, self.policies[right].characters)
+
+    def kind_rows(self) -> list[ComparedKindRow]:
+        """The gold kinds, those with most labels first."""
+        counts = next((policy.card.counts.kinds for policy in self.policies if policy.card), {})
+        rows = [
+            ComparedKindRow(kind, counts[kind].gold, tuple(policy.recall_of(kind) for policy in self.policies))
+            for kind in self.kinds
+        ]
+        return sorted(rows, key=lambda row: (-row.labels, row.kind))
+
+    def agreement_rows(self) -> list[list[str]]:
+        """For each policy, the share of its characters that each other one finds too."""
+        places = range(len(self.policies))
+        return [[self._found_too(row, column) for column in places] for row in places]
+
+    def _found_too(self, row: int, column: int) -> str:
+        if row == column:
+            return ""
+        agreement = self.agreement(row, column)
+        return percent(agreement.both / agreement.left if agreement.left else None)
 
     def chosen_bound(self, card: PolicyCard) -> float:
         """The bound on records with a miss that holds though the card's policy was chosen by this comparison."""

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tacit.common.files import write_private
+from tacit.common.results import Result
 from tacit.common.serialize import from_json, to_json
 from tacit.config.choices import Pieces
 from tacit.data.records import Record
@@ -35,7 +36,7 @@ from tacit.policies.card import CardCounts
 from tacit.policies.labels import Frozen, LabelItem, LabelOrigin, Population, Sample, read_private
 from tacit.policies.policy import Policy
 from tacit.policies.stability import record_is_stable
-from tacit.privacy.guarantee import Coverage
+from tacit.privacy.guarantee import Coverage, average_rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class TrainedOn:
 
 
 @dataclass(frozen=True, slots=True)
-class CoverageCounts:
+class CoverageCounts(Result):
     """What the labels say about the policies, record by record: every bound is computed from it."""
 
     policy: Frozen
@@ -83,6 +84,11 @@ class CoverageCounts:
                 found="counts that contradict each other",
                 way_out="measure again with `tacit label read`",
             )
+
+    @property
+    def average_rates(self) -> tuple[float, float] | None:
+        """At most so many records with secrets are missed or not redacted stably, and found by neither policy."""
+        return None if self.among_secrets is None else average_rates(self.among_secrets)
 
     @property
     def sampled(self) -> int:

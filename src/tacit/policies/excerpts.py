@@ -16,11 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
-from tacit.common.formatting import VISIBLE, printable, short
+from tacit.common.formatting import BLOCK, VISIBLE, printable, short
 from tacit.data.records import Record, Span, resolve_overlaps
-
-BLOCK = "█████"
-"""What stands for a hidden secret, whatever its length."""
 
 _LEAD = 120
 _COST_OF_A_SECRET = 8
@@ -44,6 +41,11 @@ class ExcerptPart(NamedTuple):
     state: ExcerptState
     kind: str
     text: str | None
+
+    @property
+    def shown(self) -> str:
+        """The text, or what stands for one that is hidden."""
+        return BLOCK if self.text is None else self.text
 
     def label(self) -> str:
         """What is written beside a secret, so that colour alone never says it."""

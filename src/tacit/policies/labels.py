@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from tacit.common.files import new_key, read_bytes, write_private
-from tacit.common.serialize import from_json, parse_json
+from tacit.common.serialize import from_json, json_values, parse_json
 from tacit.config.choices import Pieces
 from tacit.data.marked import CorpusHash
 from tacit.data.records import Record, Span, in_pieces, resolve_overlaps
@@ -113,6 +113,11 @@ class Sample:
 
     header: SampleHeader
     items: tuple[LabelItem, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The header as JSON values; the records hold secrets and are left out."""
+        values: dict[str, Any] = json_values(self.header)
+        return values
 
 
 def draw_sample(

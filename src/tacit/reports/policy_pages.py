@@ -13,10 +13,10 @@ G3 (discreet). The page holds no text of the corpus but the names of kinds.
 
 from dataclasses import dataclass
 
-from tacit.common.formatting import number, percent, short
-from tacit.policies.card import PolicyCard, PolicyQuality, ShareOf
+from tacit.common.formatting import BLOCK, number, short
+from tacit.policies.card import PolicyCard, PolicyQuality
 from tacit.policies.compare import PolicyComparison
-from tacit.policies.excerpts import BLOCK, ExcerptState
+from tacit.policies.excerpts import ExcerptState
 from tacit.policies.scan import Scan
 from tacit.reports.environment import template
 
@@ -110,45 +110,13 @@ def _shown_kinds(scan: Scan) -> set[str]:
 MOST_KINDS_COMPARED = 40
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedKindRow:
-    """One gold kind: how many labels it has, and each policy's recall."""
-
-    kind: str
-    labels: int
-    recalls: tuple[ShareOf | None, ...]
-
-
 def policies_page(comparison: PolicyComparison) -> str:
     """The whole HTML page."""
     page = template("policies.html.jinja").render(
         comparison=comparison,
-        kinds=compared_kind_rows(comparison)[:MOST_KINDS_COMPARED],
+        kinds=comparison.kind_rows()[:MOST_KINDS_COMPARED],
         more_kinds=max(0, len(comparison.kinds) - MOST_KINDS_COMPARED),
-        agreement=agreement_rows(comparison),
+        agreement=comparison.agreement_rows(),
         speed=lambda policy: number(policy.records_a_second),
     )
     return page.lstrip()
-
-
-def compared_kind_rows(comparison: PolicyComparison) -> list[ComparedKindRow]:
-    """The gold kinds, those with most labels first."""
-    counts = next((policy.card.counts.kinds for policy in comparison.policies if policy.card), {})
-    rows = [
-        ComparedKindRow(kind, counts[kind].gold, tuple(policy.recall_of(kind) for policy in comparison.policies))
-        for kind in comparison.kinds
-    ]
-    return sorted(rows, key=lambda row: (-row.labels, row.kind))
-
-
-def agreement_rows(comparison: PolicyComparison) -> list[list[str]]:
-    """For each policy, the share of its characters that each other one finds too."""
-    places = range(len(comparison.policies))
-    return [[_found_too(comparison, row, column) for column in places] for row in places]
-
-
-def _found_too(comparison: PolicyComparison, row: int, column: int) -> str:
-    if row == column:
-        return ""
-    agreement = comparison.agreement(row, column)
-    return percent(agreement.both / agreement.left if agreement.left else None)

@@ -18,6 +18,7 @@ import yaml
 
 from tacit.common.files import write_bytes
 from tacit.common.formatting import name, printable, text
+from tacit.common.results import Result
 from tacit.errors import ConfigError
 from tacit.privacy.certificate import to_markdown, to_registry_yaml
 from tacit.reports.comparison_page import comparison_page
@@ -97,7 +98,7 @@ COMPARISON = Path("comparison.html")
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(Result):
     """The page, what else was written, and whether a person's own README.md was left as it is."""
 
     page: Path

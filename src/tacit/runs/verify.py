@@ -27,6 +27,7 @@ from typing import TypeVar
 import numpy as np
 
 from tacit.common.formatting import rounded_up
+from tacit.common.results import Result
 from tacit.common.serialize import to_json
 from tacit.errors import RunError, TacitError
 from tacit.mechanisms.mechanism import Spent
@@ -133,7 +134,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Result):
     """All checks. `sentence` is the claim: stated only where every check holds."""
 
     holds: bool

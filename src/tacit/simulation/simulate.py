@@ -13,10 +13,12 @@ G3 (reproducible). The same arguments give the same records in every process; as
     the first ones.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
+from typing import Any, NamedTuple
 
 from tacit.data.records import Record
 from tacit.errors import ConfigError
@@ -61,6 +63,50 @@ def _held_out_customers(how_many: int, seed: int) -> Iterator[Record]:
 
 
 SIMULATORS = {"customersim": Simulator(simulate_customersim, _held_out_customers)}
+
+
+class SimulationSummary(NamedTuple):
+    """Users, and secrets by kind."""
+
+    users: int
+    secrets: dict[str, int]
+
+
+@dataclass(frozen=True)
+class SimulatedCorpus:
+    """Records that can be iterated over again and again, always the same ones."""
+
+    simulator: str
+    dialogs: int
+    seed: int
+    split: str
+
+    @classmethod
+    def of(cls, simulator: str, dialogs: int, seed: int, split: str) -> "SimulatedCorpus":
+        """Of a simulator that exists, with dialogs and a split that it can have."""
+        simulate(simulator, dialogs, seed, split)
+        return cls(simulator, dialogs, seed, split)
+
+    def __iter__(self) -> Iterator[Record]:
+        users: set[str | None] = set()
+        kinds: Counter[str] = Counter()
+        for record in simulate(self.simulator, self.dialogs, self.seed, self.split):
+            users.add(record.user)
+            kinds.update(span.kind for span in record.spans or ())
+            yield record
+        vars(self)["summary"] = SimulationSummary(len(users), dict(sorted(kinds.items())))
+
+    @cached_property
+    def summary(self) -> SimulationSummary:
+        """What is in the corpus; known once its records were iterated over."""
+        deque(self, maxlen=0)
+        summary: SimulationSummary = vars(self)["summary"]
+        return summary
+
+    def to_json(self) -> dict[str, Any]:
+        """What was simulated, and what is in it."""
+        about = {"simulator": self.simulator, "dialogs": self.dialogs, "seed": self.seed, "split": self.split}
+        return about | self.summary._asdict()
 
 
 def simulate(simulator: str, dialogs: int, seed: int = 0, split: str = "train") -> Iterator[Record]:

@@ -179,6 +179,12 @@ class TrainedDetector:
     public_alarms: FlaggedShare
     harmless_alarms: FlaggedShare
 
+    def to_json(self) -> dict[str, Any]:
+        """Folder, hash, what it was trained on, and its four shares."""
+        shares = ("verbatim", "recall", "public_alarms", "harmless_alarms")
+        about = {"folder": str(self.folder), "hash": self.detector.hash, "trained_on": self.detector.trained_on}
+        return about | {name: getattr(self, name).to_json() for name in shares}
+
 
 def train(
     out: Path,

@@ -1,0 +1,81 @@
+"""What every verb prints: `--json`, `--quiet`, `--verbose`, and progress where nobody sees a bar."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from test_verbs import commands
+from typer.testing import CliRunner
+
+from readers import save_tiny_run
+from tacit.cli.main import app
+from tacit.cli.output import watching
+from tacit.common.progress import LOG, Progress, logged
+from tacit.data.corpus import write_jsonl
+from tacit.data.records import Record, Span
+
+ALWAYS_JSON_OR_YAML = {"detector show", "config"}
+TO_DO = {"train", "sweep"}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    text = "My PIN is 4417."
+    write_jsonl((Record(f"r{n}", text, spans=(Span(10, 14, "PIN"),)) for n in range(20)), tmp_path / "c.jsonl")
+    return tmp_path / "c.jsonl"
+
+
+def run(*words: object) -> str:
+    """What is printed on standard output; the command must end well."""
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("name", sorted(commands().keys() - ALWAYS_JSON_OR_YAML - TO_DO))
+def test_every_verb_that_prints_a_result_prints_it_as_json(name: str) -> None:
+    assert "--json" in {option for parameter in commands()[name].params for option in parameter.opts}
+
+
+def test_json_is_all_that_is_printed(corpus: Path, tmp_path: Path) -> None:
+    simulated = json.loads(run("simulate", "customersim", "--dialogs", 5, "--out", tmp_path / "s.jsonl", "--json"))
+    assert simulated["dialogs"] == 5
+    assert simulated["secrets"]["NAME"] > 0
+    drawn = run(
+        "label", "draw", corpus, "--policy", "digits", "--out", tmp_path / "l.jsonl", "--records", 9, "--gold", "--json"
+    )
+    assert json.loads(drawn)["sampled"] == 9
+    assert "4417" not in drawn, "no record of the sample"
+    counted = json.loads(run("label", "read", tmp_path / "l.jsonl", "--policy", "digits", "--json"))
+    assert len(counted["outcomes"]) == 9
+    model = save_tiny_run(tmp_path / "run")
+    assert json.loads(run("generate", model, "--prompt", "Hi", "--tokens", 2, "--json"))["text"].startswith("Hi")
+    told = json.loads(run("context", "my code is 417", "--target", "417", "--model", model, "--alpha", 0.5, "--json"))
+    assert told["start"] == 11
+
+
+def test_the_log_is_for_whoever_asks(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    words = ("scan", corpus, "--policy", "digits", "--processes", 1, "--out", tmp_path / "out")
+    assert "reading" not in CliRunner().invoke(app, list(map(str, words))).stderr
+    assert "tacit reading" in CliRunner().invoke(app, ["--verbose", *map(str, words)]).stderr
+    assert CliRunner().invoke(app, ["--quiet", *map(str, words)]).stderr == ""
+    assert all(isinstance(handler, logging.NullHandler) for handler in LOG.handlers if handler is not caplog.handler)
+    caplog.clear()
+    observe = logged(lambda _: None)
+    with caplog.at_level(logging.INFO, logger="tacit"):
+        for done in (1, 2):
+            observe(Progress("training", done, 2))
+    assert caplog.messages == ["training", "training: 2 of 2"]
+
+
+def test_progress_is_lines_elsewhere_and_nothing_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    for quiet in ([], ["--quiet"]):
+        run(*quiet, "--version")
+        with watching("plain") as observe:
+            observe(Progress("measuring", 1, 3))
+            observe(Progress("measuring", 3, 3))
+        printed = capsys.readouterr()
+        assert printed.err == ("" if quiet else "plain measuring 3 of 3\n")
+        assert printed.out == ""
+    run("--version")
