@@ -50,7 +50,9 @@ def take(recipe: Path, results: Path, folder: Path) -> list[Path]:
     if content.get("recipe") != read.name:
         raise ConfigError(f"results of {read.name}", str(content.get("recipe")), "give the results of this recipe")
     if not read.draws:
-        raise ConfigError("a recipe that draws", f"no `draws:` in {recipe.name}", "see src/tacit/sweeping/draws.py")
+        raise ConfigError(
+            "a recipe that draws", f"no `draws:` in {recipe.name}", "see src/tacit/sweeps/result_columns.py"
+        )
     if CHROMIUM is None:
         raise ConfigError("Chromium, to take pictures with", "none", "install chromium")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The baseline that never meets the model: can members be told from others by their text alone?
+"""The baseline that never meets the model: do the texts alone distinguish members from others?
 
 If so, an attack that "finds members" may be finding how the two kinds of text were made (S-DP's members began with a
 space, and that rule alone scored 92.5 %). Members and others that come from one generator by coin flip leave nothing
@@ -22,7 +22,7 @@ from tacit.audits.statistics import Cut, Floats, Scores, half_cut, judged
 from tacit.errors import AttackError
 
 FOLDS = 5
-_HASHED = 256  # places for n-grams; two that share one are told apart by nobody, which costs power and no truth
+_HASHED = 256  # places for n-grams; two that share one cannot be distinguished, which costs power and no truth
 _PENALTY = 1.0
 
 

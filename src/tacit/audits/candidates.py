@@ -78,7 +78,7 @@ class Listed:
         return iter(self.listed)
 
     def number(self, value: str) -> int | None:
-        """Where it stands in the list."""
+        """Its place in the list."""
         return self.listed.index(value) if value in self.listed else None
 
     def sample(self, count: int, generator: np.random.Generator) -> list[str]:
@@ -161,7 +161,7 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenTree:
-    """Candidates sorted by their tokens, so that those which begin alike stand together: a prefix tree without nodes.
+    """Candidates sorted by their tokens, so that those which begin alike are neighbors: a prefix tree without nodes.
 
     stem: the opening and what all candidates begin with. rows: the tokens after the stem plus one, zero behind the
     last. shared: how many tokens each row has in common with the row before. order: the number of each row's candidate.

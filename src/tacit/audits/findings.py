@@ -5,10 +5,10 @@
     def run(target, config, observe):
         return Finding("toy", sentence="The toy attack found nothing.", figures={"toy rate": 0.5})
 
-A finding is about training records unless it says otherwise, and then stays in `private/`; only what canaries showed,
-which are made up, may leave (`outside`). It holds ids and numbers, never a text.
+A finding is about training records by default, and then stays in `private/`; only what canaries showed, which are
+made up, may leave (`outside`). It holds ids and numbers, never a text.
 
-What a lower bound says about a claim, in one sentence. An audit can refute; it cannot certify.
+The verdict of a lower bound on a claim, in one sentence. An audit can refute; it cannot certify.
 
 G1. "contradicted" iff the bound, at its confidence, exceeds what the claim allows: epsilon at the same delta, or at a
     smaller one; or, for one run, any point of the claimed profile (the same guesses, the same doubt).
@@ -252,7 +252,7 @@ def _rounded_down(value: float) -> str:
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:
-    """The worst of several: one contradiction is enough; without any bound nothing can be said."""
+    """The worst of several: one contradiction is enough; without any bound there is no verdict on the claim."""
     for outcome in (Outcome.CONTRADICTED, Outcome.CONSISTENT, Outcome.NOT_COMPARABLE):
         for verdict in verdicts:
             if verdict.outcome == outcome:

@@ -1,6 +1,6 @@
 """Models from elsewhere: how exposed are secrets that somebody names, in any local Hugging Face causal model?
 
-A file has one JSON object a line, in one of two forms; `words` are what `{word}` stands for:
+A file has one JSON object per line, in one of two forms; `words` are the values of `{word}`:
 
     {"id": "id-1", "template": "My ID is {6 digits}", "value": "341752"}
     {"id": "pet", "before": "My cat is ", "after": ".", "candidates": ["Tom", "Felix", "Minka"], "value": "Felix"}
@@ -8,7 +8,7 @@ A file has one JSON object a line, in one of two forms; `words` are what `{word}
 Nothing is known of what the model was trained on, so there are no members, no twins and no claim: exposure alone,
 beside the chance of so high a rank for a value that was drawn uniformly and never seen.
 
-G1 (silent). Results hold ids and numbers; an error names a line by its number and never says what stands there.
+G1 (silent). Results hold ids and numbers; an error names a line by its number and never quotes it.
 """
 
 import io
@@ -37,7 +37,7 @@ _FORMS = 'write {"id", "template", "value"} or {"id", "before", "after", "candid
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A secret that somebody names: what stands around it, what else it could be, and what it is."""
+    """A secret that somebody names: the text around it, what else it could be, and what it is."""
 
     id: str
     space: Space

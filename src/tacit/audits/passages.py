@@ -1,4 +1,4 @@
-"""Was this text in the training data? Scores from what a model says of it; the higher, the more like a member.
+"""Was this text in the training data? Scores from the probability a model gives it: the higher, the more like a member.
 
 | score | what it is | from |
 |---|---|---|
@@ -9,7 +9,7 @@
 | neighbourhood | loss minus the mean loss of texts whose secrets are stand-ins | Mattern et al. 2023, 2305.18462 |
 
 Results hold ids and numbers, never a text. A score that is not a number is an error that names the id. Candidates of
-different token lengths are not told apart fairly by totals, so every score is a mean; canaries of one template and one
+different token lengths do not compare fairly by totals, so every score is a mean; canaries of one template and one
 length are best. `tacit.audits.blind` is the baseline beside each of them, and `tacit.audits.statistics` judges.
 """
 
@@ -105,7 +105,9 @@ def neighbourhood_scores(
     """Loss minus the mean loss of each candidate's neighbours, which differ from it in their secrets alone."""
     without = [passage.id for passage in passages if not neighbours.get(passage.id)]
     if without:
-        raise AttackError("a neighbour for every candidate", f"none for {without[0]}", "see policy/surrogate.py")
+        raise AttackError(
+            "a neighbour for every candidate", f"none for {without[0]}", "make some with CandidateRows.surrogates"
+        )
     own = loss_scores(speaker, passages)
     around = [
         Passage(f"{passage.id}/{number}", neighbour.tokens, neighbour.counted_from)

@@ -1,4 +1,4 @@
-"""Exposure: how far up a canary stands among all that it could have been (Carlini et al. 2019, 1802.08232).
+"""Exposure: how high a canary ranks among all that it could have been (Carlini et al. 2019, 1802.08232).
 
     notation        here                                     paper
     |R|             space.size                               randomness space
@@ -14,7 +14,7 @@ Formal guarantees:
 
 G1 (exact). `Method.EXACT` ranks the canary among all candidates, by the total log-probability of their whole texts, in
    the model's float32. Equal candidates share the middle of their ranks, so that a model which tells nothing apart
-   exposes nothing but the middle; `ties` says how many they are.
+   exposes nothing but the middle; `ties` counts them.
 G2 (sampled). `Method.SAMPLED` puts the canary among `draws` random candidates: log2((draws + 1) / rank among them). It
    cannot exceed log2(draws + 1).
 G3 (extrapolated). `Method.EXTRAPOLATED` takes the tail of a skew-normal distribution fitted to the draws: an estimate,

@@ -3,7 +3,7 @@
 Formal guarantees:
 
 G1 (exact). The total of a candidate is the sum, in float64, of the log-probabilities of all its tokens after the
-   opening, up to the end of its text, each given all that stands before it. No token is averaged over or left out.
+   opening, up to the end of its text, each given all text before it. No token is averaged over or left out.
 G2 (bounded). Only rows of about `memory` bytes are in work at a time, however many candidates there are.
 """
 

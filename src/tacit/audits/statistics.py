@@ -14,16 +14,16 @@ What an attack thinks of each candidate, and the truth about them: joined by id,
 G1. The order in which scores or truths come changes nothing.
 G2. An id that comes twice, is missing on one side, or has no number is an error that names it; texts never appear here.
 
-Whether values that were planted stand above values that were not, by exact tests.
+Whether values that were planted rank above values that were not, by exact tests.
 
-Both were drawn alike, and coins decided which were planted. So if the model says nothing of them, every way to deal the
-observed exposures out to both sides is equally probable: no model of the exposures is needed.
+Both were drawn alike, and coins decided which were planted. So if the model reveals nothing of them, every way to
+deal the observed exposures out to both sides is equally probable: no model of the exposures is needed.
 
 Formal guarantees:
 
 G1 (valid). If the model's training did not see the planted values, each p-value is at most p with probability at most
    p. Equal exposures count against the attack. (The sum of ranks of more than 600 values is taken as normal.)
-G2 (one look). Each p-value stands for itself: who takes the smallest of three multiplies it by three.
+G2 (one look). Each p-value is one test: who takes the smallest of three multiplies it by three.
 """
 
 import math
@@ -157,7 +157,7 @@ class MeasuredRate:
 class RateAt:
     """Share of members found when at most `false_rate` of the others are taken for members.
 
-    `false_interval` is for the false-positive rate that was really reached: with few others it says little.
+    `false_interval` is for the false-positive rate that was really reached: with few others it is wide.
     """
 
     false_rate: float

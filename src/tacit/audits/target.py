@@ -3,7 +3,7 @@
 G1 (as trained). Canaries that bound an epsilon are in the prepared rows, each as often as planned and whole: one that
    training never read would make any claim look consistent. Those left out as duplicates are counted.
 G2 (as marked). A canary counts as known, and is spelled so, if the policy marked it in the prepared rows, whatever its
-   plan says: a policy finds digits that nobody told it of, and other tokens than those trained look like no leak.
+   plan says: a policy finds digits that nobody listed for it, and other tokens than those trained look like no leak.
 
 Rows of a prepared store as candidates for attacks, spelled as training spelled them.
 
@@ -43,7 +43,7 @@ PLANTED = "canary-"
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A secret to be brought out: what stood before it as tokens (at least one), and itself."""
+    """A secret to extract: the tokens before it (at least one), and itself."""
 
     id: str
     prompt: Sequence[int]
@@ -108,7 +108,7 @@ class CandidateRows:
         return made
 
     def hidden(self, name: str, row: int, longest_prompt: int) -> list[Hidden]:
-        """The secrets of the row that stand inside `longest`, each after what stood before it."""
+        """The secrets of the row inside `longest`, each with the text before it."""
         tokens, _, starts, ends = self.store.full(row)
         found = []
         for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):

@@ -25,7 +25,7 @@ def audit(
     candidates: Annotated[
         str | None,
         typer.Option(
-            help="Rows of each side to attack; with --model, a file of secrets: a JSON object a line with id, "
+            help="Rows of each side to attack; with --model, a file of secrets: one JSON object per line with id, "
             "template and value, or id, before, after, candidates and value.",
             show_default="500",
         ),
@@ -38,14 +38,14 @@ def audit(
         typer.Option("--checkpoints", help="Attack the models that were kept on the way (training.save_steps), too."),
     ] = False,
     confidence: Annotated[
-        float | None, typer.Option(help="Of intervals and of the verdict.", show_default="0.95")
+        float | None, typer.Option(help="Confidence level for intervals and verdict.", show_default="0.95")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same candidates.")] = 0,
     out: Annotated[Path | None, typer.Option(help="With --model: where to write the result as JSON.")] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print what the canaries say.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything that was found as JSON.")] = False,
 ) -> None:
-    """Attack a trained model as an outsider would; exit code 3 when what it says contradicts the claim."""
+    """Attack a trained model as an outsider would; exit code 3 when the findings contradict the claim."""
     if (run is None) == (model is None):
         raise ConfigError(
             "a run folder, or --model with --candidates",
@@ -114,7 +114,7 @@ def _audit_model(
 
     if candidates is None:
         raise ConfigError(
-            "--candidates FILE with --model", "none", "name the secrets to look for, one JSON object a line"
+            "--candidates FILE with --model", "none", "name the secrets to look for, one JSON object per line"
         )
     secrets = read_named(Path(candidates))
     with watching() as observe:

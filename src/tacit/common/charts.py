@@ -20,7 +20,7 @@ _ROOM = 0.04
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Words and numbers in rows; `more` says what was left out."""
+    """Words and numbers in rows; `more` counts what was left out."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -33,7 +33,7 @@ class Axis:
     """What is measured, from `low` to `high`; on a logarithmic axis both are above 0.
 
     zero: a place of its own for 0, before the axis begins. infinite: one for what has no bound, after it ends.
-    words: what stands at 0, 1, 2 and so on, instead of numbers.
+    words: labels at 0, 1, 2 and so on, instead of numbers.
     """
 
     label: str
@@ -45,7 +45,7 @@ class Axis:
     words: tuple[str, ...] = ()
 
     def place(self, value: float) -> float:
-        """Where `value` stands, from 0 to 1."""
+        """Where `value` is, from 0 to 1."""
         begin, end = (_BAND if self.zero else 0.0), (1 - _BAND if self.infinite else 1.0)
         if self.zero and value <= 0:
             return _BAND / 2
@@ -60,7 +60,7 @@ class Axis:
 
     @property
     def bands(self) -> tuple[tuple[float, float, str], ...]:
-        """The places of their own: from, to (both from 0 to 1) and what stands there."""
+        """The places of their own: from, to (both from 0 to 1) and their labels."""
         before = ((0.0, _BAND, "0"),) if self.zero else ()
         return (*before, (1 - _BAND, 1.0, "no claim")) if self.infinite else before
 
@@ -82,7 +82,7 @@ class Axis:
 
 
 def axis_for(label: str, values: Iterable[float], logarithmic: bool | None = None, least: float = math.nan) -> Axis:
-    """An axis with room for all finite values; logarithmic, unless said, where they span more than a factor 20.
+    """An axis with room for all finite values; logarithmic, unless given, where they span more than a factor 20.
 
     `least`: where the axis begins, if it is not to be chosen.
     """
@@ -137,7 +137,7 @@ def _powers(low: float, high: float, wanted: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place; `tip` is shown when the mouse or the keyboard stands on it, its first line as a heading.
+    """A place; `tip` is shown when the mouse or the keyboard points at it, its first line as a heading.
 
     x_ends, y_ends: from where to where it may be off.
     """
@@ -233,7 +233,7 @@ class Whisker:
 
 @dataclass(frozen=True, slots=True)
 class ChartRow:
-    """A name and what stands in its row."""
+    """A name and what is in its row."""
 
     name: str
     items: tuple[Bar | Dot | Whisker, ...]

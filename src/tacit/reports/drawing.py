@@ -108,7 +108,7 @@ def _scatter_legend(chart: ScatterChart) -> tuple[Entry, ...]:
 
 
 def _frame(chart: Chart, height: float, drawn: Sequence[Markup]) -> Markup:
-    """The SVG element around a picture, with what a screen reader says of it."""
+    """The SVG element around a picture, with the words for a screen reader."""
     attributes = {
         "class": "picture",
         "viewBox": f"0 0 {WIDTH:g} {height:g}",

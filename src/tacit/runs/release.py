@@ -130,7 +130,7 @@ def check_fields(name: str, content: object) -> None:
         raise RunError(
             expected=f"a {name} whose every field has a reason to leave",
             found=f"fields without one: {', '.join(found)}",
-            way_out="write them to a private file, or give each its row in tacit/run/release.py",
+            way_out="write them to a private file, or give each its row in tacit/runs/release.py",
         )
 
 

@@ -1,4 +1,4 @@
-"""Exposure of canaries: how far up each is among all that it could have been, beside values never planted."""
+"""Exposure of canaries: how high each ranks among all that it could have been, beside values never planted."""
 
 import math
 import statistics

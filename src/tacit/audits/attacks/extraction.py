@@ -1,4 +1,4 @@
-"""Extraction: prompt a model with what stood before a secret, and see whether the secret comes out word for word.
+"""Extraction: prompt a model with the text before a secret, and see whether the secret comes out word for word.
 
 | count | what it is | from |
 |---|---|---|
@@ -58,7 +58,7 @@ class ExtractedShare:
 
 @dataclass(frozen=True, slots=True)
 class Discoverable:
-    """Secrets of which one of `tries` samples says the whole with probability at least `probability`."""
+    """Secrets that one of `tries` samples contains whole with probability at least `probability`."""
 
     tries: int
     probability: float
@@ -67,7 +67,7 @@ class Discoverable:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Secrets that came out word for word after what stood before them."""
+    """Secrets that came out word for word after the text before them."""
 
     greedy: ExtractedShare
     tries: int
@@ -91,7 +91,7 @@ def extract(
     settings: ExtractionConfig | None = None,
     progress: AttackProgress = lambda done, total: None,
 ) -> Extraction:
-    """Try to bring each secret out; `said` is the text of tokens."""
+    """Try to extract each secret; `said` gives the text of tokens."""
     settings = settings or ExtractionConfig()
     greedy: set[str] = set()
     sampled: set[str] = set()

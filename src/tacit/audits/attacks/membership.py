@@ -1,4 +1,4 @@
-"""Membership: can it be told who was trained on? Five scores, each beside what the texts alone give away."""
+"""Membership: was this record trained on? Five scores, each beside what the texts alone give away."""
 
 import math
 from collections.abc import Callable, Sequence
