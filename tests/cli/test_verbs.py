@@ -26,7 +26,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "model": "audit_model",
         **dict.fromkeys(("candidates", "checkpoints", "confidence", "seed"), "settings"),
         "out": "the result is returned",
-        "show_secrets": "tacit.runs.canaries.planted_canaries",
+        "show_secrets": "Run.canary_values",
     },
     "train": {"source": "corpus, or train_config(config(source))", "resume": "resume"},
     "context": {"table": "the result is returned", "show_secrets": "nothing is printed"},

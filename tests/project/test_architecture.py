@@ -35,9 +35,6 @@ LAYERS: dict[str, str] = {  # a package imports from its own row only, itself in
     "cli": "errors common config api __version__",  # but for types of results
 }
 EXCEPTIONS = {  # to be cut
-    ("cli/audit.py", "tacit.audits"),
-    ("cli/audit.py", "tacit.privacy"),
-    ("cli/audit.py", "tacit.runs"),
     ("cli/plan.py", "tacit.mechanisms"),
     ("cli/plan.py", "tacit.privacy"),
     ("cli/sweep.py", "tacit.sweeps"),

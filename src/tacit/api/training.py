@@ -64,6 +64,15 @@ class Run:
         inside = self.read(Guarantee, PrivateFile.GUARANTEE)
         return inside or self._required(Guarantee, ReleaseFile.GUARANTEE)
 
+    @property
+    def canary_values(self) -> dict[str, str]:
+        """What each planted canary says, by its id; none where the private part is missing."""
+        from tacit.runs.canaries import planted_canaries
+        from tacit.runs.folder import RunFolder
+
+        planted = planted_canaries(RunFolder.view(self.folder)).planted
+        return {canary.id: canary.value for one in planted for canary in one.canaries}
+
     @cached_property
     def plan(self) -> "Plan":
         """The plan that was priced and executed."""

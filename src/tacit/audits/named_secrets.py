@@ -25,6 +25,7 @@ from tacit.audits.ranks import Exposure, value_exposures
 from tacit.audits.target import check_finite
 from tacit.common.files import open_file, why
 from tacit.common.progress import Observer, Progress
+from tacit.common.results import Result
 from tacit.config.audit_schema import ExposureConfig
 from tacit.config.canary_schema import Slot
 from tacit.config.choices import Method
@@ -55,7 +56,7 @@ class NamedExposure:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignAudit:
+class ForeignAudit(Result):
     """Of all secrets of a file, in its order. best_chance: of the best, times their number; none if extrapolated."""
 
     secrets: tuple[NamedExposure, ...]

@@ -1,5 +1,7 @@
 """`tacit audit`: attack the model of a run, or one from elsewhere, and show what findings bring; no secret unasked."""
 
+import io
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,14 +10,15 @@ import typer
 from rich.console import Console, Group
 from rich.text import Text
 
-from tacit.audits.findings import Audit, Finding, Outcome
-from tacit.cli.output import rich_table, watching
+from tacit import api
+from tacit.cli.output import AsJson, print_json, rich_table, watching
 from tacit.common.charts import Table
+from tacit.common.files import open_file, write_bytes
 from tacit.common.serialize import LARGEST_SEED
 from tacit.errors import ConfigError
-from tacit.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
+    from tacit.audits.findings import Audit, Finding
     from tacit.audits.named_secrets import ForeignAudit
 
 
@@ -43,7 +46,7 @@ def audit(
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same candidates.")] = 0,
     out: Annotated[Path | None, typer.Option(help="With --model: where to write the result as JSON.")] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print what the canaries say.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything that was found as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Attack a trained model as an outsider would; exit code 3 when the findings contradict the claim."""
     if (run is None) == (model is None):
@@ -71,35 +74,20 @@ def _audit_run(
     show_secrets: bool,
     as_json: bool,
 ) -> None:
-    # Models and statistics take seconds to load, which no other verb should wait for.
-    from tacit.audits.audit import audit as attack
-    from tacit.common.serialize import to_json
-    from tacit.config.audit_schema import AuditConfig
-    from tacit.runs.canaries import planted_canaries
-    from tacit.runs.files import PrivateFile, ReleaseFile
-    from tacit.runs.folder import RunFolder
-
-    usual = AuditConfig()
-    settings = AuditConfig(
-        candidates=usual.candidates if rows is None else rows,
-        confidence=usual.confidence if confidence is None else confidence,
-        seed=seed,
-        checkpoints=checkpoints,
-    )
+    asked = {"candidates": rows, "confidence": confidence, "seed": seed, "checkpoints": checkpoints}
+    settings = {name: value for name, value in asked.items() if value is not None}
     with watching() as observe:
-        found = attack(folder, settings, observe, reference)
+        found = api.audit(folder, reference=reference, settings=settings, observe=observe)
     if as_json:
-        typer.echo(to_json(found))
+        print_json(found)
         raise typer.Exit(found.verdict.exit_code)
-    console, view = Console(highlight=False), RunFolder.view(folder)
-    print_audit(found, view.read_json(Guarantee, PrivateFile.GUARANTEE), console)
+    console, run = Console(highlight=False), api.load(folder)
+    print_audit(found, run.guarantee.sentence(), console)
     if show_secrets:
-        planted = planted_canaries(view).planted
-        values = {canary.id: canary.value for one in planted for canary in one.canaries}
         for finding in found.canaries:
             for chart in finding.charts:
-                console.print(rich_table(_with_values(chart.table, values)), "", sep="\n")
-    written, kept = folder / "release" / ReleaseFile.AUDIT, folder / "private" / PrivateFile.AUDIT
+                console.print(rich_table(_with_values(chart.table, run.canary_values)), "", sep="\n")
+    written, kept = (folder / part / "audit.json" for part in ("release", "private"))
     console.print(Text(f"written to {written}: what canaries showed; and to {kept}: everything"), soft_wrap=True)
     raise typer.Exit(found.verdict.exit_code)
 
@@ -107,30 +95,29 @@ def _audit_run(
 def _audit_model(
     folder: Path, candidates: str | None, seed: int, out: Path | None, show_secrets: bool, as_json: bool
 ) -> None:
-    from tacit.audits.named_secrets import audit_model, read_named
-    from tacit.common.files import write_bytes
-    from tacit.common.serialize import to_json
-    from tacit.config.audit_schema import ExposureConfig
-
     if candidates is None:
         raise ConfigError(
             "--candidates FILE with --model", "none", "name the secrets to look for, one JSON object per line"
         )
-    secrets = read_named(Path(candidates))
     with watching() as observe:
-        found = audit_model(folder, secrets, ExposureConfig(), seed, observe)
+        found = api.audit_model(folder, candidates, seed=seed, observe=observe)
     if out is not None:
-        write_bytes(out, to_json(found).encode())
+        write_bytes(out, json.dumps(found.to_json(), indent=2).encode())
     if as_json:
-        typer.echo(to_json(found))
+        print_json(found)
         return
     console, table = Console(highlight=False), named_table(found)
-    values = {one.id: one.value for one in secrets}
-    console.print(rich_table(_with_values(table, values) if show_secrets else table))
+    console.print(rich_table(_with_values(table, _named_values(Path(candidates))) if show_secrets else table))
     if found.best_chance is not None:
         console.print(f"so high a best rank has probability {found.best_chance:.2g} at most for values never seen")
     if out is not None:
         console.print(Text(f"written to {out}"), soft_wrap=True)
+
+
+def _named_values(candidates: Path) -> dict[str, str]:
+    with io.TextIOWrapper(open_file(candidates), encoding="utf-8") as file:
+        secrets = [json.loads(line) for line in file if line.strip()]
+    return {one["id"]: one["value"] for one in secrets}
 
 
 def _rows(candidates: str | None) -> int | None:
@@ -147,16 +134,16 @@ def _refuse(wrong: bool, expected: str, way_out: str) -> None:
 
 
 _COLOURS = {
-    Outcome.CONSISTENT: "bold green",
-    Outcome.CONTRADICTED: "bold white on red",
-    Outcome.NOT_COMPARABLE: "bold yellow",
+    "consistent": "bold green",
+    "contradicted": "bold white on red",
+    "not comparable": "bold yellow",
 }
 
 
-def print_audit(found: Audit, guarantee: Guarantee, console: Console) -> None:
+def print_audit(found: "Audit", claim: str, console: Console) -> None:
     """The claim, the verdict, and everything behind it."""
-    console.print(Text(guarantee.sentence()), "", sep="\n")
-    console.print(Text(found.verdict.sentence, style=_COLOURS[found.verdict.outcome]), "", sep="\n")
+    console.print(Text(claim), "", sep="\n")
+    console.print(Text(found.verdict.sentence, style=_COLOURS[str(found.verdict.outcome)]), "", sep="\n")
     for finding in found.findings:
         for part in _parts(finding):
             console.print(part, "", sep="\n")
@@ -164,7 +151,7 @@ def print_audit(found: Audit, guarantee: Guarantee, console: Console) -> None:
         console.print(rich_table(_checkpoint_table(found)), "", sep="\n")
 
 
-def _parts(finding: Finding) -> Iterator[Group | Text]:
+def _parts(finding: "Finding") -> Iterator[Group | Text]:
     yield from (rich_table(table) for table in finding.tables)
     for words, style in (
         (finding.warning, "bold yellow"),
@@ -176,7 +163,7 @@ def _parts(finding: Finding) -> Iterator[Group | Text]:
             yield Text(words, style=style)
 
 
-def _checkpoint_table(found: Audit) -> Table:
+def _checkpoint_table(found: "Audit") -> Table:
     names = list(dict.fromkeys(name for point in found.checkpoints for name in point.figures))
     rows = tuple(
         (
