@@ -37,8 +37,6 @@ LAYERS: dict[str, str] = {  # a package imports from its own row only, itself in
 EXCEPTIONS = {  # to be cut
     ("cli/plan.py", "tacit.mechanisms"),
     ("cli/plan.py", "tacit.privacy"),
-    ("cli/sweep.py", "tacit.sweeps"),
-    ("cli/train.py", "tacit.training"),
     ("data/canaries.py", "tacit.policies"),
     ("data/prepare.py", "tacit.policies"),
     ("policies/marking.py", "tacit.training"),

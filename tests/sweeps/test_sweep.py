@@ -23,7 +23,6 @@ from typer.testing import CliRunner
 from finished_runs import MADE, write_run
 from tacit.audits.findings import Audit, Checkpoint
 from tacit.cli.main import app
-from tacit.cli.sweep import HEADS, Board, row_of
 from tacit.common.files import digest
 from tacit.common.progress import Progress
 from tacit.common.serialize import from_words, to_json
@@ -40,6 +39,7 @@ from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.utility import Utility
 from tacit.sweeps import scheduler as processes
+from tacit.sweeps.board import Board, row_of
 from tacit.sweeps.recipe import Need, Recipe, dotted, nested, read_recipe, references, resolved, variations
 from tacit.sweeps.result_columns import written
 from tacit.sweeps.results import MarkedCounts, Measurement, count, figures, marked_texts
@@ -564,12 +564,12 @@ def test_the_board_says_how_far_each_run_is(tmp_path: Path, said: Said, monkeypa
     monkeypatch.setenv("SEED_2", "refuses")
     swept: Swept = sweep(recipe_file(tmp_path))
     assert len(said()) == 3
-    board = Board.of(["seed-0", "seed-1", "seed-2", "seed-3"])
+    board = Board(("seed-0", "seed-1", "seed-2", "seed-3"), "four runs")
     board.told("seed-0", swept.outcomes[0])
     board.told("seed-1", Progress("training", 30, 120, epsilon=1.234))
     board.told("seed-2", swept.outcomes[2])
     rows = board.rows()
-    assert all(len(row) == len(HEADS) for row in rows)
+    assert all(len(row) == len(Board.HEADS) for row in rows)
     assert rows[0][:5] == ("seed-0", "done", "2", "2", "none")
     assert rows[1][:5] == ("seed-1", "training 25%", "", "", "1.24")
     assert rows[2][1] == "failed"
@@ -649,7 +649,7 @@ def test_a_line_of_a_sweep_tells_of_known_and_of_unknown_canaries(known: list[bo
     names = ["exposure" if one else "exposure, unknown" for one in known]
     found = dict.fromkeys(names, 1.5) | {f"{name}, not planted": 0.5 for name in names}
     line["figures"]["attacks"] = {"figures": found, "verdict": "holds"}
-    assert row_of(RunOutcome("plain-seed-0", line))[HEADS.index("canaries")] == said
+    assert row_of(RunOutcome("plain-seed-0", line))[Board.HEADS.index("canaries")] == said
 
 
 def test_a_table_replaces_what_stands_between_its_markers(tmp_path: Path, tables: ModuleType) -> None:

@@ -21,7 +21,7 @@ from tacit.api.corpora import (
     scan,
     simulate,
 )
-from tacit.api.results import audit, audit_model, quickstart, report, sweep, verify
+from tacit.api.results import audit, audit_model, quickstart, report, sweep, sweep_board, verify
 from tacit.api.training import Run, config, generate, load, plan, resume, train, train_config
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "scan",
     "simulate",
     "sweep",
+    "sweep_board",
     "train",
     "train_config",
     "verify",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tacit.quickstart import Way
     from tacit.reports.write import Reported
     from tacit.runs.verify import Verified
+    from tacit.sweeps.board import Board
     from tacit.sweeps.scheduler import RunOutcome
     from tacit.sweeps.sweep import Swept
 
@@ -160,3 +161,10 @@ def sweep(
     from tacit.sweeps.sweep import unwatched as nobody
 
     return go(recipe, out, results, data, scale, jobs, audit, observe or nobody)
+
+
+def sweep_board(recipe: str | Path, scale: float = 1.0) -> "Board":
+    """The table of a sweep that is about to begin; `told` of it is an `observe` of `sweep`."""
+    from tacit.sweeps.board import Board
+
+    return Board.of(Path(recipe), scale)

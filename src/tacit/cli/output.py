@@ -55,6 +55,11 @@ def set_verbosity(quiet: bool, verbose: bool) -> None:
 _quiet = False
 
 
+def is_quiet() -> bool:
+    """Whether progress is left out."""
+    return _quiet
+
+
 def print_json(result: JsonResult) -> None:
     """The result for machines."""
     typer.echo(json.dumps(result.to_json(), indent=2))

@@ -9,16 +9,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.output import watching
+from tacit import api
+from tacit.cli.output import AsJson, is_quiet, print_json, watching
 from tacit.common.serialize import LARGEST_SEED
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tacit.api import Run
     from tacit.common.progress import Observer
     from tacit.common.progress import Progress as Done
     from tacit.config.schema import Config
     from tacit.runs.utility import LabelQuality, Utility
-    from tacit.training.stages import Trained
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
 Policy = Annotated[str | None, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
@@ -83,6 +84,7 @@ def train(
     tokenizer: Tokens = None,
     seed: Seed = None,
     settings: Sets = None,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model; the guarantee that is true of it is printed at the end."""
     words = {
@@ -96,20 +98,17 @@ def train(
     if resume is None:
         experiment = _experiment(source, words, settings or [])
         folder = out or Path(f"run-{experiment.plan.mechanism}")
-        _print(_watched(folder, lambda observe: _begin(experiment, folder, observe)))
+        _show(_watched(folder, lambda observe: _begin(experiment, folder, observe)), as_json)
         return
     if source or out or settings or any(value is not None for value in words.values()):
         raise ConfigError("--resume alone", "other settings beside it", "a run goes on as it began: leave them out")
-    from tacit.training.stages import resume as go_on
-
-    _print(_watched(resume, lambda observe: go_on(resume, observe)))
+    _show(_watched(resume, lambda observe: api.resume(resume, observe=observe)), as_json)
 
 
-def _begin(experiment: "Config", folder: Path, observe: "Observer") -> "Trained":
-    from tacit.training.stages import train as begin
-
-    Console(stderr=True).print(_as_yaml(experiment), markup=False, highlight=False, style="dim")
-    return begin(experiment, folder, observe)
+def _begin(experiment: "Config", folder: Path, observe: "Observer") -> "Run":
+    if not is_quiet():
+        Console(stderr=True).print(_as_yaml(experiment), markup=False, highlight=False, style="dim")
+    return api.train_config(experiment, folder, observe=observe)
 
 
 def _as_yaml(experiment: "Config") -> str:
@@ -120,16 +119,16 @@ def _as_yaml(experiment: "Config") -> str:
 
 def _experiment(source: Path | None, words: dict[str, Any], settings: list[str]) -> "Config":
     from tacit.config.load import parse_set
-    from tacit.training.checks import load_checked
 
     if source is None:
         raise ConfigError(
             "a corpus or a YAML file", "neither", "tacit train corpus.jsonl --mechanism selective --epsilon 2"
         )
-    return load_checked(source, words, *map(parse_set, settings))
+    given = {name: value for setting in settings for name, value in parse_set(setting).items()}
+    return api.config(source, **words, settings=given)
 
 
-def _watched(folder: Path, work: "Callable[[Observer], Trained]") -> "Trained":
+def _watched(folder: Path, work: "Callable[[Observer], Run]") -> "Run":
     """Work with progress; Ctrl-C ends it after the step under way, with a checkpoint; a second one ends it at once."""
     asked = False
 
@@ -155,7 +154,10 @@ def _watched(folder: Path, work: "Callable[[Observer], Trained]") -> "Trained":
         signal.signal(signal.SIGINT, before)
 
 
-def _print(result: "Trained") -> None:
+def _show(result: "Run", as_json: bool) -> None:
+    if as_json:
+        print_json(result)
+        return
     console = Console(highlight=False)
     utility = result.utility
     if utility.labels is None:

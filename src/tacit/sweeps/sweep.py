@@ -64,6 +64,21 @@ class Swept:
         return len(_codes(self.outcomes)) > 1
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What whoever uses the figures should know."""
+        return (TUNING, MIXED) if self.is_mixed else (TUNING,)
+
+    def to_json(self) -> dict[str, Any]:
+        """Where results and pages are, and each run with its figures or why it failed."""
+        places = {
+            "results": str(self.results),
+            "page": str(self.page),
+            "compared": self.compared and str(self.compared),
+        }
+        runs = [{"name": one.name, "refused": one.refused, **one.line} for one in self.outcomes]
+        return {**places, "warnings": list(self.warnings), "runs": runs}
+
+    @property
     def exit_code(self) -> int:
         """1 when a run failed, 3 when an audit contradicts a claim, 0 otherwise."""
         if any(one.refused for one in self.outcomes):
