@@ -19,7 +19,7 @@ import pytest
 import torch
 
 import tacit.runs.folder
-import tacit.runs.outside
+import tacit.runs.utility
 import tacit.training.overlap
 import tacit.training.stages
 from runs import PLANS, quiet
@@ -115,8 +115,8 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> None:
         sums = (3.0, 9.0, 2.0)[: given.vectors.shape[1]]
         return ReleasedUtility(len(given.vectors), noise_multiplier, given.longest, given.most_nats, sums)
 
-    monkeypatch.setattr(tacit.runs.outside, "noisy", same_sums)
-    monkeypatch.setattr(tacit.runs.outside, "keyed", lambda *_: "0" * 64)
+    monkeypatch.setattr(tacit.runs.utility, "noisy", same_sums)
+    monkeypatch.setattr(tacit.runs.utility, "keyed", lambda *_: "0" * 64)
 
 
 def _force_weights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +326,7 @@ def test_control_the_corpus_as_its_own_public_vocabulary_is_caught(
 
 def test_control_a_plain_hash_of_the_entities_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 8."""
-    monkeypatch.setattr(tacit.runs.outside, "keyed", lambda _, plain: plain)
+    monkeypatch.setattr(tacit.runs.utility, "keyed", lambda _, plain: plain)
     records = corpus()
     found = given_away(released(tmp_path / "a", records, "uedp"), records)
     assert "guarantee.json: a digest" in found

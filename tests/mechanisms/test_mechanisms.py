@@ -342,7 +342,7 @@ def test_theory_needs_no_torch() -> None:
         "        if name.partition('.')[0] == 'torch': raise ImportError('torch is not installed')\n"
         "sys.meta_path.insert(0, NoTorch())\n"
         "import tacit.privacy.plan, tacit.privacy.events, tacit.privacy.ledger, tacit.mechanisms.build\n"
-        "import tacit.privacy.confidentiality, tacit.privacy.certificate\n"
+        "import tacit.privacy.account, tacit.privacy.certificate\n"
         "import tacit.mechanisms.registry\n"
         "data = ('tacit.data', 'tacit.policies', 'torch')\n"
         "bad = [name for name in sys.modules if name.startswith(data)]\n"

@@ -31,8 +31,15 @@ from tacit.errors import ConfigError, ModelError, PolicyError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import DecoderState, Learner
 from tacit.models.lstm import LSTM
-from tacit.papers.alpha_context import ContextModel, LeftContext, Suffix, check_alpha, context_model, settled
-from tacit.papers.alpha_context_policy import WithAlphaContext
+from tacit.papers.alpha_context import (
+    ContextModel,
+    LeftContext,
+    Suffix,
+    WithAlphaContext,
+    check_alpha,
+    context_model,
+    settled,
+)
 from tacit.policies.detectors.detector import check_detector_data, detector_data
 from tacit.policies.patterns import Digits
 from tacit.policies.registry import build_policy, parse_policy

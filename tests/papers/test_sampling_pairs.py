@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from tacit.errors import ConfigError, RunError
-from tacit.papers.pair_sampling import PairSampler
+from tacit.papers.algorithms import PairSampler
 from tacit.privacy.plan import Noisy, Phase, Plan, Pool, Step, UsersAndEntities, View
 from tacit.training.pools import Annotation, DrawnUnits, Pools, RowEntities, ShuffleState, Units, bernoulli_positions
 from tacit.training.sampling import Samplers, sampler_for

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from readers import PIPELINE, has_presidio, save_tiny_run
 from tacit.api import detector_train, simulate
 from tacit.data.records import Record, Span, spans_fault
-from tacit.papers.alpha_context_policy import WithAlphaContext
+from tacit.papers.alpha_context import WithAlphaContext
 from tacit.policies.detectors.detector import Detected
 from tacit.policies.entities import Grammar, Presidio, SpacyEntities
 from tacit.policies.patterns import Capitals, Dictionary, Digits, Everything, Gold, RareWords, Regex

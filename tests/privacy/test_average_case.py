@@ -17,8 +17,7 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from tacit.mechanisms.build import plan
-from tacit.privacy.account import account
-from tacit.privacy.confidentiality import average_case
+from tacit.privacy.account import account, average_case
 from tacit.privacy.events import Gaussian, Relation
 from tacit.privacy.guarantee import Coverage, Evidence, Guarantee, Status
 from tacit.privacy.profile import Profile

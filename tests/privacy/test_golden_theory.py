@@ -13,8 +13,7 @@ from scipy.optimize import brentq
 
 from tacit.errors import ClaimRefused
 from tacit.mechanisms.build import plan
-from tacit.privacy.account import account, calibrate_noise
-from tacit.privacy.confidentiality import amplified, average_case
+from tacit.privacy.account import account, amplified, average_case, calibrate_noise
 from tacit.privacy.events import Gaussian, Relation, SampledGaussian
 from tacit.privacy.guarantee import Coverage, Guarantee, average_rates
 from tacit.privacy.profile import Profile

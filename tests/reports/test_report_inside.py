@@ -28,8 +28,7 @@ from tacit.policies.excerpts import Excerpt
 from tacit.policies.marking import KEPT, Inside, RecordSampler
 from tacit.policies.patterns import Digits, Gold, Regex
 from tacit.policies.policy import Forgetful
-from tacit.privacy.account import account
-from tacit.privacy.confidentiality import average_case
+from tacit.privacy.account import account, average_case
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Coverage, Evidence
 from tacit.reports.average_case_chart import average_case_chart

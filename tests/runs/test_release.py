@@ -22,8 +22,8 @@ from tacit.privacy.guarantee import COVERAGE_INSIDE, Evidence, Guarantee, Order,
 from tacit.reports.write import report
 from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.outside import evidence_outside
 from tacit.runs.release import ReleaseReason, check_fields
+from tacit.runs.utility import evidence_outside
 from tacit.runs.verify import verify
 from tacit.training.stages import Trained, train
 

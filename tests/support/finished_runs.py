@@ -34,8 +34,7 @@ from tacit.privacy.plan import cost
 from tacit.runs.environment import Made, MadeWith
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.outside import evidence_outside
-from tacit.runs.utility import ErrorRate, LabelQuality, TokenQuality, Utility
+from tacit.runs.utility import ErrorRate, LabelQuality, TokenQuality, Utility, evidence_outside
 
 WORDS: dict[str, dict[str, Any]] = {
     "plain": {"public_epochs": 3, "records": 2000},

@@ -21,11 +21,10 @@ from tacit.data.batches import LabeledBatch, TextBatch
 from tacit.models import kernels as native
 from tacit.models.language_model import Learner
 from tacit.models.lstm import LSTM
-from tacit.training.gradients import layer_rules as layers
+from tacit.training.gradients import recording as layers
 from tacit.training.gradients.clipped import Automatic, Clipping, Flat, PerParameter, clipped_sum, safe_factors
 from tacit.training.gradients.contributions import Outer, Sequence
-from tacit.training.gradients.layer_rules import rule_of
-from tacit.training.gradients.recording import names_within
+from tacit.training.gradients.recording import names_within, rule_of
 from tacit.training.local_updates import LocalUnit, local_sum
 
 STYLES: tuple[Clipping, ...] = (Flat(0.7), Automatic(0.7), PerParameter(0.7))

@@ -30,8 +30,8 @@ from tacit.models.lstm import LSTM
 from tacit.policies.patterns import Gold
 from tacit.privacy.ledger import read_entries
 from tacit.privacy.plan import Targets, View, cost
-from tacit.runs.canaries import planted_canaries
 from tacit.runs.folder import RunFolder
+from tacit.runs.stores import planted_canaries
 from tacit.simulation.simulate import simulate
 from tacit.training.optimizers import Optimizer
 from tacit.training.pools import Annotation, Pools

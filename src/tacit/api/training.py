@@ -67,7 +67,7 @@ class Run:
     @property
     def canary_values(self) -> dict[str, str]:
         """What each planted canary says, by its id; none where the private part is missing."""
-        from tacit.runs.canaries import planted_canaries
+        from tacit.runs.stores import planted_canaries
         from tacit.runs.folder import RunFolder
 
         planted = planted_canaries(RunFolder.view(self.folder)).planted

@@ -32,10 +32,9 @@ from tacit.errors import AttackError, RunError
 from tacit.models.language_model import Learner
 from tacit.models.loading import load_unchecked
 from tacit.privacy.guarantee import Guarantee
-from tacit.runs.canaries import Planted, planted_canaries
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.stores import check_stores
+from tacit.runs.stores import Planted, check_stores, planted_canaries
 from tacit.runs.verify import AFTER_TRAINING, check_verified
 
 PLANTED = "canary-"

@@ -17,8 +17,7 @@ from tacit.mechanisms.conditions import (
     LEARNED_ELSEWHERE,
     UNCOMPARED_DEVICE,
 )
-from tacit.privacy.account import account, calibrate_noise, default_delta
-from tacit.privacy.confidentiality import average_case
+from tacit.privacy.account import account, average_case, calibrate_noise, default_delta
 from tacit.privacy.events import Composition
 from tacit.privacy.guarantee import (
     BY_POLICY,

@@ -25,11 +25,7 @@ from tacit.policies.tagging import default_pipeline
 from tacit.policies.token_classifier import TokenClassifier
 
 ALPHA_CONTEXT = "alpha-context"
-
-
-_WITH_ALPHA_CONTEXT = "tacit.papers.alpha_context_policy:WithAlphaContext"
-
-
+_WITH_ALPHA_CONTEXT = "tacit.papers.alpha_context:WithAlphaContext"
 Value = Any
 """What YAML gives for a field, or what it was turned into."""
 

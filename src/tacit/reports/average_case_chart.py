@@ -2,7 +2,7 @@
 
 Curve: epsilon~ of theory, section 10, over the miss rate g1, at the run's delta, as if the conservative policy missed
 nothing. Point: the run's own, where both miss rates were measured among records with secrets; both are upper confidence
-bounds, which share the doubt. All from the price of replacing a protected record (`tacit.privacy.confidentiality`).
+bounds, which share the doubt. All from the price of replacing a protected record (`tacit.privacy.account`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from tacit.common.charts import Axis, Chart, Point, ScatterChart, Series, Table, axis_for
 from tacit.common.formatting import name, number, rounded_up
-from tacit.privacy.account import account, quick_account
-from tacit.privacy.confidentiality import AverageCase, Prices, average_case
+from tacit.privacy.account import AverageCase, Prices, account, average_case, quick_account
 from tacit.privacy.guarantee import Figure, average_rates
 from tacit.privacy.plan import cost
 from tacit.reports.drawing import COLOURS

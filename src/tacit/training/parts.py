@@ -34,9 +34,9 @@ from tacit.policies.card import measured
 from tacit.policies.marking import Annotator, Inside, RecordSampler, read_aliases
 from tacit.policies.policy import Policies, Policy
 from tacit.policies.registry import parse_policy
-from tacit.runs.canaries import plant_canaries
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.stores import plant_canaries
 from tacit.training.checks import duplicates_of, needs_of
 from tacit.training.trainer import TrainSettings
 from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings

@@ -30,9 +30,7 @@ from tacit.training.pools import (
 )
 
 _KEY_BYTES = 16
-
-
-_PAIR_SAMPLER = "tacit.papers.pair_sampling:PairSampler"  # of UeDP as printed
+_PAIR_SAMPLER = "tacit.papers.algorithms:PairSampler"  # of UeDP as printed
 
 
 class PoissonRecordSampler:

@@ -48,9 +48,8 @@ from tacit.privacy.plan import Targets, Unit, View
 from tacit.runs.environment import note
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.outside import evidence_outside, hash_outside, release_utility
 from tacit.runs.stores import check_stores, note_stores
-from tacit.runs.utility import TokenQuality, Utility
+from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_outside, release_utility
 from tacit.runs.verify import check_verified
 from tacit.runs.weights import keep_model, write_model
 from tacit.training.callbacks import Choice, check_choice, watched

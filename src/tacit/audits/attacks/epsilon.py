@@ -32,7 +32,7 @@ from tacit.config.canary_schema import CanaryPlan
 from tacit.data.canaries import CanaryRecord
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.plan import Neighbors
-from tacit.runs.canaries import Planted
+from tacit.runs.stores import Planted
 
 WHICH_CANARIES = """\
 Canaries measure a claim about secrets with known: true, repetitions: 1 and inside_probability: 1.0 (a coin chose each

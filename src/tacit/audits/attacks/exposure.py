@@ -15,7 +15,7 @@ from tacit.common.charts import Axis, ChartRow, Dot, LegendItem, Mark, RowChart,
 from tacit.common.formatting import chance, name, number, percent
 from tacit.common.progress import Observer, Progress
 from tacit.config.audit_schema import AuditConfig
-from tacit.runs.canaries import Planted
+from tacit.runs.stores import Planted
 
 NO_CANARIES = """\
 No canaries were planted with this run, so neither exposure nor epsilon was measured. Plant some in its YAML file:
