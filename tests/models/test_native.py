@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,25 @@ from tacit.training.gradients.contributions import Gram
 FALSE_ALARM = 1e-6
 KEY = bytes(range(16))
 SIZES = [1, 2, 7, 8, 9, 31, 32, 33, 100, 1001]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native kernels are for x86-64")
+def test_the_kernels_are_built_here() -> None:
+    """Catches a build that failed without a word, as it is optional."""
+    assert native.available or os.environ.get(native.SWITCH) == "0"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native kernels are for x86-64")
+def test_kernels_that_were_not_built_are_missed_aloud(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv(native.SWITCH, raising=False)
+    monkeypatch.setattr(native, "EXTENSION_SUFFIXES", [])
+    assert native._loaded() is None
+    assert "were not built" in caplog.text
+    assert "C++ compiler" in caplog.text
+
+
 built = pytest.mark.skipif(not native.available, reason="the native kernels were not built, or are switched off")
 
 

@@ -1,12 +1,15 @@
 """The loops of kernels.cpp, if they were built and this machine can run them; optional, but much is faster with them.
 
-They are built with the package if there is a C++ compiler, for x86-64 with AVX2, FMA and AES. `available` tells
-whether they can be used; the environment variable TACIT_NATIVE=0 disables them. Every caller also has a torch version.
+They are built with the package where there is a C++ compiler, for x86-64 with AVX2, FMA and AES. `available` tells
+whether they are in use; the environment variable TACIT_NATIVE=0 leaves them out. Every caller has the same in torch.
+Where they could be in use but are not, the log has a warning with the reason: a failed build is slow, not wrong.
 """
 
 import ctypes
+import logging
 import math
 import os
+import platform
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -38,17 +41,27 @@ _SIGNATURES = {
 def _loaded() -> ctypes.CDLL | None:
     files = [Path(__file__).parent / f"{_NAME}{suffix}" for suffix in EXTENSION_SUFFIXES]
     found = next((file for file in files if file.exists()), None)
-    if found is None or os.environ.get(SWITCH) == "0":
+    if os.environ.get(SWITCH) == "0":
         return None
+    if found is None:
+        return _missing("were not built")
     try:
         library = ctypes.CDLL(str(found))  # after torch, whose threads it then shares
-    except OSError:  # built for another machine
-        return None
-    if library.tacit_interface() != _INTERFACE:  # another version's, or a machine that lacks what it needs
-        return None
+    except OSError:
+        return _missing("were built for another machine")
+    if library.tacit_interface() != _INTERFACE:
+        return _missing("are of another version, or this machine lacks what they need")
     for name, arguments in _SIGNATURES.items():
         getattr(library, name).argtypes = arguments
     return library
+
+
+def _missing(why: str) -> None:
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        logging.getLogger("tacit").warning(
+            "The native kernels %s: training takes up to 1.4 times as long. Install a C++ compiler, then tacit again.",
+            why,
+        )
 
 
 _library = _loaded()
