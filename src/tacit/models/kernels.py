@@ -1,8 +1,8 @@
 """The loops of kernels.cpp, if they were built and this machine can run them; optional, but much is faster with them.
 
-They are built with the package where there is a C++ compiler, for x86-64 with AVX2, FMA and AES. `available` tells
-whether they are in use; the environment variable TACIT_NATIVE=0 leaves them out. Every caller has the same in torch.
-Where they could be in use but are not, the log has a warning with the reason: a failed build is slow, not wrong.
+They are built with the package if there is a C++ compiler, for x86-64 with AVX2, FMA and AES. `available` tells
+whether they can be used; the environment variable TACIT_NATIVE=0 disables them. Every caller also has a torch version.
+If they are missing on x86-64, the log has a warning with the reason: a failed build is slow, not wrong.
 """
 
 import ctypes
@@ -44,19 +44,22 @@ def _loaded() -> ctypes.CDLL | None:
     if os.environ.get(SWITCH) == "0":
         return None
     if found is None:
-        return _missing("were not built")
+        _warn("were not built")
+        return None
     try:
         library = ctypes.CDLL(str(found))  # after torch, whose threads it then shares
     except OSError:
-        return _missing("were built for another machine")
+        _warn("were built for another machine")
+        return None
     if library.tacit_interface() != _INTERFACE:
-        return _missing("are of another version, or this machine lacks what they need")
+        _warn("are of another version, or this machine lacks what they need")
+        return None
     for name, arguments in _SIGNATURES.items():
         getattr(library, name).argtypes = arguments
     return library
 
 
-def _missing(why: str) -> None:
+def _warn(why: str) -> None:
     if platform.machine().lower() in ("x86_64", "amd64"):
         logging.getLogger("tacit").warning(
             "The native kernels %s: training takes up to 1.4 times as long. Install a C++ compiler, then tacit again.",
