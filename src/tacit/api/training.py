@@ -67,8 +67,8 @@ class Run:
     @property
     def canary_values(self) -> dict[str, str]:
         """What each planted canary says, by its id; none where the private part is missing."""
-        from tacit.runs.stores import planted_canaries
         from tacit.runs.folder import RunFolder
+        from tacit.runs.stores import planted_canaries
 
         planted = planted_canaries(RunFolder.view(self.folder)).planted
         return {canary.id: canary.value for one in planted for canary in one.canaries}
