@@ -22,7 +22,7 @@ from tacit.api.corpora import (
     simulate,
 )
 from tacit.api.results import audit, audit_model, quickstart, report, sweep, sweep_board, verify
-from tacit.api.training import Run, config, generate, load, plan, resume, train, train_config
+from tacit.api.training import Run, config, generate, load, mechanisms, plan, resume, train, train_config
 
 __all__ = [
     "Run",
@@ -38,6 +38,7 @@ __all__ = [
     "label_draw",
     "label_read",
     "load",
+    "mechanisms",
     "plan",
     "quickstart",
     "report",

@@ -330,11 +330,12 @@ def generate(
 
 
 def plan(
-    mechanism: str,
+    mechanism: str | None = None,
     *,
     epsilon: float | None = None,
     counts: Mapping[str, int] | None = None,
     settings: Mapping[str, Any] | None = None,
+    file: str | Path | None = None,
 ) -> "Planned":
     """Price a training plan before anything is trained.
 
@@ -344,6 +345,7 @@ def plan(
         counts: what there is to protect, such as {"records": 9800}, {"users": 120} or
             {"records": 9800, "flagged": 300}.
         settings: other settings of a plan, such as {"epochs": 4, "clip_norm": 0.5}.
+        file: a YAML file with settings under `plan:`, which those above go over.
 
     Examples:
         >>> import tacit
@@ -352,9 +354,17 @@ def plan(
         2.0
     """
     from tacit.mechanisms.build import plan as price
+    from tacit.mechanisms.build import read_words
 
-    target = {} if epsilon is None else {"epsilon": epsilon}
-    return price({"mechanism": mechanism, **target, **(counts or {}), **(settings or {})})
+    target = {name: value for name, value in (("mechanism", mechanism), ("epsilon", epsilon)) if value is not None}
+    return price({**(read_words(Path(file)) if file else {}), **target, **(counts or {}), **(settings or {})})
+
+
+def mechanisms() -> dict[str, str]:
+    """What each mechanism does, by name."""
+    from tacit.mechanisms.registry import entries
+
+    return {entry.name: entry.summary for entry in entries()}
 
 
 def folder_of(run: "str | Path | Run") -> Path:

@@ -1,7 +1,6 @@
 """`tacit plan`: the price before training. Its flags are the settings of a plan, and the counts of a corpus."""
 
 import inspect
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +9,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tacit import api
+from tacit.cli.output import is_quiet, print_json
 from tacit.common.formatting import rounded_up
-from tacit.common.serialize import to_json
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.config.setting import every_setting
 from tacit.errors import ConfigError
-from tacit.privacy.plan import ShuffledPass
 
 if TYPE_CHECKING:
     from tacit.mechanisms.build import Planned
@@ -30,24 +29,19 @@ CERTIFICATE = typer.Option(False, "--certificate", help="Print the whole certifi
 
 def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: dict[str, Any]) -> None:
     """Print the price before training: noise, rate, steps, and the sentence that will be true."""
-    # Accounting takes seconds to load, which no other verb should wait for.
-    from tacit.mechanisms.build import plan as price
-    from tacit.mechanisms.build import read_words
-    from tacit.privacy.certificate import to_markdown
-
     if json_ and certificate:
         raise ConfigError("--json or --certificate", "both", "ask for one of them")
     console = Console(highlight=False)
     if list_:
         console.print(_mechanism_table())
         return
-    words = (read_words(file) if file else {}) | {word: value for word, value in flags.items() if value is not None}
-    with Console(stderr=True).status("pricing"):
-        planned = price(words)
+    given = {word: value for word, value in flags.items() if value is not None}
+    with Console(stderr=True, quiet=is_quiet()).status("pricing"):
+        planned = api.plan(given.pop("mechanism", None), settings=given, file=file)
     if json_:
-        print(_as_json(words, planned))
+        print_json(planned)
     elif certificate:
-        print(to_markdown(planned.guarantee), end="")
+        print(planned.certificate(), end="")
     else:
         _print_for_people(console, planned)
 
@@ -84,27 +78,12 @@ plan_command.__doc__ = plan.__doc__
 
 
 def _mechanism_table() -> Table:
-    from tacit.mechanisms.registry import entries
-
     table = Table(box=None, pad_edge=False)
     table.add_column("mechanism", style="bold")
     table.add_column("what it does")
-    for entry in entries():
-        table.add_row(entry.name, entry.summary)
+    for name, summary in api.mechanisms().items():
+        table.add_row(name, summary)
     return table
-
-
-def _as_json(words: dict[str, Any], planned: "Planned") -> str:
-    return json.dumps(
-        {
-            "settings": {word: str(value) if isinstance(value, Path) else value for word, value in words.items()},
-            "sentence": planned.guarantee.sentence(),
-            "plan": json.loads(to_json(planned.plan)),
-            "guarantee": json.loads(to_json(planned.guarantee)),
-            "curve": planned.curve(),
-        },
-        indent=2,
-    )
 
 
 def _print_for_people(console: Console, planned: "Planned") -> None:
@@ -116,7 +95,7 @@ def _print_for_people(console: Console, planned: "Planned") -> None:
     private = planned.mechanism.private
     if private is not None:
         table.add_row("noise multiplier", rounded_up(private.noise_multiplier, 4))
-        if not any(isinstance(step.draw, ShuffledPass) for step in planned.plan.executions()):
+        if planned.draws_at_random:
             units = f"{private.expected_batch:g} of {private.population:,}"
             table.add_row("sampling rate", f"{private.sampling_rate:.4g} ({units})")
         table.add_row("clip norm", f"{private.clip_norm:g}")

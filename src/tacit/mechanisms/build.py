@@ -1,11 +1,11 @@
 """The verb `plan`: the price before training."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.common.serialize import read_yaml
+from tacit.common.serialize import json_values, read_yaml
 from tacit.config.load import load
 from tacit.config.plan_schema import PlanConfig, PlanRequest
 from tacit.errors import ConfigError
@@ -13,8 +13,9 @@ from tacit.mechanisms.mechanism import Mechanism, calibrated, concluded, planned
 from tacit.mechanisms.registry import build_mechanism
 from tacit.mechanisms.settings import MeasuredCounts
 from tacit.privacy.account import quick_account
+from tacit.privacy.certificate import to_markdown
 from tacit.privacy.guarantee import Evidence, Guarantee
-from tacit.privacy.plan import Plan
+from tacit.privacy.plan import Plan, ShuffledPass
 
 CURVE_POINTS = 6
 
@@ -26,6 +27,22 @@ class Planned:
     mechanism: Mechanism
     plan: Plan
     guarantee: Guarantee
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def draws_at_random(self) -> bool:
+        """Whether every step draws its units afresh, so that there is a sampling rate."""
+        return not any(isinstance(step.draw, ShuffledPass) for step in self.plan.executions())
+
+    def certificate(self) -> str:
+        """The whole certificate as Markdown."""
+        return to_markdown(self.guarantee)
+
+    def to_json(self) -> dict[str, Any]:
+        """Settings as they were given, claim, plan, guarantee, and epsilon over private steps."""
+        given = {name: str(value) if isinstance(value, Path) else value for name, value in self.settings.items()}
+        priced = {"plan": json_values(self.plan), "guarantee": json_values(self.guarantee), "curve": self.curve()}
+        return {"settings": given, "sentence": self.guarantee.sentence(), **priced}
 
     def curve(self) -> tuple[tuple[int, float], ...]:
         """Private steps done, and the headline's epsilon then."""
@@ -44,7 +61,7 @@ def plan(
     if request.plan.epsilon is not None:
         mechanism = calibrated(mechanism, request.plan.epsilon)
     guarantee = concluded(mechanism, planned(mechanism), evidence or Evidence())
-    return Planned(mechanism, mechanism.plan(), guarantee)
+    return Planned(mechanism, mechanism.plan(), guarantee, {} if isinstance(asked, PlanConfig) else dict(asked))
 
 
 def read_words(path: Path) -> dict[str, Any]:
