@@ -53,47 +53,19 @@ def _root(
 
 
 app.command()(quickstart)
-
-
 app.command()(simulate)
-
-
 app.command()(scan)
-
-
 app.command("plan")(plan_command)
-
-
 app.command()(config)
-
-
 app.command()(train)
-
-
 app.command()(audit)
-
-
 app.command()(report)
-
-
 app.command()(generate)
-
-
 app.command()(verify)
-
-
 app.command()(sweep)
-
-
 app.command()(context)
-
-
 app.add_typer(policy, name="policy")
-
-
 app.add_typer(label, name="label")
-
-
 app.add_typer(detector, name="detector")
 
 

@@ -217,7 +217,6 @@ def common_kind(label: str) -> str:
 
 Range = tuple[int, int]
 
-
 US_STATES = frozenset(
     (
         *("AL", "AK", "AZ", "AR", "CA", "CO", "CT", "DE", "FL", "GA", "HI", "ID", "IL", "IN", "IA", "KS", "KY", "LA"),

@@ -100,7 +100,6 @@ _AUDIT = {  # findings about canaries, in whatever form an attack brings them; n
     **_rows(ReleaseReason.MADE_UP, "verdict.outcome", "verdict.sentence"),
 }
 
-
 TABLE: dict[str, ReleaseRows] = {
     "config.json": _rows(ReleaseReason.SETTING, *SETTINGS),
     "plan.json": _PLAN,
