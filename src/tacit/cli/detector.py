@@ -11,7 +11,7 @@ from tacit.cli.output import AsJson, print_json, watching
 from tacit.common.serialize import LARGEST_SEED
 
 detector = typer.Typer(
-    help="Train a detector of sensitive contexts, to be used as a policy; show and measure it.", no_args_is_help=True
+    help="Train, show and measure a detector of sensitive contexts, which works as a policy.", no_args_is_help=True
 )
 
 Folder = Annotated[Path, typer.Argument(help="A folder that `tacit detector train` wrote.")]
@@ -20,9 +20,7 @@ Folder = Annotated[Path, typer.Argument(help="A folder that `tacit detector trai
 @detector.command("train")
 def train(
     out: Annotated[Path, typer.Argument(help="New folder for the detector.")],
-    negatives: Annotated[
-        Path, typer.Option(help="A public corpus: what is not sensitive. Never the corpus to protect.")
-    ],
+    negatives: Annotated[Path, typer.Option(help="A public corpus of harmless text. Never use the corpus to protect.")],
     templates: Annotated[
         Path | None, typer.Option(help='Sensitive prompts, one a line: "My ID is {6 digits}"; or YAML.')
     ] = None,
@@ -32,28 +30,31 @@ def train(
     encoder: Annotated[
         Path | None, typer.Option(help="A Hugging Face encoder's folder.", show_default="a linear detector")
     ] = None,
-    epochs: Annotated[int, typer.Option(min=0, help="Passes of tuning the encoder; 0 fits a head alone.")] = 0,
-    reword: Annotated[bool, typer.Option(help="Paraphrase by tacit's own synonyms and sentence frames.")] = True,
+    epochs: Annotated[int, typer.Option(min=0, help="Epochs of fine-tuning the encoder; 0 trains only the head.")] = 0,
+    reword: Annotated[bool, typer.Option(help="Paraphrase with tacit's synonyms and sentence frames.")] = True,
     round_trip: Annotated[
         list[str] | None,
         typer.Option(help='Programs that translate lines there and back: "apertium -u eng-spa | apertium -u spa-eng".'),
     ] = None,
     seq2seq: Annotated[
-        list[str] | None, typer.Option(help="A paraphrasing model's folder, or two with a comma: there and back.")
+        list[str] | None,
+        typer.Option(
+            help="Folder of a paraphrasing model, or two separated by a comma, which translate there and back."
+        ),
     ] = None,
     same_meaning: Annotated[
         Path | None, typer.Option(help="An encoder's folder: drop paraphrases that mean something else.")
     ] = None,
     alike: Annotated[
-        float, typer.Option(min=-1, max=1, help="The least cosine with the prompt, for --same-meaning.")
+        float, typer.Option(min=-1, max=1, help="Minimum cosine similarity with the prompt, for --same-meaning.")
     ] = 0.5,
-    most: Annotated[int, typer.Option(min=1, help="Paraphrases a prompt, at most.")] = 400,
-    recall: Annotated[float, typer.Option(help="Share of held-out paraphrases to find at least.")] = 0.99,
+    most: Annotated[int, typer.Option(min=1, help="Maximum paraphrases per prompt.")] = 400,
+    recall: Annotated[float, typer.Option(help="Minimum share of held-out paraphrases to find.")] = 0.99,
     false_alarms: Annotated[
-        float, typer.Option(help="Share of public sentences to flag at most; recall comes first.")
+        float, typer.Option(help="Maximum share of public sentences to flag; recall takes precedence.")
     ] = 0.002,
     sentences: Annotated[int, typer.Option(min=20, help="Public sentences to use.")] = 20_000,
-    harmless: Annotated[bool, typer.Option(help="Learn from tacit's own harmless prompts too.")] = True,
+    harmless: Annotated[bool, typer.Option(help="Also learn from tacit's harmless prompts.")] = True,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same detector.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -93,7 +94,7 @@ def train(
 
 @detector.command("show")
 def show(folder: Folder) -> None:
-    """Check that a detector is whole, and print its card as JSON."""
+    """Check that a detector is unchanged, and print its card as JSON."""
     found = api.detector_show(folder)
     typer.echo(json.dumps({"hash": found.hash, **found.card}, indent=2))
 

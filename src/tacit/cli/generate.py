@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 def generate(
     run: Annotated[Path, typer.Argument(help="A finished run folder.")],
-    prompt: Annotated[str, typer.Option(help="What the text begins with.")] = "",
-    tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add at most.")] = 100,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token always.")] = 1.0,
+    prompt: Annotated[str, typer.Option(help="The text to continue.")] = "",
+    tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to add.")] = 100,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the most likely token.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same text.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -41,29 +41,31 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 def context(
     text: Annotated[str, typer.Argument(help="The text, or - to read it from standard input.")],
-    target: Annotated[str, typer.Option(help="The part of the text whose context is asked for.")],
+    target: Annotated[str, typer.Option(help="The part of the text whose context to show.")],
     model: Annotated[Path, typer.Option(help="A finished run folder, or a local Hugging Face causal model.")],
     alpha: Annotated[
         float,
-        typer.Option(help="How far the probability after a suffix may be from that after the whole text before."),
+        typer.Option(
+            help="Maximum difference between the probability after a suffix and after the whole preceding text."
+        ),
     ] = 0.01,
     occurrence: Annotated[
         int | None, typer.Option(min=1, help="Which occurrence of the target, from 1.", show_default="the last")
     ] = None,
     reword: Annotated[
         bool,
-        typer.Option("--reword", help="Paraphrases of a suffix, by synonyms and frames of tacit's, count too."),
+        typer.Option("--reword", help="Also use paraphrases of a suffix, by tacit's synonyms and sentence frames."),
     ] = False,
     round_trip: Annotated[
         list[str] | None,
-        typer.Option(help="Paraphrases by programs count too, such as 'to-french | to-english'."),
+        typer.Option(help="Also use paraphrases by programs, such as 'to-french | to-english'."),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, help="Paraphrases a suffix, at most.")] = 10,
+    most: Annotated[int, typer.Option(min=1, help="Maximum paraphrases per suffix.")] = 10,
     table: Annotated[bool, typer.Option("--table", help="Print the probability after every suffix.")] = False,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print the target.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show which words before a secret make a model expect it: the shortest suffix that does so like the whole."""
+    """Show which words before a secret make a model expect it: the shortest suffix that has the effect of the whole."""
     text = sys.stdin.read() if text == "-" else text
     told = api.context(
         text, target, model, alpha=alpha, occurrence=occurrence, reword=reword, round_trip=round_trip or (), most=most

@@ -34,7 +34,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 app = typer.Typer(
     name="tacit",
-    help="Train language models on a corpus without saying its secrets; state what is guaranteed, and attack it.",
+    help="Train language models on sensitive text without reproducing its secrets, and state what is guaranteed.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BAR_WIDTH = 40
 FLAGS = {one.name: one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
-FILE = typer.Argument(None, help="YAML file with settings under `plan:`; flags go over it.")
+FILE = typer.Argument(None, help="YAML file with settings under `plan:`; flags take precedence.")
 LIST = typer.Option(False, "--list", help="List the mechanisms and stop.")
 JSON = typer.Option(False, "--json", help="Print settings, plan and guarantee as JSON.")
 CERTIFICATE = typer.Option(False, "--certificate", help="Print the whole certificate as Markdown.")
@@ -52,7 +52,7 @@ def plan_command(**options: Any) -> None:  # noqa: ANN401  (typer reads the sign
 
 
 def _signature() -> inspect.Signature:
-    """One flag a word of the vocabulary, so that there is nothing to keep in step by hand."""
+    """One flag per setting of a plan, so that nothing has to be kept in sync by hand."""
     kind = inspect.Parameter.KEYWORD_ONLY
     fixed = [
         inspect.Parameter("file", kind, default=FILE, annotation=Path | None),

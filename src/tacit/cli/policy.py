@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_KINDS = 20
 _NOT_MEASURED = "–"
-policy = typer.Typer(help="Compare policies: what each covers, misses and costs.", no_args_is_help=True)
+policy = typer.Typer(help="Compare policies: what each marks, misses and costs.", no_args_is_help=True)
 
 
 @policy.callback()
@@ -44,7 +44,7 @@ def _policy() -> None:
 def compare(
     corpus: CorpusPath,
     policies: Annotated[
-        str | None, typer.Option(help="Names of policies with commas between them, each by itself: digits,pii.")
+        str | None, typer.Option(help="Names of policies to compare, separated by commas: digits,pii.")
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -220,7 +220,7 @@ Conservative = Annotated[
 def draw(
     corpus: Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")],
     policy: PolicyWords,
-    out: Annotated[Path, typer.Option(help="New file for the sample, which holds secrets: only you may read it.")],
+    out: Annotated[Path, typer.Option(help="New file for the sample. It contains secrets, and only you can read it.")],
     conservative: Conservative = None,
     records: Annotated[int, typer.Option(min=1, help="How many records (or other pieces) to draw.")] = 200,
     pieces: Annotated[
@@ -230,13 +230,13 @@ def draw(
     seed: Annotated[
         int | None, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same sample.", show_default="random")
     ] = None,
-    gold: Annotated[bool, typer.Option("--gold", help="Take the corpus's gold spans for labels.")] = False,
+    gold: Annotated[bool, typer.Option("--gold", help="Use the corpus's gold spans as labels.")] = False,
     show_found: Annotated[
-        bool, typer.Option("--show-found", help="Show the labeller what the policies found, which sways people.")
+        bool, typer.Option("--show-found", help="Show what the policies found while labeling, which biases people.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Draw records at random, each as likely as any other, for a person to label."""
+    """Draw records uniformly at random for a person to label."""
     sample = api.label_draw(
         corpus,
         policy,
@@ -264,18 +264,18 @@ def draw(
 
 @label.command("read")
 def read_command(
-    sample: Annotated[Path, typer.Argument(help="The labelled sample.")],
+    sample: Annotated[Path, typer.Argument(help="The labeled sample.")],
     policy: PolicyWords,
     conservative: Conservative = None,
     corpus: Annotated[
         Path | None, typer.Option(help="Check that the sample is from this corpus.", show_default="not checked")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="File for the counts; replaced when it is there.", show_default="none")
+        Path | None, typer.Option(help="File for the counts; an existing one is replaced.", show_default="none")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how often the policy misses a secret at most, from a labelled sample."""
+    """Compute an upper bound on how often the policy misses a secret, from a labeled sample."""
     counts = api.label_read(sample, policy, conservative=conservative, corpus=corpus, out=out)
     if as_json:
         print_json(counts)

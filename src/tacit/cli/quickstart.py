@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def quickstart(
-    corpus: Annotated[Path | None, typer.Option(help="A corpus of yours instead of simulated dialogs.")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Your own corpus instead of simulated dialogs.")] = None,
     out: Annotated[Path, typer.Option(help="A new folder for corpus, runs and page.")] = Path("quickstart"),
     as_json: AsJson = False,
 ) -> None:

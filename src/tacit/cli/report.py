@@ -23,7 +23,10 @@ def report(
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option(min=1, help="Show so many training records, secrets hidden: RUN/private/report.html, to be kept."),
+        typer.Option(
+            min=1,
+            help="Show this many training records, secrets hidden: RUN/private/report.html, not for release.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

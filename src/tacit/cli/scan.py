@@ -20,12 +20,12 @@ _STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "
 _MOST_KINDS = 20
 CorpusPath = Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")]
 Processes = Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")]
-TextField = Annotated[str, typer.Option(help="What the corpus calls the text.")]
-IdField = Annotated[str, typer.Option(help="What it calls the id.")]
-UserField = Annotated[str, typer.Option(help="What it calls the user.")]
-LabelField = Annotated[str, typer.Option(help="What it calls the label.")]
-SpansField = Annotated[str, typer.Option(help="What it calls gold spans.")]
-TurnsField = Annotated[str, typer.Option(help="What it calls the turns of a dialog.")]
+TextField = Annotated[str, typer.Option(help="Field of the corpus that contains the text.")]
+IdField = Annotated[str, typer.Option(help="Field that contains the id.")]
+UserField = Annotated[str, typer.Option(help="Field that contains the user.")]
+LabelField = Annotated[str, typer.Option(help="Field that contains the label.")]
+SpansField = Annotated[str, typer.Option(help="Field that contains gold spans.")]
+TurnsField = Annotated[str, typer.Option(help="Field that contains the turns of a dialog.")]
 
 
 def scan(
@@ -48,7 +48,7 @@ def scan(
     spans_field: SpansField = "spans",
     turns_field: TurnsField = "turns",
 ) -> None:
-    """Show what is secret in a corpus and, where the corpus has gold spans, how well the policy finds it."""
+    """Show what is secret in a corpus and, if the corpus has gold spans, how well the policy finds it."""
     out = out or Path(f"scan-{corpus.name.split('.')[0] or 'corpus'}")
     with watching() as observe:
         result = api.scan(

@@ -24,7 +24,9 @@ def simulate(
     split: Annotated[str, typer.Option(help="train, validation or test: no person is in two of them.")] = "train",
     held_out_people: Annotated[
         Path | None,
-        typer.Option(help="Also write to this file as many people who are in no split, for membership tests."),
+        typer.Option(
+            help="Also write as many dialogs of people who are in no split to this file, for membership tests."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

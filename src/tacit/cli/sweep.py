@@ -26,20 +26,26 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 def sweep(
-    recipe: Annotated[Path, typer.Argument(help="A YAML file: what runs need, share and differ in.")],
+    recipe: Annotated[
+        Path, typer.Argument(help="A YAML file with the inputs, the shared settings and the variations of the runs.")
+    ],
     out: Annotated[Path | None, typer.Option(help="Folder of the runs.", show_default="RECIPE.runs")] = None,
     results: Annotated[
-        Path | None, typer.Option(help="All figures as JSON.", show_default="RECIPE.results.json")
+        Path | None, typer.Option(help="File for all results as JSON.", show_default="RECIPE.results.json")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Where files of `needs` are.", show_default="data, beside the recipe")
+        Path | None, typer.Option(help="Folder of the files in `needs`.", show_default="data, next to the recipe")
     ] = None,
-    scale: Annotated[float, typer.Option(help="Dial: multiplies what the recipe lists under `scales`.")] = 1.0,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process with its share of threads.")] = 1,
+    scale: Annotated[
+        float, typer.Option(help="Multiply what the recipe lists under `scales`; use less than 1 for a quick try.")
+    ] = 1.0,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Runs at a time, each in its own process; reduce if you run out of memory.")
+    ] = 1,
     audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Attack each model after training.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Train, attack and report every run of a recipe; the same command goes on after a stop of any kind.
+    """Train, attack and report every run of a recipe; after any stop, the same command resumes.
 
     Exit code 1 when a run failed, 3 when an audit contradicts a claim.
     """

@@ -23,10 +23,17 @@ if TYPE_CHECKING:
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
 Policy = Annotated[str | None, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
-Mechanism = Annotated[str | None, typer.Option(help="How to train; `tacit plan --list` lists the ways.")]
-Epsilon = Annotated[float | None, typer.Option(help="Target; noise, rate and steps are derived from it.")]
-Epochs = Annotated[float | None, typer.Option(help="Expected passes over the private units.")]
-Batch = Annotated[float | None, typer.Option(help="Expected units in a private draw.")]
+Mechanism = Annotated[
+    str | None, typer.Option(help="How to protect the text; `tacit plan --list` lists the mechanisms.")
+]
+Epsilon = Annotated[float | None, typer.Option(help="Privacy target; noise, rate and steps are derived from it.")]
+Epochs = Annotated[float | None, typer.Option(help="Expected passes over the protected records.")]
+Batch = Annotated[
+    float | None,
+    typer.Option(
+        help="Records drawn on average per private step; larger values improve the trade-off but take more time."
+    ),
+]
 Task = Annotated[str | None, typer.Option(help="language, or classification of records by their label.")]
 Model = Annotated[str | None, typer.Option(help="lstm, gpt, or a local Hugging Face folder.")]
 Tokens = Annotated[str | None, typer.Option("--tokenizer", help="bytes, bpe, model, or a tokenizer.json.")]
@@ -56,7 +63,7 @@ def config(
     seed: Seed = None,
     settings: Sets = None,
 ) -> None:
-    """Print the settings that `tacit train` would use with the same words."""
+    """Print the settings that `tacit train` would use with the same arguments."""
     words = {
         "mechanism": mechanism,
         "epsilon": epsilon,
@@ -73,7 +80,7 @@ def config(
 def train(
     source: Source = None,
     out: Annotated[Path | None, typer.Option(help="The run folder.", show_default="run-MECHANISM")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
     policy: Policy = None,
     mechanism: Mechanism = None,
     epsilon: Epsilon = None,
