@@ -38,14 +38,14 @@ def audit(
     ] = None,
     checkpoints: Annotated[
         bool,
-        typer.Option("--checkpoints", help="Attack the models that were kept on the way (training.save_steps), too."),
+        typer.Option("--checkpoints", help="Also attack the models saved during training (training.save_steps)."),
     ] = False,
     confidence: Annotated[
         float | None, typer.Option(help="Confidence level for intervals and verdict.", show_default="0.95")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same candidates.")] = 0,
     out: Annotated[Path | None, typer.Option(help="With --model: where to write the result as JSON.")] = None,
-    show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print what the canaries say.")] = False,
+    show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print the values of canaries.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Attack a trained model as an outsider would; exit code 3 when the findings contradict the claim."""
