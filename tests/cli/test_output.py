@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,14 @@ def run(*words: object) -> str:
 @pytest.mark.parametrize("name", sorted(commands().keys() - ALWAYS_JSON_OR_YAML))
 def test_every_verb_that_prints_a_result_prints_it_as_json(name: str) -> None:
     assert "--json" in {option for parameter in commands()[name].params for option in parameter.opts}
+
+
+def test_the_command_line_starts_without_numbers() -> None:
+    """Verbs load scipy, torch and the like when they need them: `tacit --help` should not wait for it."""
+    heavy = ("torch", "scipy", "numpy", "dp_accounting", "transformers")
+    program = f"import sys, tacit.cli.main; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_json_is_all_that_is_printed(corpus: Path, tmp_path: Path) -> None:

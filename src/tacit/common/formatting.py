@@ -10,8 +10,6 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from scipy.special import betaincinv
-
 from tacit.errors import ConfigError
 
 BLOCK = "█████"
@@ -37,13 +35,19 @@ def upper_bound(successes: int, trials: int, confidence: float = 0.95) -> float:
     BetaInv(confidence; m + 1, n - m): 0 of 200 gives .0149, 20 of 200 gives .142.
     """
     _check(successes, trials, confidence)
-    return 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, confidence))
+    return 1.0 if successes == trials else _beta_quantile(successes + 1, trials - successes, confidence)
+
+
+def _beta_quantile(first: float, second: float, share: float) -> float:
+    from scipy.special import betaincinv  # half a second, which the command line should not wait for
+
+    return float(betaincinv(first, second, share))
 
 
 def lower_bound(successes: int, trials: int, confidence: float = 0.95) -> float:
     """One-sided lower bound: the true share is below it with probability at most 1 - confidence."""
     _check(successes, trials, confidence)
-    return 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, 1 - confidence))
+    return 0.0 if successes == 0 else _beta_quantile(successes, trials - successes + 1, 1 - confidence)
 
 
 def _check(successes: int, trials: int, confidence: float) -> None:
