@@ -104,5 +104,5 @@ def _check_apart(model: CustomModel, tokens: Tensor) -> None:
         raise ModelError(
             expected="a network that computes each row from that row alone, and remembers none",
             found="rows that mix while training, a buffer that changes, or chance outside nn.Dropout",
-            way_out="replace batch normalisation by layer normalisation, and drop with nn.Dropout",
+            way_out="replace batch normalization by layer normalization, and use nn.Dropout for dropout",
         )

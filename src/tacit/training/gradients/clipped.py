@@ -329,7 +329,7 @@ def _check_apart(
                     raise GradientError(
                         expected="a model in which neither other rows nor padding change what is computed for a row",
                         found=f"{type(model.module).__name__}, whose logits for a row depend on the other rows",
-                        way_out="replace what mixes rows, such as batch normalisation, by a layer that looks at one"
+                        way_out="replace what mixes rows, such as batch normalization, by a layer that looks at one"
                         " row, and what depends on the longest row, such as dynamic positions, by what does not",
                     )
 
