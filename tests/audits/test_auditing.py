@@ -351,7 +351,7 @@ def test_a_classifier_is_refused(little: Path) -> None:
     path = little / "release" / ReleaseFile.ARCHITECTURE
     path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "lstm classifier"}))
     reseal(little)
-    with pytest.raises(RunError, match="a text classifier, which says no text"):
+    with pytest.raises(RunError, match="a text classifier, which generates no text"):
         audit(little, SETTINGS, quiet)
 
 

@@ -348,7 +348,7 @@ def test_a_classifier_is_loaded_as_what_it_is(corpus: Path, tmp_path: Path) -> N
     assert quality_again(settings, tmp_path / "run") == result.utility.labels
     with pytest.raises(RunError, match="text classifier"):
         load(tmp_path / "run")
-    with pytest.raises(RunError, match="text classifier, which says no text"):
+    with pytest.raises(RunError, match="text classifier, which generates no text"):
         CliRunner().invoke(app, ["generate", str(tmp_path / "run")], catch_exceptions=False)
     spoken = load_config(settings, {"task": "language", "classes": None})
     train(spoken, tmp_path / "spoken", quiet)

@@ -85,7 +85,7 @@ def continued(
 ) -> str:
     """What a language model continues `prompt` with, the prompt included."""
     if isinstance(learner, Classifier):
-        raise RunError("a language model", "a text classifier, which says no text", "train with task: language")
+        raise RunError("a language model", "a text classifier, which generates no text", "train with task: language")
     start = torch.tensor([[tokenizer.end, *tokenizer.encode(prompt)]])
     said = generate(learner, start, tokens, torch.Generator().manual_seed(seed), temperature)[0].tolist()
     said = said[: said.index(tokenizer.end)] if tokenizer.end in said else said
@@ -118,7 +118,7 @@ def _is_classifier(architecture: dict[str, Any]) -> bool:
 
 
 def _check_kind(architecture: dict[str, Any], classifies: bool, way_out: str) -> None:
-    nouns = ("a language model", "a text classifier, which says no text")
+    nouns = ("a language model", "a text classifier, which generates no text")
     found = _is_classifier(architecture)
     if found != classifies:
         raise RunError(f"the run of {nouns[classifies]}", nouns[found], way_out)
