@@ -24,7 +24,7 @@ from tacit.data.prepare import PrepareConfig, prepare, public_segments
 from tacit.data.records import Record, in_pieces
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_tokenizer, read_tokenizer_json, train_bpe
-from tacit.errors import ClaimRefused, ConfigError
+from tacit.errors import ConfigError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifier
 from tacit.models.custom import CustomModel
@@ -34,7 +34,7 @@ from tacit.policies.card import measured
 from tacit.policies.marking import Annotator, Inside, RecordSampler, read_aliases
 from tacit.policies.policy import Policies, Policy
 from tacit.policies.registry import parse_policy
-from tacit.runs.files import PrivateFile, ReleaseFile
+from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.stores import plant_canaries
 from tacit.training.checks import duplicates_of, needs_of
@@ -184,18 +184,6 @@ def make_reader(experiment: Config, tokenizer: Tokenizer, store: PreparedCorpus)
     if experiment.classes is None:
         return RowReader(store, tokenizer.end, experiment.data.max_full_tokens, inventions)
     return LabelReader(store, tokenizer.end, experiment.data.max_full_tokens, experiment.classes, inventions)
-
-
-def check_base_model(experiment: Config) -> None:
-    """Refuse a run of tacit's as the base model: what it spent would be part of the claim, and is not composed yet."""
-    folder = Path(experiment.model)
-    ours = (folder / place / name for place in (".", "release") for name in (ReleaseFile.LEDGER, ReleaseFile.GUARANTEE))
-    if not experiment.is_new and any(file.exists() for file in ours):
-        raise ClaimRefused(
-            expected="a base model from elsewhere, or a new one",
-            found="a run of tacit, whose own spending would have to be added to this run's",
-            way_out="train from the model that run began with, or use model: lstm or gpt",
-        )
 
 
 def make_learner(experiment: Config, tokenizer: Tokenizer) -> Model:

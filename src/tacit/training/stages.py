@@ -53,14 +53,13 @@ from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_out
 from tacit.runs.verify import check_verified
 from tacit.runs.weights import keep_model, write_model
 from tacit.training.callbacks import Choice, check_choice, watched
-from tacit.training.checks import check_run, duplicates_of, needs_of
+from tacit.training.checks import needs_of
 from tacit.training.covered import check_covered
 from tacit.training.identity import check_identity, identity_of
 from tacit.training.overlap import check_apart
 from tacit.training.parts import (
     AnyBatchReader,
     Model,
-    check_base_model,
     make_learner,
     make_policies,
     make_reader,
@@ -72,6 +71,7 @@ from tacit.training.parts import (
 )
 from tacit.training.pools import Pools, measured_counts
 from tacit.training.randomness import Streams
+from tacit.training.start import check_duplicates, check_start
 from tacit.training.trainer import Trainer
 
 USER_ORIGINS = {
@@ -110,11 +110,13 @@ class Trained:
 
 def train(experiment: Config, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
-    check_run(experiment)
-    check_base_model(experiment)
+    mechanism = check_start(experiment)
     policies = make_policies(experiment)
     shared = check_apart(experiment)
     tokenizer = make_tokenizer(experiment, policies.marking)
+    _check_vocabulary(mechanism, tokenizer, policies.marking.hash)
+    if mechanism.notions():
+        check_covered(experiment)
     identity = identity_of(experiment, policies, tokenizer)
     with RunFolder.create(folder) as run, _nothing_left_if_refused(run):
         run.write_json(PrivateFile.SETTINGS, to_dict(experiment))
@@ -174,7 +176,7 @@ def _go_on(experiment: Config, policies: Policies, tokenizer: Tokenizer, run: Ru
     evidence = _evidence(experiment, policies, marks, dropped)
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, hash_outside(policy, run.key))
-    _check_duplicates(planned.mechanism, experiment)
+    check_duplicates(planned.mechanism, experiment)
     check_public_steps(experiment, planned.plan)
     if planned.mechanism.notions():
         check_detector_data(policies.together(), lambda: read(experiment.corpus))
@@ -319,18 +321,6 @@ def _declare(run: RunFolder, terms: Terms) -> None:
     for step, prices in terms.prices().items():
         if step not in known:
             run.ledger.declare(step, prices)
-
-
-def _check_duplicates(mechanism: Mechanism, experiment: Config) -> None:
-    """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
-    secrets_only = all(neighbours.unit == Unit.SECRETS for neighbours in mechanism.notions())
-    redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
-    if duplicates_of(experiment) != "keep" and not (secrets_only or redacted_only):
-        raise ClaimRefused(
-            expected=f"duplicates: keep, under the claim of {mechanism.name}",
-            found=f"duplicates: {duplicates_of(experiment)}, which lets one record decide about another",
-            way_out="leave duplicates out",
-        )
 
 
 def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy_hash: str) -> None:
