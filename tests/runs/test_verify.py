@@ -358,7 +358,9 @@ def test_a_mechanism_of_ones_own_is_verified_from_its_steps(tmp_path: Path, monk
     with monkeypatch.context() as patch:
         patch.setattr("tacit.mechanisms.registry._OWN", {})
         register_mechanism("mine", "noise on everything", own)
-        folder = write_run(tmp_path / "run", "mine", noise_multiplier=1.0, steps=20, batch=16, records=500)
+        folder = write_run(
+            tmp_path / "run", "mine", noise_multiplier=1.0, steps=20, expected_batch_size=16, records=500
+        )
     assert verify(folder).holds
     louder_plan(folder)
     reseal(folder)

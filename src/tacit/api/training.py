@@ -288,6 +288,7 @@ def config(
     task: str | None = None,
     model: str | None = None,
     tokenizer: str | None = None,
+    mode: str | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> "Config":
@@ -299,6 +300,7 @@ def config(
 
     words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "policy": policy, "task": task}
     words |= {"expected_batch_size": expected_batch_size, "model": model, "tokenizer": tokenizer, "seed": seed}
+    words["mode"] = mode
     return load_checked(Path(source), words, settings or {})
 
 

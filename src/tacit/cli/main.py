@@ -23,7 +23,7 @@ from tacit.cli.report import report, verify
 from tacit.cli.scan import scan
 from tacit.cli.simulate import simulate
 from tacit.cli.sweep import sweep
-from tacit.cli.train import config, train
+from tacit.cli.train import config_command, train_command
 from tacit.common.libraries import EXTRAS, missing_library
 from tacit.errors import ConfigError, OutOfMemory, TacitError, failed, out_of_memory
 
@@ -56,8 +56,8 @@ app.command()(quickstart)
 app.command()(simulate)
 app.command()(scan)
 app.command("plan")(plan_command)
-app.command()(config)
-app.command()(train)
+app.command("config")(config_command)
+app.command("train")(train_command)
 app.command()(audit)
 app.command()(report)
 app.command()(generate)

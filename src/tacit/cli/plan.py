@@ -1,8 +1,7 @@
 """`tacit plan`: the price before training. Its flags are the settings of a plan, and the counts of a corpus."""
 
-import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit import api
+from tacit.cli.options import with_flags
 from tacit.cli.output import is_quiet, print_json
 from tacit.common.formatting import rounded_up
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
@@ -20,14 +20,21 @@ if TYPE_CHECKING:
     from tacit.mechanisms.build import Planned
 
 BAR_WIDTH = 40
-FLAGS = {one.name: one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
-FILE = typer.Argument(None, help="YAML file with settings under `plan:`; flags take precedence.")
-LIST = typer.Option(False, "--list", help="List the mechanisms and stop.")
-JSON = typer.Option(False, "--json", help="Print settings, plan and guarantee as JSON.")
-CERTIFICATE = typer.Option(False, "--certificate", help="Print the whole certificate as Markdown.")
+FLAGS = tuple(one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind))
+File = Annotated[Path | None, typer.Argument(help="YAML file with settings under `plan:`; flags take precedence.")]
+List = Annotated[bool, typer.Option("--list", help="List the mechanisms and stop.")]
+Json = Annotated[bool, typer.Option("--json", help="Print settings, plan and guarantee as JSON.")]
+Certificate = Annotated[bool, typer.Option("--certificate", help="Print the whole certificate as Markdown.")]
 
 
-def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: dict[str, Any]) -> None:
+def plan(
+    *,
+    file: File = None,
+    list_: List = False,
+    json_: Json = False,
+    certificate: Certificate = False,
+    flags: dict[str, Any],
+) -> None:
     """Print the price before training: noise, rate, steps, and the sentence that will be true."""
     if json_ and certificate:
         raise ConfigError("--json or --certificate", "both", "ask for one of them")
@@ -35,9 +42,8 @@ def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: 
     if list_:
         console.print(_mechanism_table())
         return
-    given = {word: value for word, value in flags.items() if value is not None}
     with Console(stderr=True, quiet=is_quiet()).status("pricing"):
-        planned = api.plan(given.pop("mechanism", None), settings=given, file=file)
+        planned = api.plan(flags.pop("mechanism", None), settings=flags, file=file)
     if json_:
         print_json(planned)
     elif certificate:
@@ -46,35 +52,7 @@ def plan(file: Path | None, list_: bool, json_: bool, certificate: bool, flags: 
         _print_for_people(console, planned)
 
 
-def plan_command(**options: Any) -> None:  # noqa: ANN401  (typer reads the signature set below)
-    flags = {word: options[word] for word in FLAGS}
-    plan(options["file"], options["list_"], options["json_"], options["certificate"], flags)
-
-
-def _signature() -> inspect.Signature:
-    """One flag per setting of a plan, so that nothing has to be kept in sync by hand."""
-    kind = inspect.Parameter.KEYWORD_ONLY
-    fixed = [
-        inspect.Parameter("file", kind, default=FILE, annotation=Path | None),
-        inspect.Parameter("list_", kind, default=LIST, annotation=bool),
-        inspect.Parameter("json_", kind, default=JSON, annotation=bool),
-        inspect.Parameter("certificate", kind, default=CERTIFICATE, annotation=bool),
-    ]
-    words = [
-        inspect.Parameter(
-            name,
-            kind,
-            default=typer.Option(None, f"--{name.replace('_', '-')}", help=one.help),
-            annotation=one.type if name != "mechanism" else str | None,
-        )
-        for name, one in FLAGS.items()
-    ]
-    return inspect.Signature([*fixed, *words])
-
-
-plan_command.__signature__ = _signature()  # type: ignore[attr-defined]
-plan_command.__annotations__ = {name: p.annotation for name, p in _signature().parameters.items()}
-plan_command.__doc__ = plan.__doc__
+plan_command = with_flags(plan, FLAGS)
 
 
 def _mechanism_table() -> Table:

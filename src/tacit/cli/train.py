@@ -10,38 +10,21 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit import api
+from tacit.cli.options import with_flags
 from tacit.cli.output import AsJson, is_quiet, print_json, watching
-from tacit.common.serialize import LARGEST_SEED
+from tacit.config.load import parse_set, to_yaml
+from tacit.config.schema import Config
+from tacit.config.setting import every_setting
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.api import Run
     from tacit.common.progress import Observer
     from tacit.common.progress import Progress as Done
-    from tacit.config.schema import Config
     from tacit.runs.utility import LabelQuality, Utility
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
-Policy = Annotated[str | None, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
-Mechanism = Annotated[
-    str | None, typer.Option(help="How to protect the text; `tacit plan --list` lists the mechanisms.")
-]
-Epsilon = Annotated[float | None, typer.Option(help="Privacy target; noise, rate and steps are derived from it.")]
-Epochs = Annotated[float | None, typer.Option(help="Expected passes over the protected records.")]
-Batch = Annotated[
-    float | None,
-    typer.Option(
-        help="Records drawn on average per private step; larger values improve the trade-off but take more time."
-    ),
-]
-Task = Annotated[str | None, typer.Option(help="language, or classification of records by their label.")]
-Model = Annotated[str | None, typer.Option(help="lstm, gpt, or a local Hugging Face folder.")]
-Tokens = Annotated[str | None, typer.Option("--tokenizer", help="bytes, bpe, model, or a tokenizer.json.")]
-
-Seed = Annotated[
-    int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of a research run (--set mode=research).")
-]
-
+FLAGS = tuple(one for one in every_setting(Config) if one.flag)
 Sets = Annotated[
     list[str] | None,
     typer.Option(
@@ -50,89 +33,47 @@ Sets = Annotated[
 ]
 
 
-def config(
-    source: Source = None,
-    policy: Policy = None,
-    mechanism: Mechanism = None,
-    epsilon: Epsilon = None,
-    epochs: Epochs = None,
-    expected_batch_size: Batch = None,
-    task: Task = None,
-    model: Model = None,
-    tokenizer: Tokens = None,
-    seed: Seed = None,
-    settings: Sets = None,
-) -> None:
+def config(*, source: Source = None, settings: Sets = None, flags: dict[str, Any]) -> None:
     """Print the settings that `tacit train` would use with the same arguments."""
-    words = {
-        "mechanism": mechanism,
-        "epsilon": epsilon,
-        "epochs": epochs,
-        "expected_batch_size": expected_batch_size,
-        "policy": policy,
-    }
-    experiment = _experiment(
-        source, {**words, "task": task, "model": model, "tokenizer": tokenizer, "seed": seed}, settings or []
-    )
-    typer.echo(_as_yaml(experiment), nl=False)
+    typer.echo(to_yaml(_asked(source, flags, settings or [])), nl=False)
 
 
 def train(
+    *,
     source: Source = None,
     out: Annotated[Path | None, typer.Option(help="The run folder.", show_default="run-MECHANISM")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
-    policy: Policy = None,
-    mechanism: Mechanism = None,
-    epsilon: Epsilon = None,
-    epochs: Epochs = None,
-    expected_batch_size: Batch = None,
-    task: Task = None,
-    model: Model = None,
-    tokenizer: Tokens = None,
-    seed: Seed = None,
     settings: Sets = None,
     as_json: AsJson = False,
+    flags: dict[str, Any],
 ) -> None:
     """Train a model; the guarantee that is true of it is printed at the end."""
-    words = {
-        "mechanism": mechanism,
-        "epsilon": epsilon,
-        "epochs": epochs,
-        "expected_batch_size": expected_batch_size,
-        "policy": policy,
-    }
-    words |= {"task": task, "model": model, "tokenizer": tokenizer, "seed": seed}
     if resume is None:
-        experiment = _experiment(source, words, settings or [])
-        folder = out or Path(f"run-{experiment.plan.mechanism}")
-        _show(_watched(folder, lambda observe: _begin(experiment, folder, observe)), as_json)
+        asked = _asked(source, flags, settings or [])
+        folder = out or Path(f"run-{asked.plan.mechanism}")
+        _show(_watched(folder, lambda observe: _begin(asked, folder, observe)), as_json)
         return
-    if source or out or settings or any(value is not None for value in words.values()):
+    if source or out or settings or flags:
         raise ConfigError("--resume alone", "other settings beside it", "a run goes on as it began: leave them out")
     _show(_watched(resume, lambda observe: api.resume(resume, observe=observe)), as_json)
 
 
-def _begin(experiment: "Config", folder: Path, observe: "Observer") -> "Run":
+config_command, train_command = with_flags(config, FLAGS), with_flags(train, FLAGS)
+
+
+def _begin(asked: Config, folder: Path, observe: "Observer") -> "Run":
     if not is_quiet():
-        Console(stderr=True).print(_as_yaml(experiment), markup=False, highlight=False, style="dim")
-    return api.train_config(experiment, folder, observe=observe)
+        Console(stderr=True).print(to_yaml(asked), markup=False, highlight=False, style="dim")
+    return api.train_config(asked, folder, observe=observe)
 
 
-def _as_yaml(experiment: "Config") -> str:
-    from tacit.config.load import to_yaml
-
-    return to_yaml(experiment)
-
-
-def _experiment(source: Path | None, words: dict[str, Any], settings: list[str]) -> "Config":
-    from tacit.config.load import parse_set
-
+def _asked(source: Path | None, flags: dict[str, Any], settings: list[str]) -> Config:
     if source is None:
         raise ConfigError(
             "a corpus or a YAML file", "neither", "tacit train corpus.jsonl --mechanism selective --epsilon 2"
         )
     given = {name: value for setting in settings for name, value in parse_set(setting).items()}
-    return api.config(source, **words, settings=given)
+    return api.config(source, settings={**flags, **given})
 
 
 def _watched(folder: Path, work: "Callable[[Observer], Run]") -> "Run":

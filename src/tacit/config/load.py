@@ -38,7 +38,8 @@ def load(kind: type[T], *layers: Mapping[str, Any]) -> T:
             _add(given, path, value)
     content: dict[str, Any] = {name: {} for name in every_section(kind) if _is_needed(kind, name)}
     for path, value in given.items():
-        if value is not None or _names(kind).get(".".join(path)) is not None:
+        declared = _names(kind).get(".".join(path))
+        if value is not None or (declared is not None and not declared.open):
             _put(content, path, value)
     try:
         return TypeAdapter(kind).validate_python(content)
