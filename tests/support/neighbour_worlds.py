@@ -51,7 +51,8 @@ from tacit.training.parts import (
 )
 from tacit.training.pools import Annotation, DrawnUnits, Pools, measured_counts
 from tacit.training.randomness import NoiseStream, Streams
-from tacit.training.stages import _check_vocabulary, _choice, check_duplicates
+from tacit.training.stages import _check_vocabulary, _choice
+from tacit.training.start import check_duplicates
 from tacit.training.updates import Updates
 
 Name = tuple[str, int]
