@@ -1,6 +1,7 @@
 """`import tacit`: light, complete, and every example in a docstring runs."""
 
 import doctest
+import inspect
 import json
 import subprocess
 import sys
@@ -36,6 +37,19 @@ def test_no_api_name_is_a_submodule() -> None:
     """Importing a submodule of that name would replace the function on the package."""
     submodules = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert set(tacit.__all__) & submodules == set()
+
+
+def test_keywords_of_train_are_the_settings_with_a_flag() -> None:
+    """Declared in the schema, spelled out in the signature: neither may drift from the other."""
+    from tacit.config.schema import Config
+    from tacit.config.setting import every_setting
+
+    flags = {one.name.split(".")[-1]: one.default for one in every_setting(Config) if one.flag}
+    known = inspect.signature(tacit.train).parameters
+    assert known.keys() - flags == {"corpus", "out", "settings", "observe", "field_names"}
+    given = {name: known[name].default for name in flags if name != "mechanism"}
+    assert given == {name: value for name, value in flags.items() if name != "mechanism"}
+    assert known["mechanism"].default is inspect.Parameter.empty
 
 
 def test_unknown_names_are_attribute_errors() -> None:
