@@ -22,6 +22,7 @@ from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer, byte_tokenizer, read_gpt2
+from tacit.policies.marking import mark_records
 from tacit.policies.patterns import Digits
 
 DATA = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -49,7 +50,8 @@ def measure(name: str, copies: int) -> dict[str, float]:
         out = Path(folder) / "store"
         tokenizer = tokenizer_named(name)
         before = time.perf_counter()
-        store = prepare(paragraphs(copies), Digits(), tokenizer, out, PrepareConfig(duplicates="exact"))
+        marked = mark_records(Digits(), paragraphs(copies))
+        store = prepare(marked, Digits(), tokenizer, out, PrepareConfig(duplicates="exact"))
         seconds = time.perf_counter() - before
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         before = time.perf_counter()

@@ -16,6 +16,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from marking import prepare
 from runs import recorded
 from tacit.common.progress import Progress
 from tacit.common.serialize import from_json
@@ -23,7 +24,6 @@ from tacit.config.load import load_config
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig, OptimizerConfig
 from tacit.data.batches import RowReader, TextBatch
 from tacit.data.corpus import write_jsonl
-from tacit.data.prepare import prepare
 from tacit.data.records import Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from neighbour_checks import Broken, fuzz
 from neighbour_settings import OwnNetwork, published, words_of
+from tacit.data.ownership import Annotator
 from tacit.data.prepare import DuplicateKey
 from tacit.models import custom as own
-from tacit.policies.marking import Annotator
 from tacit.training.covered import COVERED
 from tacit.training.gradients.contributions import Outer
 

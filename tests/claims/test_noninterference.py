@@ -36,7 +36,8 @@ from tacit.mechanisms.registry import REGISTRY
 from tacit.privacy.noisy_utility import Contributions, ReleasedUtility
 from tacit.reports.write import report
 from tacit.runs.release import ReleaseReason, reason
-from tacit.training.parts import make_policies, side_of
+from tacit.training.marking import side_of
+from tacit.training.parts import make_policies
 from tacit.training.trainer import Trainer
 from worlds import Change, changed, corpus, other_secrets, other_text, other_words, renamed
 

@@ -16,15 +16,16 @@ import pytest
 from scipy import stats
 
 from tacit.config.model_schema import LocalConfig
+from tacit.data.ownership import RecordMarks
 from tacit.data.store import PreparedCorpus
 from tacit.mechanisms.mechanism import Mechanism, planned
 from tacit.mechanisms.uedp import UeDP
 from tacit.mechanisms.user import UserLevel
 from tacit.papers.mechanisms import UeDPPublished
-from tacit.policies.marking import Caps, RecordMarks, annotate
 from tacit.privacy.account import account
 from tacit.privacy.events import Relation, SampledGaussian
 from tacit.privacy.guarantee import Evidence, Published
+from tacit.training.annotation import Caps, annotate
 from tacit.training.pools import Annotation, Pools, RowEntities
 from tacit.training.pools import DrawnUnits as Drawn
 from tacit.training.randomness import NoiseStream
@@ -138,7 +139,7 @@ def _owned(kind: str, direction: int) -> Iterator[Canary]:
 def _marks(canaries: Sequence[Canary]) -> RecordMarks:
     offsets = np.cumsum([0, *(len(canary.entities) for canary in canaries)])
     ids = np.array([entity for canary in canaries for entity in canary.entities], np.int64)
-    return RecordMarks(np.zeros(len(canaries), np.bool_), offsets, ids, "", 0, 0)
+    return RecordMarks(np.zeros(len(canaries), np.bool_), offsets, ids, "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

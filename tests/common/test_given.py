@@ -15,10 +15,10 @@ from tacit.common.files import digest
 from tacit.common.libraries import from_folder
 from tacit.config.load import load_config
 from tacit.data.corpus import read
+from tacit.data.ownership import read_aliases
 from tacit.data.tokenizer import load_tokenizer, read_tokenizer_json
 from tacit.errors import TacitError
 from tacit.policies.labels import read_private
-from tacit.policies.marking import read_aliases
 from tacit.policies.patterns import read_words
 from tacit.policies.registry import parse_policy
 from tacit.sweeps.recipe import read_recipe

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from marking import prepare
 from runs import experiment, quiet, write_corpus
 from tacit.cli.main import app
 from tacit.common.files import write_private
 from tacit.data.corpus import read
-from tacit.data.prepare import prepare
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ConfigError
 from tacit.policies.patterns import Gold

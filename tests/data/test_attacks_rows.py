@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from marking import prepare
 from tacit.audits.blind import blind
 from tacit.audits.target import CandidateRows
-from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer

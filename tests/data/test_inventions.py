@@ -12,10 +12,11 @@ import phonenumbers
 import pytest
 import torch
 
+from marking import prepare
 from runs import experiment, mechanism_of, quiet, write_corpus
 from tacit.data.batches import Inventions, RowReader
 from tacit.data.inventions import invent
-from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import ONTONOTES, PERSONAL, Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer

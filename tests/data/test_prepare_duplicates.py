@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_prepare_views import Parts, parts
 
+from marking import prepare
 from tacit.config.choices import Duplicates
-from tacit.data.prepare import DuplicateKey, PrepareConfig, Routing, prepare, seen_texts
+from tacit.data.prepare import DuplicateKey, PrepareConfig, seen_texts
 from tacit.data.records import Record
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.data.views import divide
-from tacit.policies.patterns import Digits
+from tacit.policies.patterns import Digits, Regex
 
 
 def survivors(corpus: list[Parts], twin: int) -> list[int]:
@@ -74,7 +75,6 @@ def test_rows_that_are_left_out(duplicates: Duplicates, rows: int, tmp_path: Pat
     texts = ("a train", "a train", "a train 7", "a train 8", "something else")
     records = [Record(f"r{number}", content) for number, content in enumerate(texts)]
     settings = PrepareConfig(512, duplicates)
-    store = prepare(
-        records, Digits(), byte_tokenizer(), tmp_path / "store", settings, lambda n: Routing(doubtful=n in (0, 1, 4))
-    )
+    everything = Regex(".+", "X")
+    store = prepare(records, Digits(), byte_tokenizer(), tmp_path / "store", settings, everything)
     assert len(store) == rows

@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_prepare_views import TOKENIZERS, Annotated, Parts, parts, prepared
 
+from marking import prepare, public_segments
 from tacit.config.canary_schema import CanaryPlan
-from tacit.data.canaries import KnownCanaries, draw_canaries, plant
-from tacit.data.prepare import PrepareConfig, prepare, public_segments
+from tacit.data.canaries import draw_canaries, plant
+from tacit.data.marked import Part
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span
 from tacit.data.store import PUBLIC, PreparedCorpus
 from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_tokenizer, train_bpe
@@ -135,12 +137,11 @@ def test_records_the_policy_refuses_are_quarantined_and_train_no_tokenizer(tmp_p
 
 
 def test_canaries_are_secret_when_known_and_public_when_not(tmp_path: Path) -> None:
-    policy = Digits() | KnownCanaries()
     for known in (True, False):
         plan = CanaryPlan("My word is {word}.", 1, inside_probability=1, known=known, words=("oak", "elm"))
         canaries = draw_canaries(plan, np.random.default_rng(1))
         planted = plant([], plan, canaries, 0, np.random.default_rng(1))
-        store = prepare(planted, policy, byte_tokenizer(), tmp_path / str(known))
+        store = prepare(planted, Digits(), byte_tokenizer(), tmp_path / str(known), part=Part.PLANTED)
         shown = "My word is <MASK>." if known else canaries[0].text
         assert byte_tokenizer().decode(store.redacted(0)) == shown
         assert byte_tokenizer().decode(store.full(0).tokens) == canaries[0].text

@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 import pytest
 from test_prepare_views import Annotated
 
-from tacit.data.prepare import PrepareConfig, prepare
+from marking import prepare
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span
 from tacit.data.store import PRIVATE, PUBLIC, PreparedCorpus, StoredRow, StoreWriter, user_key
 from tacit.data.tokenizer import byte_tokenizer

@@ -12,6 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from marking import prepare, records_of
 from tacit.cli.main import app
 from tacit.common.progress import Progress
 from tacit.common.serialize import from_json
@@ -22,7 +23,7 @@ from tacit.config.schema import Config
 from tacit.data.corpus import write_jsonl
 from tacit.data.labels import LabelReader
 from tacit.data.marked import Split
-from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span
 from tacit.data.tokenizer import Dependence, VocabularySource, byte_tokenizer, train_bpe
 from tacit.errors import ClaimRefused, ConfigError, ModelError, RunError
@@ -41,7 +42,6 @@ from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.utility import Utility
 from tacit.runs.weights import read_model
-from tacit.training.parts import records_of
 from tacit.training.stages import Trained, resume, train
 
 WORDS = {

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from marking import prepare
 from oracles import (
     EXACT,
     ROUNDED,
@@ -27,7 +28,6 @@ from tacit.common.formatting import exact_interval
 from tacit.config.model_schema import ClassifierConfig, LoRAConfig, LSTMConfig, OptimizerConfig
 from tacit.data.batches import PADDING, Inventions, LabeledBatch
 from tacit.data.labels import LabelReader
-from tacit.data.prepare import prepare
 from tacit.data.records import Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer

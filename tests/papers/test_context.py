@@ -19,6 +19,7 @@ from rich.cells import cell_len
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
+from marking import check_detector_data
 from readers import finish_plainly
 from saved import save_pretrained
 from tacit.cli.generate import _Shown
@@ -40,7 +41,7 @@ from tacit.papers.alpha_context import (
     context_model,
     settled,
 )
-from tacit.policies.detectors.detector import check_detector_data, detector_data
+from tacit.policies.detectors.detector import detector_data
 from tacit.policies.patterns import Digits
 from tacit.policies.registry import build_policy, parse_policy
 from tacit.runs.files import ReleaseFile

@@ -6,20 +6,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from marking import mark, prepare
 from runs import quiet
 from tacit.config.load import load_config
 from tacit.config.plan_schema import PlanConfig
 from tacit.data.corpus import write_jsonl
-from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.ownership import Annotator, RecordMarks, normalised, read_aliases
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ConfigError, PrepareError
-from tacit.policies.marking import Annotator, Caps, RecordMarks, annotate, normalised, read_aliases
 from tacit.policies.patterns import Digits, Gold
+from tacit.policies.policy import Policy
 from tacit.privacy.plan import Pool
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.training.annotation import Caps, annotate
+from tacit.training.marking import mark_once
 from tacit.training.parts import make_policies, prepare_stores
 from tacit.training.pools import Pools, measured_counts
 
@@ -38,8 +42,10 @@ RECORDS = (
 )
 
 
-def prepared(folder: Path, annotator: Annotator, settings: PrepareConfig) -> tuple[PreparedCorpus, RecordMarks]:
-    store = prepare(annotator.watching(RECORDS), annotator.policy, byte_tokenizer(), folder / "store", settings)
+def prepared(
+    folder: Path, annotator: Annotator, settings: PrepareConfig, conservative: Policy | None = None
+) -> tuple[PreparedCorpus, RecordMarks]:
+    store = prepare(RECORDS, Gold(), byte_tokenizer(), folder / "store", settings, conservative, annotator)
     annotator.marks().save(folder / "marks.safetensors")
     return store, RecordMarks.load(folder / "marks.safetensors")
 
@@ -47,7 +53,7 @@ def prepared(folder: Path, annotator: Annotator, settings: PrepareConfig) -> tup
 def test_g1_and_g2_every_piece_of_a_record_with_a_span_is_flagged_and_a_second_policy_adds(
     tmp_path: Path,
 ) -> None:
-    store, marks = prepared(tmp_path, Annotator(Gold(), Digits()), PrepareConfig(max_tokens=40))
+    store, marks = prepared(tmp_path, Annotator(), PrepareConfig(max_tokens=40), Digits())
     assert marks.flagged.tolist() == [True, False, True, True, True]
     annotation, dropped = annotate(store, marks, Caps())
     assert dropped is None
@@ -58,12 +64,12 @@ def test_g1_and_g2_every_piece_of_a_record_with_a_span_is_flagged_and_a_second_p
 
 
 def test_without_a_second_policy_only_spans_count(tmp_path: Path) -> None:
-    _, marks = prepared(tmp_path, Annotator(Gold()), PrepareConfig())
+    _, marks = prepared(tmp_path, Annotator(), PrepareConfig())
     assert marks.flagged.tolist() == [True, False, True, False, True]
 
 
 def test_entities_are_strings_without_case_and_spaces(tmp_path: Path) -> None:
-    _, marks = prepared(tmp_path, Annotator(Gold()), PrepareConfig())
+    _, marks = prepared(tmp_path, Annotator(), PrepareConfig())
     ann, bob = marks.entities(0)
     assert marks.entities(2) == marks.entities(4) != [ann]
     assert len({ann, bob, *marks.entities(2)}) == 3
@@ -73,17 +79,17 @@ def test_entities_are_strings_without_case_and_spaces(tmp_path: Path) -> None:
 def test_aliases_melt_entities(tmp_path: Path) -> None:
     aliases = tmp_path / "aliases.txt"
     aliases.write_text("Ann Lee\tAnn\n\n")
-    annotator = Annotator(Gold(), aliases=read_aliases(aliases))
+    annotator = Annotator(aliases=read_aliases(aliases))
     _, marks = prepared(tmp_path, annotator, PrepareConfig())
     assert marks.entities(2)[0] in marks.entities(0)
-    apart = Annotator(Gold())
-    list(apart.watching(RECORDS))
+    apart = Annotator()
+    list(apart.watching(mark(RECORDS, Gold())))
     assert apart.marks().entity_list_hash != marks.entity_list_hash
 
 
 def searched(records: list[Record], annotator: Annotator) -> list[list[int]]:
-    list(annotator.watching(records))
-    annotator.search(records)
+    list(annotator.watching(mark(records, Gold())))
+    annotator.search(mark(records, Gold()))
     marks = annotator.marks()
     return [marks.entities(number) for number in range(len(records))]
 
@@ -100,7 +106,7 @@ def test_g4_a_listed_entity_is_found_wherever_its_string_is() -> None:
         Record("r7", "Zoe\u0308 and A\u200b", spans=()),  # another way to write it
     ]
     ann, both, other = [0], [0, 1], [2]
-    found = searched(records, Annotator(Gold(), entity_kinds=frozenset({"NAME"})))
+    found = searched(records, Annotator(entity_kinds=frozenset({"NAME"})))
     assert found == [ann, ann, ann, both, both, [], other, other]
 
 
@@ -116,6 +122,7 @@ def test_a_run_trains_no_listed_entity_exactly(tmp_path: Path) -> None:
     words = {"plan": {"mechanism": "uedp"}, "policy": "gold", "entity_kinds": ["NAME"]}
     chosen = load_config({**files, **words})
     with RunFolder.create(tmp_path / "run") as run:
+        mark_once(chosen, make_policies(chosen), run, quiet)
         prepare_stores(chosen, make_policies(chosen), byte_tokenizer(), run, quiet)
         store, marks = PreparedCorpus(run.path(PrivateFile.PREPARED)), RecordMarks.load(run.path(PrivateFile.MARKS))
     annotation, _ = annotate(store, marks, Caps(user=9, entity=2))
@@ -130,16 +137,16 @@ def test_g4_aliases_are_looked_for_and_listed(tmp_path: Path) -> None:
     (tmp_path / "aliases.txt").write_text("Ann Lee\tBunny\nCid\tC.\n")
     texts = ("bunny here", "ann lee there", "Cid", "ask C. now", "nobody")
     records = [record(0, "Ann Lee came.", ("Ann Lee",)), *(Record(text, text, spans=()) for text in texts)]
-    annotator = Annotator(Gold(), aliases=read_aliases(tmp_path / "aliases.txt"))
+    annotator = Annotator(aliases=read_aliases(tmp_path / "aliases.txt"))
     assert searched(records, annotator) == [[0], [0], [0], [1], [1], []]
 
 
 def test_records_that_changed_between_two_looks_are_refused() -> None:
     for again in (RECORDS[:-1], (*RECORDS, RECORDS[0])):
-        annotator = Annotator(Gold())
-        list(annotator.watching(RECORDS))
+        annotator = Annotator()
+        list(annotator.watching(mark(RECORDS, Gold())))
         with pytest.raises(PrepareError, match="fewer or more"):
-            annotator.search(again)
+            annotator.search(mark(again, Gold()))
 
 
 def test_a_name_that_is_an_entity_and_an_alias_is_refused(tmp_path: Path) -> None:
@@ -149,12 +156,12 @@ def test_a_name_that_is_an_entity_and_an_alias_is_refused(tmp_path: Path) -> Non
 
 
 def test_kinds_that_nothing_is_of_are_refused() -> None:
-    other = Annotator(Gold(), entity_kinds=frozenset({"PLACE"}))
-    list(other.watching(RECORDS))
+    other = Annotator(entity_kinds=frozenset({"PLACE"}))
+    list(other.watching(mark(RECORDS, Gold())))
     with pytest.raises(ConfigError, match=r"kinds PLACE.*other kinds"):
         other.marks()
-    quiet = Annotator(Gold(), entity_kinds=frozenset({"PLACE"}))
-    list(quiet.watching([Record("r", "no secret at all", spans=())]))
+    quiet = Annotator(entity_kinds=frozenset({"PLACE"}))
+    list(quiet.watching(mark([Record("r", "no secret at all", spans=())], Gold())))
     assert len(quiet.marks().entity_ids) == 0  # nothing was marked, so nothing was named wrongly
 
 
@@ -163,8 +170,8 @@ def test_a_listed_kind_is_never_widened() -> None:
     spans = (Span(0, 3, "PATIENT"), Span(4, 7, "DOCTOR"), Span(8, 11, "PERSON"))
 
     def found(*kinds: str) -> int:
-        annotator = Annotator(Gold(), entity_kinds=frozenset(kinds))
-        list(annotator.watching([Record("r", text, spans=spans)]))
+        annotator = Annotator(entity_kinds=frozenset(kinds))
+        list(annotator.watching(mark([Record("r", text, spans=spans)], Gold())))
         return len(annotator.marks().entity_ids)
 
     assert found("PATIENT") == 1
@@ -181,7 +188,7 @@ def test_an_alias_of_two_entities_is_refused(tmp_path: Path) -> None:
 
 
 def test_g3_no_unit_is_in_more_kept_records_than_its_cap(tmp_path: Path) -> None:
-    store, marks = prepared(tmp_path, Annotator(Gold()), PrepareConfig())
+    store, marks = prepared(tmp_path, Annotator(), PrepareConfig())
     annotation, dropped = annotate(store, marks, Caps(user=2, entity=1))
     assert annotation.kept is not None
     kept = [int(number) for number in store.records[annotation.kept]]
@@ -192,21 +199,14 @@ def test_g3_no_unit_is_in_more_kept_records_than_its_cap(tmp_path: Path) -> None
 
 def test_a_cap_on_users_needs_users(tmp_path: Path) -> None:
     nobody = (Record("a", "text", spans=()),)
-    annotator = Annotator(Gold())
-    store = prepare(annotator.watching(nobody), Gold(), byte_tokenizer(), tmp_path / "store")
+    annotator = Annotator()
+    store = prepare(nobody, Gold(), byte_tokenizer(), tmp_path / "store", annotator=annotator)
     with pytest.raises(ConfigError, match="1 records without one"):
         annotate(store, annotator.marks(), Caps(user=1))
 
 
-def test_stability_is_looked_at_for_every_span(tmp_path: Path) -> None:
-    annotator = Annotator(Digits(), check_stability=True)
-    list(annotator.watching(RECORDS))
-    assert annotator.marks().stable_spans == annotator.marks().spans > 0
-    assert Annotator(Digits()).marks().spans == 0
-
-
 def test_a_plan_counts_what_it_asks_for(tmp_path: Path) -> None:
-    store, marks = prepared(tmp_path, Annotator(Gold(), Digits()), PrepareConfig())
+    store, marks = prepared(tmp_path, Annotator(), PrepareConfig(), Digits())
     annotation, _ = annotate(store, marks, Caps())
     found = measured_counts(annotation, Pools(annotation), PlanConfig("plain", expected_batch_size=len(store)))
     numbers = {word: count() for word, count in found.items()}
@@ -228,12 +228,8 @@ def test_normalised(given: str, expected: str) -> None:
 
 
 def test_marks_survive_a_round_trip(tmp_path: Path) -> None:
-    _, marks = prepared(tmp_path, Annotator(Gold(), Digits(), check_stability=True), PrepareConfig())
+    _, marks = prepared(tmp_path, Annotator(), PrepareConfig(), Digits())
     marks.save(tmp_path / "again.safetensors")
     again = RecordMarks.load(tmp_path / "again.safetensors")
     assert np.array_equal(again.flagged, marks.flagged)
-    assert (again.entity_list_hash, again.spans, again.stable_spans) == (
-        marks.entity_list_hash,
-        marks.spans,
-        marks.stable_spans,
-    )
+    assert again.entity_list_hash == marks.entity_list_hash

@@ -22,7 +22,7 @@ from tacit.policies.coverage import TrainedOn, read_coverage
 from tacit.policies.registry import parse_policy
 from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.training.parts import side_of
+from tacit.training.marking import side_of
 from tacit.training.stages import train
 
 SHAPE = {"embedding_size": 8, "hidden_size": 8}
@@ -100,7 +100,7 @@ def test_labels_of_what_is_held_out_count_for_nothing(tmp_path: Path) -> None:
     assert whole is not None
     assert (whole.sampled, whole.missed) == (60, trained)
     assert upper_bound(whole.missed, whole.sampled, 0.95) < 1 == found.miss_rate  # what the old code printed; the truth
-    everything = TrainedOn(read(corpus), "record", lambda _: True)
+    everything = TrainedOn(lambda of: of.hash_of(read(corpus)).hexdigest(), "record", lambda _: True)
     assert read_coverage(Path(coverage), parse_policy("digits").hash, None, everything)[0] == whole
 
 

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from marking import mark, prepare
 from runs import experiment, mechanism_of, quiet, write_corpus
 from tacit.config.choices import Duplicates
 from tacit.config.load import load_config
 from tacit.data.corpus import write_jsonl
-from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.ownership import Annotator, RecordMarks
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span, in_pieces, resolve_overlaps, sentences
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
@@ -26,7 +28,6 @@ from tacit.errors import ClaimRefused
 from tacit.mechanisms.crt import NOTIONS
 from tacit.policies.coverage import measured
 from tacit.policies.labels import LabelOrigin, draw_sample
-from tacit.policies.marking import Annotator, Caps, RecordMarks, annotate
 from tacit.policies.patterns import Capitals, Digits, Gold, Regex
 from tacit.policies.pii.policy import Pii
 from tacit.policies.policy import Either, Forgetful, Policy
@@ -36,6 +37,8 @@ from tacit.privacy.plan import Noisy, Plain, Plan, Pool, Step, Unit, cost
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
+from tacit.training.annotation import Caps, annotate
+from tacit.training.marking import mark_once
 from tacit.training.parts import make_policies, prepare_stores
 from tacit.training.pools import DrawnUnits, Pools
 from tacit.training.randomness import Streams
@@ -134,11 +137,9 @@ def test_2_a_protected_record_does_not_decide_which_other_rows_are_trained(gone:
     )
     rows = []
     for name, records in (("D", corpus), ("without", corpus[:gone] + corpus[gone + 1 :])):
-        annotator = Annotator(Digits())
+        annotator, settings = Annotator(), PrepareConfig(40, "exact")
         (tmp_path / name).mkdir()
-        store = prepare(
-            annotator.watching(records), Digits(), TOKENIZER, tmp_path / name / "store", PrepareConfig(40, "exact")
-        )
+        store = prepare(records, Digits(), TOKENIZER, tmp_path / name / "store", settings, annotator=annotator)
         flagged = annotator.marks().flagged[store.records.astype(np.int64)]
         kept = [row for row in range(len(store)) if store.record_id(row) != f"r{gone}"]
         rows.append([(store.record_id(row), bool(flagged[row]), store.redacted(row).tolist()) for row in kept])
@@ -155,9 +156,9 @@ def test_2_a_vocabulary_that_would_misalign_all_records_is_refused(tmp_path: Pat
 def test_3_data_points_are_whole_sentences_and_a_sentence_that_is_not_is_one_unit(tmp_path: Path) -> None:
     text = "Ann is here. She lives at 12 Long Road. Call 555 now! Is it late? " + "It goes on and on, " * 6 + "alas."
     policy = Digits()
-    annotator = Annotator(policy)
+    annotator, settings = Annotator(), PrepareConfig(56, "exact")
     corpus = [Record("r0", text), Record("r1", "It rained all day."), *(Record(f"s{n}", f"day {n}") for n in range(3))]
-    store = prepare(annotator.watching(corpus), policy, TOKENIZER, tmp_path / "store", PrepareConfig(56, "exact"))
+    store = prepare(corpus, policy, TOKENIZER, tmp_path / "store", settings, annotator=annotator)
     rows = [int(row) for row in np.flatnonzero(store.records == 0)]
     pieces = [TOKENIZER.decode(store.full(row).tokens) for row in rows]
     assert "".join(pieces) == text
@@ -203,8 +204,8 @@ def test_5_what_holds_a_mask_is_protected(conservative: Policy | None, tmp_path:
     """Whatever the conservative policy says, and in all pieces of the record."""
     policy = Digits()
     corpus = _texts("call 12 now", "it rained", "Ann came", "long, " * 30 + "call 12", "no 5 but Ann", "late")
-    annotator = Annotator(policy, conservative)
-    store = prepare(annotator.watching(corpus), policy, TOKENIZER, tmp_path / "store", PrepareConfig(40, "exact"))
+    annotator, settings = Annotator(), PrepareConfig(40, "exact")
+    store = prepare(corpus, policy, TOKENIZER, tmp_path / "store", settings, conservative, annotator)
     annotation, _ = annotate(store, annotator.marks(), Caps())
     pools = Pools(annotation)
     cleared, flagged = set(pools.rows(Pool.CLEARED).tolist()), set(pools.rows(Pool.FLAGGED).tolist())
@@ -247,15 +248,8 @@ def test_taking_a_protected_record_away_takes_at_most_its_own_rows_from_its_own_
     corpus = _texts(*random.Random(5).sample(texts * 2, 16))
 
     def pools(name: str, records: Sequence[Record]) -> Counter[tuple[bool, tuple[int, ...]]]:
-        annotator = Annotator(Digits(), Capitals())
-        store = prepare(
-            annotator.watching(records),
-            Digits(),
-            TOKENIZER,
-            tmp_path / name,
-            PrepareConfig(64, duplicates),
-            annotator.routing,
-        )
+        annotator, settings = Annotator(), PrepareConfig(64, duplicates)
+        store = prepare(records, Digits(), TOKENIZER, tmp_path / name, settings, Capitals(), annotator)
         flagged = annotator.marks().flagged[store.records.astype(np.int64)]
         return Counter((bool(flagged[row]), tuple(store.redacted(row).tolist())) for row in range(len(store)))
 
@@ -277,6 +271,7 @@ def _trained(folder: Path, records: Sequence[Record], settings: dict[str, Any]) 
     chosen = load_config({**files, "plan": asked, **settings})
     policies = make_policies(chosen)
     with RunFolder.create(folder / "run") as run:
+        mark_once(chosen, policies, run, quiet)
         prepare_stores(chosen, policies, byte_tokenizer(), run, quiet)
         store = PreparedCorpus(run.path(PrivateFile.PREPARED))
         marks = RecordMarks.load(run.path(PrivateFile.MARKS))
@@ -328,8 +323,8 @@ def test_hit_caught_and_lost_are_what_preparation_makes_of_a_masked_record(tmp_p
             ours = _prepared(tmp_path / f"{number}", [record], policy)
             theirs = _prepared(tmp_path / f"{number}-masked", [masked], policy | Regex(PLACEHOLDER, "X"))
             assert _contents(ours) == _contents(theirs)
-        annotator = Annotator(policy, Capitals())
-        list(annotator.watching([record]))
+        annotator = Annotator()
+        list(annotator.watching(mark([record], policy, Capitals())))
         assert bool(outcome.cleared) == (not annotator.marks().flagged[0])
         kinds[("hit" if hit else "lost" if outcome.cleared else "caught") + ("" if same else ", differs")] += 1
     assert kinds["hit"] > 5

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from held_out_prompts import held_out
+from marking import check_detector_data
 from near_misses import NONE_OF_ITS_WORDS, OTHER_SENSES, SOME_OF_ITS_WORDS
 from tacit.cli.main import app
 from tacit.common.progress import Progress
@@ -25,7 +26,6 @@ from tacit.errors import ClaimRefused, ConfigError, PolicyError
 from tacit.mechanisms.build import plan
 from tacit.policies.detectors.detector import (
     Detected,
-    check_detector_data,
     detector_data,
     read_detector,
     write_detector,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marking import check_detector_data
 from tacit.api import Run, train
 from tacit.data.records import Record
 from tacit.errors import ClaimRefused
@@ -20,7 +21,6 @@ from tacit.papers.alpha_context import WithAlphaContext
 from tacit.policies.detectors.detector import (
     Detected,
     TextDigest,
-    check_detector_data,
     detector_data,
     read_detector,
     text_key,

@@ -11,11 +11,10 @@ from tacit.data.records import Record, sentences
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.data.views import cut, divide
 from tacit.policies.detectors.linear import masked
-from tacit.policies.marking import Annotator
 from tacit.policies.patterns import Dictionary, Regex
 from tacit.policies.pii.policy import Pii
 from tacit.policies.registry import parse_policy
-from tacit.policies.stability import MOST_CHARACTERS, affordable
+from tacit.policies.stability import MOST_CHARACTERS, affordable, stable_spans
 
 UNITS = (
     *("My name is John Smith and Mary Jones called Ann Lee. ", "Dr ", "Ann Lee ", "A", "a", "1", "12-", "1.", "a@a."),
@@ -73,8 +72,6 @@ def test_stability_of_a_long_record_is_seen_on_some_of_its_spans() -> None:
     chosen = affordable(record, found)
     assert len(chosen) == MOST_CHARACTERS // len(record.text) < len(found)
     assert affordable(Record("r", "short"), found[:5]) == found[:5]
-    annotator = Annotator(Pii(), check_stability=True)
     before = time.process_time()
-    assert len(list(annotator.watching([record]))) == 1
+    assert stable_spans(Pii(), record, found, chosen) > 0
     assert time.process_time() - before < 60
-    assert annotator.marks().spans > 0

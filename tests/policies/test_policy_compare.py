@@ -12,10 +12,8 @@ from test_scan_page import HOSTILE, Page
 from tacit.common.formatting import upper_bound
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
-from tacit.policies import compare
 from tacit.policies import counting as look
 from tacit.policies.compare import PolicyComparison, compare_policies
-from tacit.policies.memory import Memory, forget_all
 from tacit.policies.patterns import Capitals, Digits, Everything, Gold, Regex
 from tacit.policies.pii.policy import Pii
 from tacit.policies.policy import Policy
@@ -171,18 +169,3 @@ def test_g2_equal_comparisons_give_equal_pages() -> None:
     result: PolicyComparison = compare_policies(labelled(), POLICIES)
     assert policies_page(result) == policies_page(result)
     assert Page(policies_page(result)).tags.count("svg") == 9  # recall, precision and F2 of three policies
-
-
-def test_what_one_policy_read_does_not_make_another_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers that share a pipeline remember what it read; the clock of each starts with nothing remembered."""
-    memory = Memory()
-    memory.remember("text", ())
-    forgotten = []
-
-    def forget() -> None:
-        forget_all()
-        forgotten.append(memory.recall("text"))
-
-    monkeypatch.setattr(compare, "forget_all", forget)
-    compare_policies([Record("r", "text 1")], {"one": Digits(), "two": Capitals()}, processes=1)
-    assert forgotten == [None, None]

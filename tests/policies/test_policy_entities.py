@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, PackageNotFoundError
@@ -23,7 +22,6 @@ from tacit.data.records import NAMES, ONTONOTES, PERSONAL, Record, Span, common_
 from tacit.errors import PolicyError, TacitError
 from tacit.policies import tagging, token_classifier
 from tacit.policies.entities import Presidio, SpacyEntities, names
-from tacit.policies.memory import Memory
 from tacit.policies.pii.policy import KINDS as PII_KINDS
 from tacit.policies.policy import Policy
 from tacit.policies.registry import build_policy, parse_policy
@@ -152,43 +150,6 @@ def test_tidied_never_adds_a_character(text: str, places: list[tuple[int, int]])
 
 def test_half_a_surrogate_pair_is_read_as_a_question_mark() -> None:
     assert readable("a\ud800b😀") == "a?b😀"
-
-
-def test_memory_forgets_the_oldest_and_nothing_else() -> None:
-    memory = Memory(most=34)
-    found = (Span(0, 1, "X"),)
-    for text in ("a", "b", "c"):
-        memory.remember(text, found)
-    assert memory.recall("a") == found
-    memory.remember("d", found)
-    assert memory.recall("b") is None
-    assert memory.recall("a") == memory.recall("c") == memory.recall("d") == found
-
-
-def test_memory_g3_threads_may_share_one() -> None:
-    memory, faults = Memory(most=25), list[BaseException]()
-
-    def work(first: int) -> None:
-        try:
-            for number in range(4000):
-                text = str((first + number) % 3)
-                memory.recall(text)
-                memory.remember(text, ())
-        except BaseException as fault:  # a thread's own would be lost
-            faults.append(fault)
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert faults == []
-    assert sum(memory.recall(str(number)) is not None for number in range(3)) == 2
 
 
 # where files are
@@ -481,7 +442,6 @@ def test_classifier_g2_reads_a_text_the_same_after_others_and_in_another_thread_
 
     policy, text = TokenClassifier(tiny, None, 0.0, 0.5), "Ann Lee went to Paris with a dog and two cats.\n" * 3
     first = policy.find(record(text))
-    token_classifier._memory.cache_clear()
     policy.find(record("something else"))
     before = torch.get_num_threads()
     torch.set_num_threads(2)

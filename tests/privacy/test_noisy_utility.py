@@ -10,10 +10,11 @@ import pytest
 import torch
 from scipy.stats import chi2
 
+from marking import prepare
 from runs import experiment, quiet, write_corpus
 from tacit.config.model_schema import LSTMConfig
 from tacit.data.batches import Inventions, RowReader
-from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer

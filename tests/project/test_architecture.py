@@ -34,16 +34,12 @@ LAYERS: dict[str, str] = {  # a package imports from its own row only, itself in
     "__main__": "cli",
     "cli": "errors common config api __version__",  # but for types of results
 }
-EXCEPTIONS = {  # to be cut
-    ("data/canaries.py", "tacit.policies"),
-    ("data/prepare.py", "tacit.policies"),
-    ("policies/marking.py", "tacit.training"),
-}
+EXCEPTIONS: set[tuple[str, str]] = set()  # to be cut
 THEORY = ("privacy", "mechanisms")
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
 WITH_TORCH = ("models", "training", "audits", "papers", "sweeps", "cli", "api", "quickstart.py")
-WITH_TORCH_TOO = {"data/batches.py", "data/labels.py", "policies/marking.py", "runs/weights.py"}
+WITH_TORCH_TOO = {"data/batches.py", "data/labels.py", "data/ownership.py", "runs/weights.py"}
 LATE = {  # when first asked
     "common/libraries.py",
     "policies/detectors/encoder.py",

@@ -7,8 +7,9 @@ import pytest
 
 from browser import CHROMIUM, Browser, browser
 from finished_runs import text_utility, write_run
+from marking import sampled
 from tacit.data.records import Record
-from tacit.policies.marking import Inside, RecordSampler
+from tacit.policies.marking import Inside
 from tacit.policies.patterns import Digits
 from tacit.reports.comparison_page import comparison_page
 from tacit.reports.finished_run import read_run, read_runs
@@ -38,8 +39,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     ]
     (folder / "one.html").write_text(run_page(read_run(runs[1])))
     (folder / "all.html").write_text(comparison_page(read_runs(runs)))
-    sampler = RecordSampler(Digits())
-    list(sampler.watching(Record(f"r{at}", f"USR: Call 555{at:04}, please. " * 9) for at in range(4)))
+    records = [Record(f"r{at}", f"USR: Call 555{at:04}, please. " * 9) for at in range(4)]
+    sampler = sampled(records, Digits())
     inside = Inside(sampler.excerpts(), (("DIGITS", 36),))
     (folder / "inside.html").write_text(run_page(read_run(runs[2]), inside, 3))
     return folder / "one.html", folder / "all.html", folder / "inside.html"

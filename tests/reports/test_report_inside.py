@@ -13,6 +13,7 @@ from test_scan_page import HOSTILE, Page
 from typer.testing import CliRunner
 
 from finished_runs import make_plan, reseal, rewrite, write_run
+from marking import measured, sampled
 from runs import experiment, quiet, write_corpus
 from tacit import quickstart as quick
 from tacit.audits.attacks.exposure import exposure_finding
@@ -23,9 +24,9 @@ from tacit.config.setting import NO, VALUE, every_setting
 from tacit.data.corpus import read
 from tacit.data.records import Record, Span
 from tacit.errors import ConfigError, PolicyError, RunError
-from tacit.policies.card import MOST_KINDS, OTHERS, MeasuredPolicy, measured
+from tacit.policies.card import MOST_KINDS, OTHERS, MeasuredPolicy
 from tacit.policies.excerpts import Excerpt
-from tacit.policies.marking import KEPT, Inside, RecordSampler
+from tacit.policies.marking import KEPT, Inside
 from tacit.policies.patterns import Digits, Gold, Regex
 from tacit.policies.policy import Forgetful
 from tacit.privacy.account import account, average_case
@@ -50,10 +51,9 @@ def labelled(number: int, text: str = "call 5550199 or Ann", kind: str = "NAME")
 def inside_run(folder: Path, records: list[Record], **words: Any) -> Path:  # noqa: ANN401
     """A finished run with a sample of `records`, in which digits are secret."""
     write_run(folder, **words)
-    sampler = RecordSampler(Digits())
-    seen = list(sampler.watching(records))
+    sampler = sampled(records, Digits())
     with RunFolder.open(folder) as run:
-        kept = Inside(sampler.excerpts(), (("PHONE", len(seen)), ("<b>", 1)))
+        kept = Inside(sampler.excerpts(), (("PHONE", len(records)), ("<b>", 1)))
         run.write_json(PrivateFile.SAMPLE, kept.to_json())
     return folder
 
@@ -193,9 +193,7 @@ def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theor
 
 def test_a_sample_hides_secrets_and_does_not_depend_on_the_order() -> None:
     records = [labelled(at, f"call 555{at:04} or Ann 555{at:04}") for at in range(200)]
-    samplers = [RecordSampler(Regex(r"555\d+", "PHONE")) for _ in range(2)]
-    assert list(samplers[0].watching(records)) == records
-    assert len(list(samplers[1].watching(reversed(records)))) == 200
+    samplers = [sampled(seen, Regex(r"555\d+", "PHONE")) for seen in (records, records[::-1])]
     kept = [{str(one.pieces) for one in sampler.excerpts()} for sampler in samplers]
     assert kept[0] == kept[1]
     assert len(samplers[0].excerpts()) == KEPT
@@ -209,9 +207,7 @@ def test_a_sample_hides_secrets_and_does_not_depend_on_the_order() -> None:
 
 
 def _excerpt_of(text: str) -> Excerpt:
-    sampler = RecordSampler(Digits())
-    list(sampler.watching([Record("r", text)]))
-    return sampler.excerpts()[0]
+    return sampled([Record("r", text)], Digits()).excerpts()[0]
 
 
 def test_the_inside_page_stays_inside(tmp_path: Path) -> None:

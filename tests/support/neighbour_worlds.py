@@ -25,19 +25,21 @@ from tacit.config.schema import Config
 from tacit.data.batches import Examples, tokens_of
 from tacit.data.corpus import write_jsonl
 from tacit.data.labels import check_learns_labels
+from tacit.data.ownership import RecordMarks
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import build_mechanism
-from tacit.policies.marking import Caps, RecordMarks, annotate
 from tacit.privacy.plan import Plan, Step, View
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.training.annotation import Caps, annotate
 from tacit.training.checks import check_run
 from tacit.training.covered import check_covered
 from tacit.training.gradients.clipped import check_gradients
+from tacit.training.marking import mark_once, marked_corpus
 from tacit.training.optimizers import Optimizer
 from tacit.training.parts import (
     AnyBatchReader,
@@ -133,8 +135,9 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
     check_run(experiment)
     check_covered(experiment)
     policies = make_policies(experiment)
-    tokenizer = make_tokenizer(experiment, policies.marking)
     with patch("os.fsync"), RunFolder.create(folder / "run") as run:
+        mark_once(experiment, policies, run, quiet)
+        tokenizer = make_tokenizer(experiment, policies.marking, marked_corpus(run))
         prepare_stores(experiment, policies, tokenizer, run, quiet)
         store, marks = PreparedCorpus(run.path(PrivateFile.PREPARED)), RecordMarks.load(run.path(PrivateFile.MARKS))
         caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)

@@ -7,23 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from marking import prepare
 from tacit.config.load import load, load_config
 from tacit.config.plan_schema import PlanRequest
 from tacit.config.schema import Config
 from tacit.data.batches import Inventions, RowReader
 from tacit.data.corpus import write_jsonl
-from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.ownership import Annotator
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import build_mechanism
 from tacit.mechanisms.settings import MeasuredCounts
-from tacit.policies.marking import Annotator, Caps, annotate
 from tacit.policies.patterns import Gold
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
+from tacit.training.annotation import Caps, annotate
 from tacit.training.pools import Annotation, Pools, measured_counts
 
 TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "max_full_tokens": 64}
@@ -93,8 +95,9 @@ class Parts:
 
 def make_parts(folder: Path, records: Iterable[Record], words: dict[str, Any]) -> Parts:
     """The parts of the run that `words` of a plan ask for, as an experiment makes them; the spans are the secrets."""
-    tokenizer, annotator = byte_tokenizer(), Annotator(Gold())
-    store = prepare(annotator.watching(records), Gold(), tokenizer, folder / "store", PrepareConfig(max_tokens=64))
+    tokenizer, annotator = byte_tokenizer(), Annotator()
+    settings = PrepareConfig(max_tokens=64)
+    store = prepare(records, Gold(), tokenizer, folder / "store", settings, annotator=annotator)
     annotation, _ = annotate(store, annotator.marks(), Caps(words.get("user_cap"), words.get("entity_cap")))
     pools = Pools(annotation)
     mechanism = mechanism_of(words, measured_counts(annotation, pools, load(PlanRequest, words).plan))

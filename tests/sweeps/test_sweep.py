@@ -21,13 +21,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from finished_runs import MADE, write_run
+from marking import prepare
 from tacit.audits.findings import Audit, Checkpoint
 from tacit.cli.main import app
 from tacit.common.files import digest
 from tacit.common.progress import Progress
 from tacit.common.serialize import from_words, to_json
 from tacit.data.corpus import read, write_jsonl
-from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record
 from tacit.data.tokenizer import NOTHING, Tokenizer, byte_tokenizer, train_bpe
 from tacit.errors import ConfigError, RunError, TacitError

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from marking import check_apart
 from runs import experiment, quiet, write_corpus
 from tacit.config.schema import Config
 from tacit.data.corpus import read, write_jsonl
@@ -18,7 +19,6 @@ from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
 from tacit.training import overlap as apart
-from tacit.training.overlap import check_apart
 from tacit.training.stages import train
 
 LINES = [f"note number {n} about the {n * 7} gardens" for n in range(50)]

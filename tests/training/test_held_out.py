@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from marking import check_apart, records_of
 from runs import experiment, quiet, write_corpus
 from tacit.cli.main import app
 from tacit.config.checks import check_used
@@ -18,8 +19,6 @@ from tacit.errors import ConfigError
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
-from tacit.training.overlap import check_apart
-from tacit.training.parts import records_of
 from tacit.training.stages import train
 
 NO_SHARE: dict[str, Any] = {"held_out": None}

@@ -14,7 +14,6 @@ from tacit.common.progress import Progress
 from tacit.config.load import load_config
 from tacit.config.schema import Config
 from tacit.data.corpus import write_jsonl
-from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ConfigError, RunError
 from tacit.policies import patterns
 from tacit.policies import tagging as folders
@@ -127,7 +126,7 @@ def test_a_file_that_is_gone_is_named(stopped: Path) -> None:
 
 def made_run(folder: Path, asked: Config, policies: Policies) -> RunFolder:
     run = RunFolder.create(folder)
-    run.write_json(PrivateFile.IDENTITY, identity_of(asked, policies, byte_tokenizer()))
+    run.write_json(PrivateFile.IDENTITY, identity_of(asked, policies))
     return run
 
 
@@ -140,10 +139,10 @@ def test_files_and_folders_of_other_settings_count_too(tmp_path: Path, setting: 
     named: dict[str, Any] = {setting: str(tmp_path / file.partition("/")[0])}
     asked = experiment(write_corpus(tmp_path, 3), "uedp", tokenizer="bytes", **named)
     with made_run(tmp_path / "run", asked, Policies(Digits())) as run:
-        check_identity(run, asked, Policies(Digits()), byte_tokenizer())
+        check_identity(run, asked, Policies(Digits()))
         place.write_bytes(b"2")
         with pytest.raises(RunError, match=rf"changed since: (marking\.)?{setting}\."):
-            check_identity(run, asked, Policies(Digits()), byte_tokenizer())
+            check_identity(run, asked, Policies(Digits()))
 
 
 @pytest.mark.parametrize("public_view", ["invented", "redacted"])
@@ -153,10 +152,10 @@ def test_another_faker_invents_other_secrets(tmp_path: Path, monkeypatch: pytest
     with made_run(tmp_path / "run", asked, Policies(Digits())) as run:
         monkeypatch.setattr(identity, "version", lambda _: "0.1")
         if public_view == "redacted":
-            check_identity(run, asked, Policies(Digits()), byte_tokenizer())
+            check_identity(run, asked, Policies(Digits()))
             return
         with pytest.raises(RunError, match=r"changed since: version of Faker\."):
-            check_identity(run, asked, Policies(Digits()), byte_tokenizer())
+            check_identity(run, asked, Policies(Digits()))
 
 
 def test_the_version_of_faker_is_released_with_the_others() -> None:
@@ -176,11 +175,11 @@ def test_another_model_behind_a_policy_is_another_policy(tmp_path: Path) -> None
     asked = experiment(write_corpus(tmp_path, 3), "redaction")
     for which in ("policy", "conservative policy"):
         with made_run(tmp_path / which, asked, entities(which, pipeline)) as run:
-            check_identity(run, asked, entities(which, pipeline), byte_tokenizer())
+            check_identity(run, asked, entities(which, pipeline))
             (weights / "model").write_bytes(which.encode())
             folders.digest_of.cache_clear()  # as in a new process
             with pytest.raises(RunError, match=rf"changed since: {which}\."):
-                check_identity(run, asked, entities(which, pipeline), byte_tokenizer())
+                check_identity(run, asked, entities(which, pipeline))
 
 
 def entities(which: str, pipeline: Path) -> Policies:
@@ -199,9 +198,9 @@ def test_what_moves_no_number_may_change(tmp_path: Path) -> None:
     asked = experiment(write_corpus(tmp_path, 3), "redaction")
     with made_run(tmp_path / "run", asked, Policies(Digits())) as run:
         faster = load_config(asked, {"microbatch_tokens": 7, "checkpoint_minutes": 1.0, "report_to": "tensorboard"})
-        check_identity(run, faster, Policies(Digits()), byte_tokenizer())
+        check_identity(run, faster, Policies(Digits()))
         with pytest.raises(RunError, match=r"changed since: settings\."):
-            check_identity(run, load_config(asked, {"segment_by": "turn"}), Policies(Digits()), byte_tokenizer())
+            check_identity(run, load_config(asked, {"segment_by": "turn"}), Policies(Digits()))
     file = RunFolder.view(tmp_path / "run").path(PrivateFile.IDENTITY)
     assert file.stat().st_mode & 0o777 == 0o600
     assert Digits().hash not in file.read_text()

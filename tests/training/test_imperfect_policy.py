@@ -14,6 +14,7 @@ import pytest
 import torch
 from scipy import stats
 
+from marking import records_of
 from tacit.config.canary_schema import CanaryPlan
 from tacit.config.load import load_config
 from tacit.config.schema import Config
@@ -25,7 +26,6 @@ from tacit.data.records import Record, Span, in_pieces
 from tacit.models.loading import load
 from tacit.policies.registry import parse_policy
 from tacit.simulation.simulate import simulate
-from tacit.training.parts import records_of
 from tacit.training.stages import train
 
 ALARM = 1e-4

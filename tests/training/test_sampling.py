@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2, norm
 from test_prepare_views import Annotated
 
-from tacit.data.prepare import PrepareConfig, prepare
+from marking import prepare
+from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ConfigError, RunError

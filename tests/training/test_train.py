@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from marking import prepare
 from runs import PLANS, experiment, make_parts, quiet, recorded, write_corpus
 from tacit.common.serialize import merged
 from tacit.config.checks import check_public_steps
@@ -21,7 +22,6 @@ from tacit.config.model_schema import LSTMConfig, OptimizerConfig
 from tacit.config.plan_schema import PlanConfig
 from tacit.data.batches import RowReader
 from tacit.data.corpus import write_jsonl
-from tacit.data.prepare import prepare
 from tacit.data.records import Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer

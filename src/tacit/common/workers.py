@@ -28,6 +28,7 @@ Tool = TypeVar("Tool")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 IN_FLIGHT = 3
+_MAIN = b"__main__"
 
 
 def cores() -> int:
@@ -46,6 +47,22 @@ def processes_for(items: Iterable[Item], wanted: int | None, few: int) -> tuple[
     return number if len(head) == few else min(number, 1), chain(head, rest)
 
 
+def in_batches(
+    items: Iterable[Item], weight: Callable[[Item], int], most_items: int, most_weight: int
+) -> Iterator[list[Item]]:
+    """Items in lists of bounded length and weight (but for the last item of a list), so that no list takes long."""
+    batch: list[Item] = []
+    total = 0
+    for item in items:
+        batch.append(item)
+        total += weight(item)
+        if len(batch) >= most_items or total >= most_weight:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
+
+
 class Workers(Generic[Tool]):
     """Processes that share a tool; a context manager."""
 
@@ -57,6 +74,7 @@ class Workers(Generic[Tool]):
         self._tool = tool
         self._processes = processes
         self._pool: ProcessPoolExecutor | None = None
+        self._needs_main = not can_be_sent(tool)
 
     def __enter__(self) -> Self:
         if self._processes > 1:
@@ -80,7 +98,7 @@ class Workers(Generic[Tool]):
         waiting: deque[tuple[Item, Future[Result]]] = deque()
         try:
             for item in items:
-                with _interrupts_held():
+                with _interrupts_held(), self._main_hidden():
                     waiting.append((item, self._pool.submit(_work, function, item)))
                 if len(waiting) >= IN_FLIGHT * self._processes:
                     first, future = waiting.popleft()
@@ -90,6 +108,29 @@ class Workers(Generic[Tool]):
                 yield first, future.result()
         except BrokenProcessPool:
             raise WorkerLost from None
+
+    @contextlib.contextmanager
+    def _main_hidden(self) -> Iterator[None]:
+        """Processes started inside do not run the caller's script again, unless the tool is defined there."""
+        main = sys.modules["__main__"]
+        known = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
+        if self._needs_main:
+            known = {}
+        try:
+            for name in known:
+                setattr(main, name, None)
+            yield
+        finally:
+            for name, value in known.items():
+                setattr(main, name, value)
+
+
+def can_be_sent(tool: object) -> bool:
+    """Whether other processes can be given the tool without running the caller's script, which may have no guard."""
+    try:
+        return _MAIN not in pickle.dumps(tool)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
 
 
 @contextlib.contextmanager

@@ -14,13 +14,11 @@ G3 (faithful). Planting leaves the corpus's records unchanged and in order, and 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tacit.config.canary_schema import CanaryPlan
 from tacit.data.records import Record, Span
-from tacit.policies.policy import Policy
 
 CANARY = "CANARY"
 
@@ -36,24 +34,6 @@ class CanaryRecord:
     repetitions: int
     twin_text: str
     twin_value: str
-
-
-class KnownCanaries(Policy):
-    """Marks the planted canaries that carry a span: `policy | KnownCanaries()` is told of them."""
-
-    @property
-    def id(self) -> str:
-        return "known-canaries"
-
-    @property
-    def public(self) -> bool:
-        return True
-
-    def content(self) -> Any:  # noqa: ANN401  (any JSON value)
-        return ["known-canaries", CANARY]
-
-    def find(self, record: Record) -> tuple[Span, ...]:
-        return tuple(span for span in record.spans or () if span.kind == CANARY)
 
 
 def draw_canaries(plan: CanaryPlan, generator: np.random.Generator, name: str = "canary") -> tuple[CanaryRecord, ...]:

@@ -5,8 +5,11 @@ A column is a file of raw little-endian numbers. Its type, length and SHA-256 st
 
 import hashlib
 import os
+import shutil
+import tempfile
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +18,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.common.files import digest
-from tacit.errors import PrepareError
+from tacit.errors import PrepareError, failed
 
 _BUFFERED_NUMBERS = 1 << 12
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -96,3 +99,21 @@ def verify_column(path: Path, header: ColumnHeader) -> None:
 
 def damaged(path: Path, found: str) -> PrepareError:
     return PrepareError(f"the file {path.name} of a prepared store, whole", found, "prepare the corpus again")
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that becomes `out` when all went well, and vanishes otherwise."""
+    if out.exists():
+        raise PrepareError("a folder that is not there yet", f"{out.name} exists", "choose another, or remove it")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".draft-{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise failed(f"make a folder for {out.name}", error) from error
+    try:
+        yield folder
+        os.rename(folder, out)
+    except OSError as error:
+        raise failed(f"write {out.name}", error) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

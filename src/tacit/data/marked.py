@@ -7,16 +7,27 @@ G3 (fair). Over keys, each split has its share: positions are 64 bits of BLAKE2b
 G4 (monotone). Raising the train share only moves records into train.
 
 Which corpus it is: a keyed hash of all that its records hold, in their order.
+
+Marked records: what policies found in each record of a corpus, on disk until the run has ended.
 """
 
 import hashlib
+import json
 import math
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
 
-from tacit.common.files import Keyed
-from tacit.data.records import Record
-from tacit.errors import ConfigError
+from tacit.common.files import Keyed, digest, owner_alone
+from tacit.data.column_files import new_folder, sync
+from tacit.data.records import Record, Span
+from tacit.data.text_files import zstd
+from tacit.data.views import PublicText, divide
+from tacit.errors import ConfigError, PolicyError, PrepareError
 
 _POSITION_BITS = 64
 
@@ -81,3 +92,135 @@ class CorpusHash:
     def hexdigest(self) -> str:
         """Of all records so far."""
         return self._state.hexdigest()
+
+
+class Part(StrEnum):
+    """Where a marked record is used: to train, to measure with, or as a planted canary."""
+
+    TRAIN = "train"
+    HELD_OUT = "held-out"
+    PLANTED = "planted"
+
+
+class Refusal(NamedTuple):
+    """Why a policy could not mark a record, as the three parts of an error."""
+
+    expected: str
+    found: str
+    way_out: str
+
+
+class Marks(NamedTuple):
+    """What policies found in a record. `flagged`: it is routed to the protected set."""
+
+    spans: tuple[Span, ...]
+    flagged: bool
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedRecord:
+    """A record without its gold spans, and its marks."""
+
+    record: Record
+    marks: Marks
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the conservative policy alone flagged it."""
+        return self.marks.flagged and not self.marks.spans
+
+    def divided(self) -> tuple[PublicText, tuple[str, ...]]:
+        """Its public text and its secrets; a record without sensible spans is refused."""
+        if self.marks.refusal is not None:
+            raise PolicyError(*self.marks.refusal)
+        return divide(self.record.text, self.marks.spans)
+
+
+def public_text(records: Iterable[MarkedRecord]) -> Iterator[str]:
+    """The public text of records, segment by segment, without placeholders and without what `prepare` quarantines."""
+    for one in records:
+        try:
+            public, _ = one.divided()
+        except (PolicyError, PrepareError):
+            continue
+        yield from filter(None, public.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusSummary:
+    """What was counted while a corpus was marked; it outlives the marked records.
+
+    files: hashes of the marked records. held_out_characters: of all held-out texts. population_hash: of the corpus
+    under the key of a labelled sample, if there is one. detector_overlap: whether a policy's detector learned from it.
+    """
+
+    files: dict[str, str]
+    held_out_characters: int
+    population_hash: str | None
+    detector_overlap: bool
+
+
+WriteMarked = Callable[[Part, MarkedRecord], None]
+
+
+class MarkedCorpus:
+    """Marked records on disk, for their owner alone: one file of compressed JSON lines for each part.
+
+    G1 (all or nothing). The folder appears whole, by one rename.
+    G2 (as written). `is_intact` tells files that were cut or changed since their hashes were taken.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def written(self) -> Iterator[WriteMarked]:
+        """A function that adds one record to its part; an older corpus in this place is replaced."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with new_folder(self._folder) as draft, ExitStack() as stack:
+            files = {part: stack.enter_context(_compressed(draft / _name(part))) for part in Part}
+            yield lambda part, one: _write(files[part], one)
+
+    def records(self, part: Part) -> Iterator[MarkedRecord]:
+        """The records of one part, in their order."""
+        path = self._folder / _name(part)
+        if not path.stat().st_size:  # without a record there is no frame either
+            return
+        with zstd.open(path, "rt", encoding="ascii") as lines:
+            yield from map(_read, lines)
+
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of each file."""
+        return {_name(part): digest(self._folder / _name(part)) for part in Part}
+
+    def is_intact(self, hashes: Mapping[str, str]) -> bool:
+        """Whether the files have these hashes."""
+        return all((self._folder / _name(part)).is_file() for part in Part) and self.hashes() == hashes
+
+    def remove(self) -> None:
+        """Remove every file."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _name(part: Part) -> str:
+    return f"{part}.jsonl.zst"
+
+
+@contextmanager
+def _compressed(path: Path) -> Iterator[zstd.ZstdFile]:
+    with open(path, "xb", opener=owner_alone) as file:
+        with zstd.ZstdFile(file, "wb") as stream:
+            yield stream
+        sync(file)
+
+
+def _write(file: zstd.ZstdFile, one: MarkedRecord) -> None:
+    record = one.record
+    file.write(json.dumps([record.id, record.text, record.user, record.label, *one.marks]).encode() + b"\n")
+
+
+def _read(line: str) -> MarkedRecord:
+    name, text, user, label, spans, flagged, refusal = json.loads(line)
+    marks = Marks(tuple(Span(*span) for span in spans), flagged, None if refusal is None else Refusal(*refusal))
+    return MarkedRecord(Record(name, text, user, label), marks)

@@ -18,19 +18,35 @@ G1 (dealt). Every record has one user; a user has round(N(`mean`, `deviation`^2)
    user what is left.
 G2 (at random). Which records meet in a user, and how many, is decided by SHA-256 of the salt: the order of the corpus
    does not matter, and no version of any library does.
+
+Which records are protected, and which listed entities are in them.
+
+G1 (superset). A record with a marked span is flagged, whatever the conservative policy says.
+G2 (every occurrence). A record has each listed entity of which a string is in its text as whole words, without regard
+   to case and white space: whatever the policy marked there, and also inside a longer entity.
 """
 
 import hashlib
 import math
+import re
+import unicodedata
+from array import array
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
+from pathlib import Path
 from statistics import NormalDist
 
+import ahocorasick_rs
 import numpy as np
 import numpy.typing as npt
+from safetensors.numpy import load_file, save_file
 
-from tacit.errors import PrepareError
+from tacit.common.files import read_text, why
+from tacit.data.marked import MarkedRecord
+from tacit.data.records import Span, common_kind, stands_alone, without_surrogates
+from tacit.errors import ConfigError, PrepareError
 
 UnitsOfRecord = Mapping[str, Collection[Hashable]]
 """The units a record belongs to, by noun: {"user": ["u17"], "entity": ["Ann", "Bern"]}."""
@@ -147,3 +163,141 @@ def _uniform(salt: str, number: int) -> float:
     content = f"{len(salt)}:{salt}/size of user {number}"
     digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
     return ((int.from_bytes(digest[:8]) >> (64 - _BITS)) + 0.5) / (1 << _BITS)
+
+
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordMarks:
+    """What was seen of each record, by its number in the stream; entities as ids, the strings are not kept."""
+
+    flagged: npt.NDArray[np.bool_]
+    entity_offsets: npt.NDArray[np.int64]
+    entity_ids: npt.NDArray[np.int64]
+    entity_list_hash: str
+
+    def entities(self, record: int) -> list[int]:
+        """The ids of the listed entities of a record."""
+        return [int(one) for one in self.entity_ids[self.entity_offsets[record] : self.entity_offsets[record + 1]]]
+
+    def save(self, path: Path) -> None:
+        """As safetensors."""
+        arrays = {name: getattr(self, name) for name in ("flagged", "entity_offsets", "entity_ids")}
+        save_file({**arrays, "listed": np.frombuffer(self.entity_list_hash.encode(), np.uint8)}, path)
+
+    @classmethod
+    def load(cls, path: Path) -> "RecordMarks":
+        """What `save` wrote."""
+        found = load_file(path)
+        listed = found["listed"].tobytes().decode()
+        return cls(found["flagged"], found["entity_offsets"], found["entity_ids"], listed)
+
+
+@dataclass(slots=True)
+class Annotator:
+    """Notes the marks of records as they stream by to be prepared; entities are looked for once more.
+
+    lists_entities: whether entities are listed at all. entity_kinds: marked spans that are entities; None is all kinds.
+    aliases: other strings of an entity, which is then listed.
+    """
+
+    lists_entities: bool = True
+    entity_kinds: frozenset[str] | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    _flagged: bytearray = field(default_factory=bytearray, init=False)
+    _entities: "_Lists" = field(default_factory=lambda: _Lists(), init=False)
+    _ids: dict[str, int] = field(default_factory=dict, init=False)
+    _marked: bool = field(default=False, init=False)
+    _named: bool = field(default=False, init=False)
+
+    def watching(self, records: Iterable[MarkedRecord]) -> Iterator[MarkedRecord]:
+        """The same records, each seen."""
+        for record in records:
+            self._see(record)
+            yield record
+
+    def search(self, records: Iterable[MarkedRecord]) -> None:
+        """Look for every listed string in the same records: what is an entity here may be marked otherwise there."""
+        entities = {string: self._number(string) for string in (*self._ids, *self.aliases, *self.aliases.values())}
+        strings = [string for string in entities if string]
+        automaton = ahocorasick_rs.AhoCorasick(strings)
+        found_in = _Lists()
+        for one, known in zip_longest(records, self._entities):
+            if one is None or known is None:
+                raise PrepareError("the same records twice", "fewer or more", "leave the corpus alone during a run")
+            text = normalised(one.record.text)
+            hits = automaton.find_matches_as_indexes(text, overlapping=True)
+            found = {entities[strings[which]] for which, start, end in hits if stands_alone(text, start, end)}
+            found_in.add({*known, *found})
+        self._entities = found_in
+
+    def marks(self) -> RecordMarks:
+        """What was seen; refused where kinds are listed and nothing is of them."""
+        if self.entity_kinds is not None and self._marked and not self._named:
+            raise ConfigError(
+                expected=f"an entity of the kinds {', '.join(sorted(self.entity_kinds))}",
+                found="none, though the policy marks other kinds",
+                way_out="name kinds that `tacit scan` lists in entity_kinds, or leave it out for all",
+            )
+        listed = "\n".join(sorted(self._ids))
+        digest = hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
+        flagged = np.frombuffer(self._flagged, np.bool_)
+        return RecordMarks(flagged, np.array(self._entities.ends), np.array(self._entities.ids), digest)
+
+    def _see(self, one: MarkedRecord) -> None:
+        record, spans = one.record, one.marks.spans
+        self._flagged.append(one.marks.flagged)
+        self._marked |= bool(spans)
+        listed = [span for span in spans if self.lists_entities and self._is_entity(span)]
+        self._named |= bool(listed)
+        self._entities.add({self._number(normalised(record.text[span.start : span.end])) for span in listed})
+
+    def _is_entity(self, span: Span) -> bool:
+        """Whether its own kind is listed, or what that means in the one vocabulary: a listed kind is never widened."""
+        if self.entity_kinds is None:
+            return True
+        return span.kind in self.entity_kinds or common_kind(span.kind) in self.entity_kinds
+
+    def _number(self, string: str) -> int:
+        return self._ids.setdefault(self.aliases.get(string, string), len(self._ids))
+
+
+class _Lists:
+    """Lists of numbers, one for each record, in two arrays."""
+
+    def __init__(self) -> None:
+        self.ids = array("q")
+        self.ends = array("q", [0])
+
+    def add(self, ids: Collection[int]) -> None:
+        self.ids.extend(sorted(ids))
+        self.ends.append(len(self.ids))
+
+    def __iter__(self) -> Iterator["array[int]"]:
+        return (self.ids[start:end] for start, end in pairwise(self.ends))
+
+
+def normalised(text: str) -> str:
+    """An entity's string as it is listed, or a text in which it is looked for: lower case, one space between words."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return without_surrogates(_SPACE.sub(" ", folded).strip())
+
+
+def read_aliases(path: Path) -> dict[str, str]:
+    """A text file with one entity per line: its name, then its other names, tabs between them."""
+    aliases: dict[str, str] = {}
+    names: set[str] = set()
+    try:
+        lines = read_text(path).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("a readable file of aliases", why(error), "check the path") from error
+    for line in lines:
+        name, *others = [normalised(part) for part in line.split("\t") if part.strip()] or [""]
+        names.add(name)
+        for other in others:
+            if aliases.setdefault(other, name) != name:
+                raise ConfigError("each alias under one entity", "one under two", "remove one of the two lines")
+    if any(name in names for name, entity in aliases.items() if name != entity):
+        raise ConfigError("each name as an entity or as an alias", "one as both", "put all names into one line")
+    return aliases

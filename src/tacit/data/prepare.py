@@ -19,36 +19,27 @@ G3 (one for one). Equal records are the same to training, which then reads nothi
 import errno
 import hashlib
 import json
-import os
-import shutil
 import sqlite3
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
+from tacit.common.workers import in_batches
 from tacit.config.choices import Duplicates
+from tacit.data.column_files import new_folder
+from tacit.data.marked import MarkedRecord
 from tacit.data.records import Record
 from tacit.data.store import PRIVATE, Facts, PreparedCorpus, StoreCounts, StoredRow, StoreWriter
 from tacit.data.tokenizer import Tokenizer
-from tacit.data.views import Chunk, PublicText, cut, divide, encode_all, join, surely_too_long
-from tacit.errors import PolicyError, PrepareError, TacitError, failed
-from tacit.policies.policy import Policy
+from tacit.data.views import Chunk, PublicText, cut, encode_all, join, surely_too_long
+from tacit.errors import PolicyError, PrepareError, TacitError
 
 _DIGEST_BYTES = 16
 _CACHE_KIBIBYTES = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class Routing:
-    """Where a record goes: to the protected set (flagged), and there only because it may hold a missed secret."""
-
-    flagged: bool = True
-    doubtful: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +78,12 @@ def seen_texts(folder: Path) -> Iterator[Seen]:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for setting in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{_CACHE_KIBIBYTES}"):
             connection.execute(f"PRAGMA {setting}")
-        connection.execute("BEGIN")
-        yield Seen(connection)
-        connection.execute("COMMIT")
+        try:
+            connection.execute("BEGIN")
+            yield Seen(connection)
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise OSError(errno.ENOSPC, str(error)) from error
     path.unlink()
 
 
@@ -101,7 +95,7 @@ _FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 @dataclass(frozen=True, slots=True)
 class PrepareConfig:
     """`max_tokens`: the longest redacted piece. `duplicates`: which records are left out because an equal one,
-    redacted, came before: none (keep), all that are equal (exact), or those of them that are doubtful (see `Routing`).
+    redacted, came before: none (keep), all that are equal (exact), or those of them that are doubtful.
 
     `labelled`: labels are learned, and records without one are set aside.
 
@@ -118,50 +112,52 @@ class PrepareConfig:
             raise PrepareError(f"max_tokens of at least {_FEWEST_TOKENS}", f"{self.max_tokens}", "set it higher")
 
 
+class PolicyName(Protocol):
+    """What is noted of the policy that marked the records."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def hash(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Divided:
     """A record that is to be encoded, and its place in the stream."""
 
     number: int
-    record: Record
+    marked: MarkedRecord
     public: PublicText
     secrets: tuple[str, ...]
 
+    @property
+    def record(self) -> Record:
+        return self.marked.record
+
 
 def prepare(
-    records: Iterable[Record],
-    policy: Policy,
+    records: Iterable[MarkedRecord],
+    policy: PolicyName,
     tokenizer: Tokenizer,
     out: Path,
     settings: PrepareConfig = PrepareConfig(),  # noqa: B008  (frozen)
-    routing: Callable[[int], Routing] = lambda _: Routing(),
 ) -> PreparedCorpus:
-    """Prepare `records` into the new folder `out` and open it. Records without sensible spans go to quarantine.
+    """Prepare `records`, which `policy` marked, into the new folder `out` and open it.
 
-    routing: of a record, by its place in the stream; asked after the record was read. The answer may depend on that
-    record alone: then which records survive changes by one when one is taken away.
+    Records without sensible spans go to quarantine.
     """
     with ExitStack() as stack:
-        folder = stack.enter_context(_appearing(out))
+        folder = stack.enter_context(new_folder(out))
         writer = StoreWriter(folder, tokenizer.vocabulary_size)
         stack.callback(writer.abandon)
         quarantine = stack.enter_context((folder / PRIVATE / "quarantine.jsonl").open("w", encoding="utf-8"))
         seen = None if settings.duplicates == "keep" else stack.enter_context(seen_texts(folder))
-        job = _Job(policy, tokenizer, settings, writer, _Quarantine(quarantine), seen, routing)
-        for batch in _batches(records):
+        job = _Job(tokenizer, settings, writer, _Quarantine(quarantine), seen)
+        for batch in in_batches(records, lambda one: len(one.record.text), _BATCH_RECORDS, _BATCH_CHARACTERS):
             job.add(batch)
         writer.finish(_facts(policy, tokenizer, settings), job.counts())
     return PreparedCorpus(out)
-
-
-def public_segments(records: Iterable[Record], policy: Policy) -> Iterator[str]:
-    """The public text of a corpus, segment by segment, without placeholders and without what `prepare` quarantines."""
-    for record in records:
-        try:
-            public, _ = divide(record.text, policy.find(record))
-        except (PolicyError, PrepareError):
-            continue
-        yield from filter(None, public.segments)
 
 
 class _Quarantine:
@@ -181,24 +177,20 @@ class _Job:
 
     def __init__(
         self,
-        policy: Policy,
         tokenizer: Tokenizer,
         settings: PrepareConfig,
         writer: StoreWriter,
         quarantine: _Quarantine,
         seen: Seen | None,
-        routing: Callable[[int], Routing],
     ) -> None:
-        self._policy = policy
         self._tokenizer = tokenizer
         self._settings = settings
         self._writer = writer
         self._quarantine = quarantine
         self._seen = seen
-        self._routing = routing
         self._records = self._empty = self._duplicates = 0
 
-    def add(self, batch: Sequence[Record]) -> None:
+    def add(self, batch: Sequence[MarkedRecord]) -> None:
         divided = list(self._divided(batch))
         texts = [text for item in divided for text in (*self._whole(item.public), *item.secrets)]
         encoded = iter(encode_all(texts, self._tokenizer))
@@ -222,20 +214,20 @@ class _Job:
             spans=self._writer.spans,
         )
 
-    def _divided(self, batch: Sequence[Record]) -> Iterator[_Divided]:
-        for record in batch:
+    def _divided(self, batch: Sequence[MarkedRecord]) -> Iterator[_Divided]:
+        for marked in batch:
             number = self._records
             self._records += 1
-            if not record.text:
+            if not marked.record.text:
                 self._empty += 1
                 continue
             try:
-                self._check_label(record)
-                public, secrets = divide(record.text, self._policy.find(record))
+                self._check_label(marked.record)
+                public, secrets = marked.divided()
             except (PolicyError, PrepareError) as error:
-                self._quarantine.add(record, error)
+                self._quarantine.add(marked.record, error)
             else:
-                yield _Divided(number, record, public, secrets)
+                yield _Divided(number, marked, public, secrets)
 
     def _check_label(self, record: Record) -> None:
         if self._settings.labelled and record.label is None:
@@ -255,11 +247,10 @@ class _Job:
     def _is_duplicate(self, item: _Divided) -> bool:
         if self._seen is None:
             return False
-        routing = self._routing(item.number)
-        if self._settings.duplicates == "doubtful" and not routing.doubtful:
+        if self._settings.duplicates == "doubtful" and not item.marked.doubtful:
             return False
         label = item.record.label if self._settings.labelled else None
-        return not self._seen.add(DuplicateKey(item.public, label, routing.flagged))
+        return not self._seen.add(DuplicateKey(item.public, label, item.marked.marks.flagged))
 
     def _store(self, item: _Divided, pieces: Sequence[Chunk], secrets: Sequence[list[int]]) -> None:
         # Whole records: a piece that two records share would go to whichever came first, so that a protected record
@@ -274,20 +265,7 @@ class _Job:
             self._writer.add(StoredRow(item.number, number, record.id, record.user, record.label, piece.tokens, inside))
 
 
-def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    batch: list[Record] = []
-    characters = 0
-    for record in records:
-        batch.append(record)
-        characters += len(record.text)
-        if len(batch) >= _BATCH_RECORDS or characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
-
-
-def _facts(policy: Policy, tokenizer: Tokenizer, settings: PrepareConfig) -> Facts:
+def _facts(policy: PolicyName, tokenizer: Tokenizer, settings: PrepareConfig) -> Facts:
     return Facts(
         tokenizer_hash=tokenizer.hash,
         tokenizer_depends_on=asdict(tokenizer.depends_on),
@@ -299,23 +277,3 @@ def _facts(policy: Policy, tokenizer: Tokenizer, settings: PrepareConfig) -> Fac
         duplicates=settings.duplicates,
         versions={name: version(name) for name in ("tacit", "tokenizers")},
     )
-
-
-@contextmanager
-def _appearing(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that becomes `out` when all went well, and vanishes otherwise."""
-    if out.exists():
-        raise PrepareError("a folder that is not there yet", f"{out.name} exists", "choose another, or remove it")
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=f".draft-{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise failed(f"make a folder for {out.name}", error) from error
-    try:
-        yield folder
-        os.rename(folder, out)
-    except OSError as error:
-        raise failed(f"write {out.name}", error) from error
-    except sqlite3.OperationalError as error:
-        raise failed(f"write {out.name}", OSError(errno.ENOSPC, str(error))) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

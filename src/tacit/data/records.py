@@ -235,3 +235,21 @@ def luhn_remainder(digits: str) -> int:
 def iban_remainder(compact: str) -> int:
     """1 for an account number with the right check digits (ISO 7064 mod 97-10, as ISO 13616 asks for)."""
     return int("".join(str(int(character, 36)) for character in compact[4:] + compact[:4])) % 97
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def without_surrogates(text: str) -> str:
+    """The text with another character for each lone surrogate, which an automaton cannot read."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def stands_alone(text: str, start: int, end: int) -> bool:
+    """Whether [start, end) neither begins nor ends inside a word."""
+    begins = start == 0 or not (_in_word(text[start - 1]) and _in_word(text[start]))
+    return begins and (end == len(text) or not (_in_word(text[end - 1]) and _in_word(text[end])))
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

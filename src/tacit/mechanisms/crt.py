@@ -91,5 +91,5 @@ ENTRY = MechanismEntry(
     _build,
     CRT,
     (Unit.FLAGGED_RECORD, Unit.SECRETS),
-    Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS, conservative=True, stability=True, duplicates="exact"),
+    Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS, conservative=True, duplicates="exact"),
 )

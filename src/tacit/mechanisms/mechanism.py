@@ -135,7 +135,6 @@ class Needs:
     settings: those of the plan that it may use; None where nobody declared them, and its builder alone knows.
     conservative: a second policy may route records to the protected set.
     users, entities: whose each record is, and which listed entities occur in it.
-    stability: how often a mask changes with what the secret says.
     duplicates, public_view: what holds unless a person chooses otherwise.
     tasks, models: those it is defined for; of models, none listed means all.
     """
@@ -144,7 +143,6 @@ class Needs:
     conservative: bool = False
     users: bool = False
     entities: bool = False
-    stability: bool = False
     duplicates: Duplicates = "keep"
     public_view: Literal["redacted", "invented"] = "redacted"
     tasks: tuple[str, ...] = ("language", "classification")

@@ -28,6 +28,7 @@ G3 (labels). A policy that repeats the labels, and a corpus without labels, give
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -92,6 +93,13 @@ class CardCounts:
                 span.kind,
                 KindCounts(found=1, overlapping=int(common > 0), found_characters=length, right_characters=common),
             )
+
+    def add_usable(self, record: Record, found: tuple[Span, ...]) -> None:
+        """Count one record; one whose spans make no sense, which training sets aside, is left out here too."""
+        if record.spans is None or spans_fault(record.spans, len(record.text)):
+            return
+        with suppress(PolicyError):
+            self.add(record, found)
 
     def __add__(self, other: "CardCounts") -> "CardCounts":
         total = CardCounts(self.records + other.records, self.missed_records + other.missed_records, dict(self.kinds))
@@ -325,18 +333,8 @@ class MeasuredPolicy:
         return PolicyCard(self.policy_id, self.policy_hash, CardCounts(self.records, self.missed_records, kinds))
 
 
-def measured(policy: Policy, records: Iterable[Record]) -> MeasuredPolicy | None:
-    """The policy against the labels of `records`; a record that training would set aside is left out here too."""
-    if knows_labels(policy):
-        return None
-    counts = CardCounts()
-    for record in records:
-        if record.spans is None or spans_fault(record.spans, len(record.text)):
-            continue
-        try:
-            counts.add(record, policy.find(record))
-        except PolicyError:
-            continue
-    if not counts.overall().gold:
+def measured(policy: Policy, counts: CardCounts) -> MeasuredPolicy | None:
+    """The policy against the labels that were counted; none without labels, or when the policy repeats them."""
+    if knows_labels(policy) or not counts.overall().gold:
         return None
     return MeasuredPolicy.of(PolicyCard(policy.id, policy.hash, counts))

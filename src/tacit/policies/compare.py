@@ -29,7 +29,6 @@ from tacit.data.records import Record, Span
 from tacit.errors import ConfigError
 from tacit.policies.card import CONFIDENCE, PolicyCard, ShareOf, common_characters, quality
 from tacit.policies.counting import Looker, Part, RecordBatch, batches, check_stability, counted, find_all
-from tacit.policies.memory import forget_all
 from tacit.policies.policy import Policy
 from tacit.policies.scan import SMALL, WORDS, measured_card, name_of, set_aside
 from tacit.policies.stability import StabilityCounts
@@ -274,7 +273,6 @@ def _look(lookers: tuple[Looker, ...], batch: RecordBatch) -> _Parts:
     for at, looker in enumerate(lookers):
         with suppress(Exception):  # what goes wrong here goes wrong below too, with a record to name
             looker.policy.find(_WARM_UP)  # word lists and models are loaded before the clock starts
-        forget_all()
         began = time.process_time()
         found.append(find_all(looker.policy, batch))
         parts.seconds[at] = time.process_time() - began

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from tacit.common.workers import in_batches
 from tacit.data.records import Record, Span, spans_fault
 from tacit.errors import PolicyError, TacitError
 from tacit.policies.card import CardCounts
@@ -83,16 +84,10 @@ class Part:
 
 def batches(records: Iterable[Record]) -> Iterator[RecordBatch]:
     """Records in batches of bounded size, so that the slowest batch is not slow."""
-    batch: list[Record] = []
-    first, characters = 1, 0
-    for record in records:
-        batch.append(record)
-        characters += len(record.text)
-        if characters >= _BATCH_CHARACTERS or len(batch) == _BATCH_RECORDS:
-            yield RecordBatch(first, batch)
-            first, batch, characters = first + len(batch), [], 0
-    if batch:
+    first = 1
+    for batch in in_batches(records, lambda record: len(record.text), _BATCH_RECORDS, _BATCH_CHARACTERS):
         yield RecordBatch(first, batch)
+        first += len(batch)
 
 
 def look(looker: Looker, batch: RecordBatch) -> Part:

@@ -21,7 +21,7 @@ G9 (as trained). The bound of a run counts those sampled records alone that are 
    they are a uniform sample, whatever was held out.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +30,6 @@ from tacit.common.files import write_private
 from tacit.common.results import Result
 from tacit.common.serialize import from_json, to_json
 from tacit.config.choices import Pieces
-from tacit.data.records import Record
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.policies.card import CardCounts
 from tacit.policies.labels import Frozen, LabelItem, LabelOrigin, Population, Sample, read_private
@@ -52,9 +51,9 @@ class LabelOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TrainedOn:
-    """A corpus as a run uses it: uncut records, what is cut of them, and by its owner whether a piece is trained on."""
+    """A corpus as a run uses it: its hash as that population would have, its pieces, and by owner which are trained."""
 
-    records: Iterable[Record]
+    hash_as: Callable[[Population], str | None]
     pieces: Pieces
     trains: Callable[[str], bool]
 
@@ -194,6 +193,11 @@ def write_coverage(found: CoverageCounts, path: Path) -> None:
     write_private(path, to_json(found).encode() + b"\n")
 
 
+def read_population(path: Path) -> Population:
+    """What the labelled sample was drawn from, as `write_coverage` wrote it."""
+    return from_json(CoverageCounts, read_private(path)).population
+
+
 def read_coverage(
     path: Path, policy_hash: str, conservative_hash: str | None, corpus: TrainedOn | None = None
 ) -> Covered:
@@ -215,7 +219,7 @@ def _check_population(population: Population, corpus: TrainedOn) -> None:
             found=f"miss rates measured on {population.pieces}s: of other pieces, another share holds a missed secret",
             way_out=f"draw and label a sample with `tacit label draw --pieces {corpus.pieces}`",
         )
-    if population.hash_of(corpus.records).hexdigest() != population.hash:
+    if corpus.hash_as(population) != population.hash:
         raise ClaimRefused(
             expected="miss rates measured on this corpus",
             found=f"those of another one, with {population.records:,} {population.pieces}s, or of this one before it "

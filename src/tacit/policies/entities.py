@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from tacit.common.libraries import require_library
 from tacit.data.records import NAMES, Record, Span, common_kind, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
-from tacit.policies.memory import Memory
 from tacit.policies.policy import Policy
 from tacit.policies.tagging import (
     TaggedReader,
@@ -169,15 +168,10 @@ class _Reader:
     def __init__(self, tagger: Tagger) -> None:
         self._tagger = tagger
         self._analyzer = _analyzer(tagger)
-        self._memory = Memory()
 
     def read(self, text: str) -> tuple[Span, ...]:
         """All findings, whatever their score; they may overlap."""
-        found = self._memory.recall(text)
-        if found is None:
-            found = tuple(tidied(text, self._tagger.each(text, self._analyzed)))
-            self._memory.remember(text, found)
-        return found
+        return tuple(tidied(text, self._tagger.each(text, self._analyzed)))
 
     def _analyzed(self, doc: "Doc") -> list[Span]:
         engine: Any = self._analyzer.nlp_engine

@@ -16,7 +16,7 @@ from typing import Any, Self
 import ahocorasick_rs
 
 from tacit.common.files import read_text, why
-from tacit.data.records import Record, Span, resolve_overlaps, spans_fault
+from tacit.data.records import Record, Span, resolve_overlaps, spans_fault, stands_alone, without_surrogates
 from tacit.errors import PolicyError
 from tacit.policies.expressions import Expression
 from tacit.policies.policy import Policy
@@ -149,7 +149,6 @@ def _all_lower(word: str) -> bool:
     return all(character.islower() or not character.isalpha() for character in word)
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _DICTIONARY_WORD = re.compile(r"[^\W\d_](?:[\w'’-]*\w)?")
 
 
@@ -267,21 +266,6 @@ def read_words(path: Path) -> list[str]:
             way_out="put at least one entry in the file",
         )
     return words
-
-
-def without_surrogates(text: str) -> str:
-    """The text with another character for each lone surrogate, which an automaton cannot read."""
-    return _SURROGATE.sub("\ufffd", text)
-
-
-def stands_alone(text: str, start: int, end: int) -> bool:
-    """Whether [start, end) neither begins nor ends inside a word."""
-    begins = start == 0 or not (_in_word(text[start - 1]) and _in_word(text[start]))
-    return begins and (end == len(text) or not (_in_word(text[end - 1]) and _in_word(text[end])))
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
 
 
 def _folded_offsets(text: str) -> dict[int, int]:

@@ -108,7 +108,7 @@ class Either(Policy):
 
     def find(self, record: Record) -> tuple[Span, ...]:
         told = self.right.find(record)
-        return tuple(_with_kinds_of(told, resolve_overlaps(self.left.find(record) + told)))
+        return melted(self.left.find(record), told)
 
 
 @dataclass(frozen=True)
@@ -271,6 +271,11 @@ class Forgetful(Policy):
         key = "\0".join((str(self.seed), span.kind, value)).encode("utf-8", "surrogatepass")
         draw = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")
         return draw < self.miss_rate * _HASH_RANGE
+
+
+def melted(found: tuple[Span, ...], told: tuple[Span, ...]) -> tuple[Span, ...]:
+    """The characters of both as spans, with the kinds of `told` where they overlap."""
+    return tuple(_with_kinds_of(told, resolve_overlaps(found + told)))
 
 
 def _with_kinds_of(told: Sequence[Span], melted: Iterable[Span]) -> Iterator[Span]:

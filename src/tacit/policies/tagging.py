@@ -8,7 +8,7 @@ pipeline, batches of 64 took 1.1 (dialogs) to 1.4 times (sentences) less process
 components that nobody asks for is worth more, about 2.4 times.
 
 G1 (pure). `Reader.read` is a function of the text and of the pipeline's files.
-G2 (flat). Memory does not grow with what was read, but for a bounded `Memory`.
+G2 (flat). Memory does not grow with what was read.
 
 How a text is handed to a tagger that cannot read it whole, and how its findings are tidied.
 
@@ -38,7 +38,6 @@ from tacit.common.libraries import require_library
 from tacit.common.serialize import read_json
 from tacit.data.records import Range, Span, common_kind, sentences
 from tacit.errors import PolicyError
-from tacit.policies.memory import Memory
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -286,15 +285,10 @@ class TaggedReader:
     def __init__(self, tagger: Tagger, extract: "Callable[[Doc], Iterable[Span]]") -> None:
         self._tagger = tagger
         self._extract = extract
-        self._memory = Memory()
 
     def read(self, text: str) -> tuple[Span, ...]:
         """What was taken from `text`, tidied, with the tagger's own labels; findings may overlap."""
-        found = self._memory.recall(text)
-        if found is None:
-            found = tuple(tidied(text, self._tagger.each(text, self._extract)))
-            self._memory.remember(text, found)
-        return found
+        return tuple(tidied(text, self._tagger.each(text, self._extract)))
 
 
 @cache

@@ -27,7 +27,6 @@ from tacit.common.libraries import from_folder, require_library, tokenizer_of
 from tacit.common.serialize import read_json
 from tacit.data.records import Record, Span, common_kind, resolve_overlaps
 from tacit.errors import PolicyError
-from tacit.policies.memory import Memory
 from tacit.policies.policy import Policy
 from tacit.policies.tagging import check_kinds, digest_of, kinds_in_id, pieces, readable, tidied
 
@@ -84,14 +83,7 @@ class TokenClassifier(Policy):
         }
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        memory = _memory(self)
-        found = memory.recall(record.text)
-        if found is None:
-            found = self._find(record.text)
-            memory.remember(record.text, found)
-        return found
-
-    def _find(self, text: str) -> tuple[Span, ...]:
+        text = record.text
         labels = _labels(self.folder)
         found: list[Span] = []
         for word in _model(self.folder).read(readable(text)):
@@ -177,11 +169,6 @@ def _window(config: Any, tokenizer_longest: int) -> int:  # noqa: ANN401
             f"a model that reads {_FEWEST_TOKENS} tokens or more at once", str(window), "name another model"
         )
     return window
-
-
-@cache
-def _memory(_: TokenClassifier) -> Memory:
-    return Memory()
 
 
 @cache

@@ -35,6 +35,8 @@ class PrivateFile(StrEnum):
     SETTINGS = "settings.json"
     INPUTS = "inputs"
     STEPS = "steps.jsonl"
+    MARKED = "marked"
+    SUMMARY = "corpus.json"
     PREPARED = "prepared"
     MEMBERS = "members"
     HELD_OUT = "held-out"

@@ -7,7 +7,8 @@ G2 (all that shapes). So are the tokenizer, Faker's version where secrets are in
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tacit.training.checks import invents
 
 _CORPORA = ("corpus", "data.held_out_corpus", "data.vocabulary_corpus")
 _OTHER_FILES = ("marking.aliases", "marking.coverage")
+_TOKENIZER = "tokenizer"
 _MOVES_NO_NUMBER = (
     *("execution.device", "execution.microbatch_tokens", "execution.checkpoint_steps", "execution.checkpoint_minutes"),
     *("training.save_steps", "training.report_to"),
@@ -38,17 +40,33 @@ class RunIdentity:
     parts: dict[str, str]
 
 
-def identity_of(experiment: Config, policies: Policies, tokenizer: Tokenizer) -> RunIdentity:
-    """What a new run is made of, to be kept in `private/`."""
+def identity_of(experiment: Config, policies: Policies) -> RunIdentity:
+    """What a new run is made of, to be kept in `private/`; its tokenizer may come later."""
     key = new_key()
-    return RunIdentity(key.hex(), _keyed(key, experiment, policies, tokenizer))
+    return RunIdentity(key.hex(), _keyed(key, _parts(experiment, policies)))
 
 
-def check_identity(run: RunFolder, experiment: Config, policies: Policies, tokenizer: Tokenizer) -> None:
+def check_identity(run: RunFolder, experiment: Config, policies: Policies) -> None:
     """Refuse to resume a run with anything else than it began with."""
     began = run.read_json(RunIdentity, PrivateFile.IDENTITY)
-    now = _keyed(bytes.fromhex(began.key), experiment, policies, tokenizer)
-    changed = sorted(name for name in began.parts.keys() | now.keys() if began.parts.get(name) != now.get(name))
+    now = _keyed(bytes.fromhex(began.key), _parts(experiment, policies))
+    _check_same({name: known for name, known in began.parts.items() if name != _TOKENIZER}, now)
+
+
+def check_tokenizer(run: RunFolder, tokenizer: Tokenizer) -> None:
+    """Note the tokenizer of a run, or refuse another one than was noted."""
+    began = run.read_json(RunIdentity, PrivateFile.IDENTITY)
+    learned_from = tokenizer.depends_on  # its hash of the policy is keyed once the run has a key
+    now = {_TOKENIZER: f"{tokenizer.hash} {learned_from.source} {learned_from.corpus}"}
+    now = _keyed(bytes.fromhex(began.key), now)
+    if _TOKENIZER in began.parts:
+        _check_same({_TOKENIZER: began.parts[_TOKENIZER]}, now)
+    else:
+        run.write_json(PrivateFile.IDENTITY, replace(began, parts=began.parts | now))
+
+
+def _check_same(began: Mapping[str, str], now: Mapping[str, str]) -> None:
+    changed = sorted(name for name in began.keys() | now.keys() if began.get(name) != now.get(name))
     if changed:
         raise RunError(
             expected="all that the run began with, unchanged: its claim is about that",
@@ -57,12 +75,11 @@ def check_identity(run: RunFolder, experiment: Config, policies: Policies, token
         )
 
 
-def _keyed(key: bytes, experiment: Config, policies: Policies, tokenizer: Tokenizer) -> dict[str, str]:
-    parts = _parts(experiment, policies, tokenizer)
+def _keyed(key: bytes, parts: Mapping[str, str]) -> dict[str, str]:
     return {name: keyed(key, name, value) for name, value in parts.items()}
 
 
-def _parts(experiment: Config, policies: Policies, tokenizer: Tokenizer) -> dict[str, str]:
+def _parts(experiment: Config, policies: Policies) -> dict[str, str]:
     words = to_flat(experiment)
     files = {name: words[name] for name in (*_CORPORA, *_OTHER_FILES) if words[name] is not None}
     if not experiment.is_new:
@@ -74,8 +91,6 @@ def _parts(experiment: Config, policies: Policies, tokenizer: Tokenizer) -> dict
     parts["policy"] = policies.marking.hash
     if policies.conservative is not None:
         parts["conservative policy"] = policies.conservative.hash
-    learned_from = tokenizer.depends_on  # its hash of the policy is keyed once the run has a key
-    parts["tokenizer"] = f"{tokenizer.hash} {learned_from.source} {learned_from.corpus}"
     if invents(experiment):
         parts["version of Faker"] = version("faker")
     parts["settings"] = json.dumps({name: words[name] for name in words.keys() - hashed}, sort_keys=True)

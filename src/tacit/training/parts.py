@@ -15,13 +15,11 @@ from tacit.config.choices import Mode
 from tacit.config.model_schema import CausalLMConfig, ClassifierConfig, LSTMConfig
 from tacit.config.schema import Config, is_custom
 from tacit.data.batches import Inventions, RowReader
-from tacit.data.canaries import KnownCanaries
 from tacit.data.corpus import read
 from tacit.data.labels import LabelReader
-from tacit.data.marked import Shares, Split, split_of
-from tacit.data.ownership import dealt_users
-from tacit.data.prepare import PrepareConfig, prepare, public_segments
-from tacit.data.records import Record, in_pieces
+from tacit.data.marked import MarkedCorpus, MarkedRecord, Part, public_text
+from tacit.data.ownership import Annotator, read_aliases
+from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_tokenizer, read_tokenizer_json, train_bpe
 from tacit.errors import ConfigError
@@ -30,38 +28,30 @@ from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifie
 from tacit.models.custom import CustomModel
 from tacit.models.language_model import Learner
 from tacit.models.lstm import LSTM
-from tacit.policies.card import measured
-from tacit.policies.marking import Annotator, Inside, RecordSampler, read_aliases
+from tacit.policies.marking import Inside
 from tacit.policies.policy import Policies, Policy
 from tacit.policies.registry import parse_policy
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.stores import plant_canaries
 from tacit.training.checks import duplicates_of, needs_of
+from tacit.training.marking import marked_corpus, training_records
 from tacit.training.trainer import TrainSettings
 from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
 
 Model = Learner | Classifier
 AnyBatchReader = RowReader | LabelReader
-DEALT = (15.0, 2.0)  # records of an invented user: mean and deviation, as UeDP deals AG News
 DEFAULT_VOCABULARY = 1000
-_SALT = "tacit held-out"
 _RECORDS_BETWEEN = 500
 
 
 def make_policies(experiment: Config) -> Policies:
-    """The policies that were asked for; the marking one is told of the canaries it is to know."""
+    """The policies that were asked for."""
     policy = parse_policy(experiment.policy)
-    told = policy | KnownCanaries() if any(plan.known for plan in experiment.audit.canaries) else policy
-    return Policies(
-        told,
-        None
-        if experiment.marking.conservative_policy is None
-        else parse_policy(experiment.marking.conservative_policy),
-    )
+    conservative = experiment.marking.conservative_policy
+    return Policies(policy, None if conservative is None else parse_policy(conservative))
 
 
-def make_tokenizer(experiment: Config, policy: Policy) -> Tokenizer:
+def make_tokenizer(experiment: Config, policy: Policy, marked: MarkedCorpus) -> Tokenizer:
     """The tokenizer that was asked for; a file's is taken as public, since somebody made it before this run."""
     name = experiment.tokenizer_name
     if name == "bytes":
@@ -77,87 +67,53 @@ def make_tokenizer(experiment: Config, policy: Policy) -> Tokenizer:
             size,
             Dependence(VocabularySource.PUBLIC_CORPUS, Path(public).name),
         )
-    learned = Dependence(VocabularySource.REDACTED_VIEW, "the training records", policy.hash)
-    return train_bpe(public_segments(records_of(experiment, Split.TRAIN), policy), size, learned)
+    return train_bpe(public_text(marked.records(Part.TRAIN)), size, learned_from_training(policy))
 
 
-def records_of(experiment: Config, side: Split) -> Iterator[Record]:
-    """The records of one side; a user is on one side only."""
-    apart = experiment.data.held_out_corpus
-    if apart is not None:
-        yield from in_pieces(read(apart if side == Split.VALIDATION else experiment.corpus), experiment.data.segment_by)
-        return
-    for record in in_pieces(read(experiment.corpus), experiment.data.segment_by):
-        if side_of(experiment, record.user or record.id) == side:
-            yield record
-
-
-def side_of(experiment: Config, owner: str) -> Split:
-    """On which side the records of the corpus are that belong to this user, or have this id and no user."""
-    if experiment.data.held_out_corpus is not None:
-        return Split.TRAIN
-    return split_of(owner, _SALT, Shares(1 - experiment.held_out_share, experiment.held_out_share, 0.0))
+def learned_from_training(policy: Policy) -> Dependence:
+    """What a vocabulary depends on that is learned from the public text of the training records."""
+    return Dependence(VocabularySource.REDACTED_VIEW, "the training records", policy.hash)
 
 
 def prepare_stores(
     experiment: Config, policies: Policies, tokenizer: Tokenizer, run: RunFolder, observe: Observer
 ) -> None:
-    """Both sides of the corpus as stores, and what is known of them beside: marks, a sample, the policy's quality.
-
-    What is there already stays.
-    """
-    policy = policies.marking
+    """Both sides of the marked corpus as stores, and the marks of the records beside them; what is there stays."""
+    marked, policy = marked_corpus(run), policies.marking
     settings = PrepareConfig(experiment.data.max_tokens, duplicates_of(experiment), experiment.classifies)
     place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
+
+    def planted() -> Iterator[MarkedRecord]:
+        return _counted(chain(training_records(experiment, marked), marked.records(Part.PLANTED)), observe)
+
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
-        annotator = make_annotator(experiment, policies)
-        seed = experiment.seed or 0 if experiment.mode == Mode.RESEARCH else None
-        planted = plant_canaries(run, experiment.audit.canaries, seed)
-        sampler = RecordSampler(policy)
-        real = sampler.watching(training_records(experiment))
-        records = annotator.watching(_counted(chain(real, planted.records()), observe))
-        store = prepare(records, policy, tokenizer, place, settings, annotator.routing)
-        run.write_json(PrivateFile.SAMPLE, Inside(sampler.excerpts(), store.kind_counts()).to_json())
+        annotator = make_annotator(experiment)
+        store = prepare(annotator.watching(planted()), policy, tokenizer, place, settings)
+        inside = Inside.from_json(run.read_json(dict, PrivateFile.SAMPLE))
+        run.write_json(PrivateFile.SAMPLE, replace(inside, kinds=store.kind_counts()).to_json())
         if needs_of(experiment).entities:
-            annotator.search(_counted(chain(training_records(experiment), planted.records()), observe))
+            annotator.search(planted())
         write_atomically(marks, annotator.marks().save, 0o600)
     whole = PrepareConfig(experiment.data.max_tokens, labelled=experiment.classifies)
-    sides = {PrivateFile.HELD_OUT: records_of(experiment, Split.VALIDATION)}
+    sides = {PrivateFile.HELD_OUT: marked.records(Part.HELD_OUT)}
     if duplicates_of(experiment) != "keep":
-        sides[PrivateFile.MEMBERS] = training_records(experiment)  # also what was left out, as on the held-out side
+        sides[PrivateFile.MEMBERS] = training_records(experiment, marked)  # also what was left out
     for name, records in sides.items():
         if not run.path(name).exists():
             prepare(_counted(records, observe), policy, tokenizer, run.path(name), whole)
-    if not run.path(PrivateFile.POLICY).exists():
-        found = measured(policy, _counted(records_of(experiment, Split.VALIDATION), observe))
-        if found is not None:
-            run.write_json(PrivateFile.POLICY, found)
 
 
-def make_annotator(experiment: Config, policies: Policies) -> Annotator:
-    """What is looked for in each training record."""
+def make_annotator(experiment: Config) -> Annotator:
+    """What is noted of each training record."""
     return Annotator(
-        policies.marking,
-        policies.conservative,
+        needs_of(experiment).entities,
         None if experiment.marking.entity_kinds is None else frozenset(experiment.marking.entity_kinds),
         {} if experiment.marking.aliases is None else read_aliases(Path(experiment.marking.aliases)),
-        check_stability=needs_of(experiment).stability,
     )
 
 
-def training_records(experiment: Config) -> Iterator[Record]:
-    """The training side, with users as the settings say."""
-    records = records_of(experiment, Split.TRAIN)
-    if experiment.data.user_source == "given":
-        return records
-    if experiment.data.user_source == "documents":
-        return (replace(record, user=record.id) for record in records)
-    dealt = dealt_users([record.id for record in records_of(experiment, Split.TRAIN)], *DEALT, salt=_SALT)
-    return (replace(record, user=user) for record, user in zip(records, dealt, strict=True))
-
-
-def _counted(records: Iterable[Record], observe: Observer) -> Iterator[Record]:
+def _counted(records: Iterable[MarkedRecord], observe: Observer) -> Iterator[MarkedRecord]:
     for done, record in enumerate(records, 1):
         yield record
         if done % _RECORDS_BETWEEN == 0:

@@ -25,10 +25,11 @@ from tacit.config.schema import Config
 from tacit.data.batches import RowReader
 from tacit.data.corpus import read
 from tacit.data.labels import LabelReader, check_learns_labels
-from tacit.data.marked import Split
+from tacit.data.marked import CorpusSummary, Split
+from tacit.data.ownership import RecordMarks
 from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.store import PreparedCorpus
-from tacit.data.tokenizer import Tokenizer, load_tokenizer
+from tacit.data.tokenizer import Dependence, Tokenizer, load_tokenizer
 from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
 from tacit.mechanisms.build import Planned
 from tacit.mechanisms.build import plan as price
@@ -39,7 +40,7 @@ from tacit.models.evaluation import evaluate, label_quality, mean_nats
 from tacit.models.language_model import Learner
 from tacit.policies.coverage import Covered, TrainedOn, read_coverage
 from tacit.policies.detectors.detector import check_detector_data, detector_data
-from tacit.policies.marking import Caps, RecordMarks, annotate
+from tacit.policies.marking import mark_records
 from tacit.policies.policy import Policies, Policy
 from tacit.privacy.account import quick_account
 from tacit.privacy.guarantee import Evidence, Guarantee
@@ -52,21 +53,21 @@ from tacit.runs.stores import check_stores, note_stores
 from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_outside, release_utility
 from tacit.runs.verify import check_verified
 from tacit.runs.weights import keep_model, write_model
+from tacit.training.annotation import Caps, annotate
 from tacit.training.callbacks import Choice, check_choice, watched
 from tacit.training.checks import needs_of
 from tacit.training.covered import check_covered
-from tacit.training.identity import check_identity, identity_of
-from tacit.training.overlap import check_apart
+from tacit.training.identity import check_identity, check_tokenizer, identity_of
+from tacit.training.marking import Shared, mark_once, marked_corpus, side_of
 from tacit.training.parts import (
     AnyBatchReader,
     Model,
+    learned_from_training,
     make_learner,
     make_policies,
     make_reader,
     make_tokenizer,
     prepare_stores,
-    records_of,
-    side_of,
     train_settings,
 )
 from tacit.training.pools import Pools, measured_counts
@@ -83,13 +84,6 @@ USER_ORIGINS = {
 WHERE_NONE_IS_NAMED = "as the corpus names them; where it names none, the text that the record was cut from"
 RECORD_IS = {"record": None, "turn": "one turn of a dialog", "sentence": "one sentence"}
 _SECONDS_BETWEEN_PRICES = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """How many held-out texts also occur in the training corpus."""
-
-    texts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +106,15 @@ def train(experiment: Config, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
     mechanism = check_start(experiment)
     policies = make_policies(experiment)
-    shared = check_apart(experiment)
-    tokenizer = make_tokenizer(experiment, policies.marking)
-    _check_vocabulary(mechanism, tokenizer, policies.marking.hash)
+    if experiment.tokenizer_name == "bpe" and experiment.data.vocabulary_corpus is None:
+        _check_dependence(mechanism, learned_from_training(policies.marking), policies.marking.hash)
     if mechanism.notions():
         check_covered(experiment)
-    identity = identity_of(experiment, policies, tokenizer)
+    identity = identity_of(experiment, policies)
     with RunFolder.create(folder) as run, _nothing_left_if_refused(run):
-        run.write_json(PrivateFile.SETTINGS, to_dict(experiment))
-        run.write_json(PrivateFile.SHARED, Shared(shared))
         run.write_json(PrivateFile.IDENTITY, identity)
-        tokenizer = tokenizer.made_under(hash_outside(policies.marking, run.key))
-        run.write(ReleaseFile.TOKENIZER, tokenizer.save)
-        return _go_on(experiment, policies, tokenizer, run, observe)
+        run.write_json(PrivateFile.SETTINGS, to_dict(experiment))
+        return _go_on(experiment, policies, run, observe)
 
 
 @contextmanager
@@ -146,7 +136,7 @@ def resume(folder: Path, observe: Observer) -> Trained:
     if seen.path(ReleaseFile.MANIFEST).exists():
         check_verified(seen)
     with RunFolder.open(folder) as run:
-        if not (run.path(PrivateFile.SETTINGS).exists() and run.path(ReleaseFile.TOKENIZER).exists()):
+        if not run.path(PrivateFile.SETTINGS).exists():
             raise RunError(
                 expected="a run that had begun",
                 found="one that was stopped before its first step; nothing was spent",
@@ -155,15 +145,16 @@ def resume(folder: Path, observe: Observer) -> Trained:
         experiment = load_config(run.read_json(dict, PrivateFile.SETTINGS))
         check_stores(run)
         policies = make_policies(experiment)
-        tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
-        check_identity(run, experiment, policies, tokenizer)
-        return _go_on(experiment, policies, tokenizer, run, observe)
+        check_identity(run, experiment, policies)
+        return _go_on(experiment, policies, run, observe)
 
 
-def _go_on(experiment: Config, policies: Policies, tokenizer: Tokenizer, run: RunFolder, observe: Observer) -> Trained:
+def _go_on(experiment: Config, policies: Policies, run: RunFolder, observe: Observer) -> Trained:
     policy = policies.marking
     run.unseal()
     note(run)
+    summary = mark_once(experiment, policies, run, observe)
+    tokenizer = _tokenizer(experiment, policy, run)
     prepare_stores(experiment, policies, tokenizer, run, observe)
     note_stores(run)
     store, held_out = (PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
@@ -173,13 +164,13 @@ def _go_on(experiment: Config, policies: Policies, tokenizer: Tokenizer, run: Ru
     caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
     annotation, dropped = annotate(store, marks, caps)
     pools = Pools(annotation)
-    evidence = _evidence(experiment, policies, marks, dropped)
+    evidence = _evidence(experiment, policies, summary, marks, dropped)
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, hash_outside(policy, run.key))
     check_duplicates(planned.mechanism, experiment)
     check_public_steps(experiment, planned.plan)
     if planned.mechanism.notions():
-        check_detector_data(policies.together(), lambda: read(experiment.corpus))
+        check_detector_data(summary.detector_overlap)
     if experiment.classifies:
         check_learns_labels(planned.plan)
     measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(experiment))
@@ -196,7 +187,7 @@ def _go_on(experiment: Config, policies: Policies, tokenizer: Tokenizer, run: Ru
     trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(experiment), choice)
     with watched(run, experiment.training.report_to, _priced(observe, run, planned)) as watching:
         trainer.train(streams, _keeping(watching, run, experiment.training.save_steps, learner))
-    utility, contributions = _measure(experiment, learner, held_out, test_reader, observe)
+    utility, contributions = _measure(summary.held_out_characters, learner, held_out, test_reader, observe)
     run.write_json(PrivateFile.UTILITY, utility)
     seeded = experiment.mode == Mode.RESEARCH
     release_utility(run, contributions, Random(f"utility {experiment.seed or 0}") if seeded else SystemRandom())
@@ -207,8 +198,22 @@ def _go_on(experiment: Config, policies: Policies, tokenizer: Tokenizer, run: Ru
     run.write_json(PrivateFile.GUARANTEE, guarantee)
     run.write_json(ReleaseFile.GUARANTEE, terms.conclude(charges, evidence_outside(evidence, policy, run.key)))
     run.seal()
+    marked_corpus(run).remove()
     set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
     return Trained(run.folder, planned, utility, guarantee, set_aside, run.read_json(Shared, PrivateFile.SHARED).texts)
+
+
+def _tokenizer(experiment: Config, policy: Policy, run: RunFolder) -> Tokenizer:
+    """The run's tokenizer, which is made first where it is missing."""
+    if run.path(ReleaseFile.TOKENIZER).exists():
+        tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+        check_tokenizer(run, tokenizer)
+        return tokenizer
+    tokenizer = make_tokenizer(experiment, policy, marked_corpus(run))
+    check_tokenizer(run, tokenizer)
+    tokenizer = tokenizer.made_under(hash_outside(policy, run.key))
+    run.write(ReleaseFile.TOKENIZER, tokenizer.save)
+    return tokenizer
 
 
 def _priced(observe: Observer, run: RunFolder, planned: Planned) -> Observer:
@@ -254,7 +259,7 @@ def _choice(
         place = run.path(PrivateFile.CHOICE)
         if not place.exists():
             settings = PrepareConfig(experiment.data.max_tokens, labelled=experiment.classifies)
-            prepare(read(on), policy, tokenizer, place, settings)
+            prepare(mark_records(policy, read(on)), policy, tokenizer, place, settings)
     store = PreparedCorpus(place)
     reader = make_reader(experiment, tokenizer, store)
     redacted = on == "redacted"
@@ -276,14 +281,18 @@ def _check_held_out(store: PreparedCorpus) -> None:
         )
 
 
-def _evidence(experiment: Config, policies: Policies, marks: RecordMarks, dropped: float | None) -> Evidence:
+def _evidence(
+    experiment: Config, policies: Policies, summary: CorpusSummary, marks: RecordMarks, dropped: float | None
+) -> Evidence:
     """What is known beside the plan."""
     policy = policies.marking
     covered = Covered()
     if experiment.marking.coverage is not None:
         second = None if policies.conservative is None else policies.conservative.hash
         used = TrainedOn(
-            read(experiment.corpus), experiment.data.segment_by, lambda owner: side_of(experiment, owner) == Split.TRAIN
+            lambda _: summary.population_hash,
+            experiment.data.segment_by,
+            lambda owner: side_of(experiment, owner) == Split.TRAIN,
         )
         covered = read_coverage(Path(experiment.marking.coverage), policy.hash, second, used)
     return Evidence(
@@ -324,9 +333,12 @@ def _declare(run: RunFolder, terms: Terms) -> None:
 
 
 def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy_hash: str) -> None:
+    _check_dependence(mechanism, tokenizer.depends_on, policy_hash)
+
+
+def _check_dependence(mechanism: Mechanism, depends: Dependence, policy_hash: str) -> None:
     for neighbours in mechanism.notions():
         secrets_only = neighbours.unit == Unit.SECRETS
-        depends = tokenizer.depends_on
         if not (depends.free_for_secrets(policy_hash) if secrets_only else depends.free_for_records):
             raise ClaimRefused(
                 expected=f"a tokenizer that says nothing about {neighbours.unit}",
@@ -336,7 +348,7 @@ def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy_hash: s
 
 
 def _measure(
-    experiment: Config, learner: Model, store: PreparedCorpus, reader: AnyBatchReader, observe: Observer
+    characters: int, learner: Model, store: PreparedCorpus, reader: AnyBatchReader, observe: Observer
 ) -> tuple[Utility, Contributions]:
     def told(done: int) -> None:
         observe(Progress("measuring", done, len(store)))
@@ -344,5 +356,4 @@ def _measure(
     if isinstance(learner, Classifier) and isinstance(reader, LabelReader):
         labels, contributions = label_quality(learner, reader, told)
         return Utility(TokenQuality(), TokenQuality(), 0, labels), contributions
-    characters = sum(len(record.text) for record in records_of(experiment, Split.VALIDATION))
     return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told)

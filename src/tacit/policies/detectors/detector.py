@@ -14,7 +14,7 @@ G3 (no code). Nothing in a folder is run: JSON, numbers, and for an encoder safe
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -229,10 +229,10 @@ def detector_data(policy: Policy) -> str | None:
     return "; ".join(found) or None
 
 
-def check_detector_data(policy: Policy, corpus: Callable[[], Iterable[Record]]) -> None:
-    """Refuse detectors, and models of alpha-contexts, that learned from the corpus: their marks would tell of it.
+class DetectorOverlap:
+    """Whether detectors, and models of alpha-contexts, learned from a corpus that goes by: their marks would tell it.
 
-    G1 (same). The same texts in the same order are refused, whatever file they are in.
+    G1 (same). The same texts in the same order are noticed, whatever file they are in.
     G2 (shared). So is a corpus that shares texts with a source, in any order: more than 3 of the (at most 1,000) texts
         in the source's sketch, or more than 1 % of them. Texts of less than 40 characters do not count.
     G3 (runs). The sources of a model in a run folder are the corpora that its private settings name, where those files
@@ -240,22 +240,38 @@ def check_detector_data(policy: Policy, corpus: Callable[[], Iterable[Record]]) 
 
     Other overlaps are not seen: that the data are disjoint stays a condition.
     """
-    learned = [source for part in _parts(policy) for source in part.learned_from()]
-    if not learned:
-        return
-    digest = TextDigest()
-    shared: list[set[int]] = [set() for _ in learned]
-    for record in corpus():
-        digest.add(record)
+
+    def __init__(self, policy: Policy) -> None:
+        self._learned = [source for part in _parts(policy) for source in part.learned_from()]
+        self._shared: list[set[int]] = [set() for _ in self._learned]
+        self._digest = TextDigest()
+
+    def watching(self, records: Iterable[Record]) -> Iterator[Record]:
+        """The same records, each seen."""
+        return map(self._seen, records) if self._learned else iter(records)
+
+    def _seen(self, record: Record) -> Record:
+        self._digest.add(record)
         key = text_key(record.text)
-        for keys, (_, sketch) in zip(shared, learned, strict=True):
+        for keys, (_, sketch) in zip(self._shared, self._learned, strict=True):
             if key in sketch:
                 keys.add(key)
-    whole = digest.hexdigest()
-    if any(
-        whole == known or len(keys) > min(_MOST_SHARED, _MOST_SHARE * len(sketch))
-        for keys, (known, sketch) in zip(shared, learned, strict=True)
-    ):
+        return record
+
+    def found(self) -> bool:
+        """Whether the records that went by are a source, or share too many texts with one."""
+        if not self._learned:
+            return False
+        whole = self._digest.hexdigest()
+        return any(
+            whole == known or len(keys) > min(_MOST_SHARED, _MOST_SHARE * len(sketch))
+            for keys, (known, sketch) in zip(self._shared, self._learned, strict=True)
+        )
+
+
+def check_detector_data(overlaps: bool) -> None:
+    """Refuse detectors that learned from the corpus."""
+    if overlaps:
         raise ClaimRefused(
             expected="a detector, or a model of an alpha-context, trained on public or disjoint data",
             found="one that was trained on texts of this corpus, at a price that nobody counted",
