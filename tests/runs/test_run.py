@@ -57,7 +57,9 @@ def test_what_was_written_is_read(run: RunFolder) -> None:
     tensors = {"a": torch.arange(6.0).reshape(2, 3).t(), "b": torch.ones(2, dtype=torch.bfloat16), "c": torch.zeros(())}
     run.write_json(ReleaseFile.PLAN, TERMS)
     run.write_json(ReleaseFile.GUARANTEE, PLANNED.guarantee)
-    run.write_json(ReleaseFile.CONFIG, {"model": "lstm", "model_config": {"hidden_size": 200}, "max_tokens": 64})
+    run.write_json(
+        ReleaseFile.CONFIG, {"model": "lstm", "model_config": {"hidden_size": 200}, "data": {"max_tokens": 64}}
+    )
     run.write_json(PrivateFile.SETTINGS, {"seed": 7})
     run.write(ReleaseFile.TOKENIZER, tokenizer.save)
     write_model(run, tensors)
@@ -65,7 +67,7 @@ def test_what_was_written_is_read(run: RunFolder) -> None:
     view = RunFolder.view(run.folder)
     assert view.read_json(Terms, ReleaseFile.PLAN) == TERMS
     assert view.read_json(Guarantee, ReleaseFile.GUARANTEE) == PLANNED.guarantee
-    assert view.read_json(dict, ReleaseFile.CONFIG)["shape"] == {"hidden_size": 200}
+    assert view.read_json(dict, ReleaseFile.CONFIG)["model_config"] == {"hidden_size": 200}
     assert view.read_json(dict, PrivateFile.SETTINGS) == {"seed": 7}
     assert load_tokenizer(view.path(ReleaseFile.TOKENIZER)).hash == tokenizer.hash
     read = read_model(view)
