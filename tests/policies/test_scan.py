@@ -389,3 +389,23 @@ def test_printable() -> None:
     assert printable("a\r\nb\tc\u00a0d") == "a\nb c d"
     assert printable("\x1b[31mred\u202eevil\u2066\ud800\x00\x9b") == "�[31mred�evil����"
     assert printable("👩\u200d👧 שלום") == "👩\u200d👧 שלום"
+
+
+def test_mask_stability_is_measured_on_as_many_records_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a slow policy that reads records again although nobody asked for it."""
+    records = [Record(f"r{number}", f"Call {number}.") for number in range(9)]
+    read: Counter[str] = Counter()
+    find = Digits.find
+
+    def counted(self: Digits, record: Record) -> tuple[Span, ...]:
+        read[record.id] += 1
+        return find(self, record)
+
+    monkeypatch.setattr(Digits, "find", counted)
+    assert scan(records, Digits(), stability=0, processes=1).stability.spans == 0
+    assert set(read.values()) == {1}
+    assert scan(records, Digits(), stability=4, processes=1).stability.spans == 4
+    assert sum(count > 2 for count in read.values()) == 4
+    for wrong in (-1, 201):
+        with pytest.raises(ConfigError, match="0 to 200 records"):
+            scan(records, Digits(), stability=wrong)

@@ -69,6 +69,7 @@ def scan(
     *,
     sample: int = 5,
     show_secrets: bool = False,
+    stability: int = 200,
     processes: int | None = None,
     out: str | Path | None = None,
     observe: "Observer" = unwatched,
@@ -81,6 +82,7 @@ def scan(
         policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
         sample: how many records to show in the result.
         show_secrets: whether the sample shows secrets; otherwise they are blacked out.
+        stability: on how many records to measure whether the mask depends on what the secrets say; 0: on none.
         processes: how many processes; all cores by default.
         out: a folder for scan.html, scan.json and quarantine.jsonl.
         observe: called with progress events.
@@ -101,7 +103,8 @@ def scan(
 
     chosen = policy_of(policy)
     reader, told = _opened(corpus, field_names, out, observe)
-    found = look(reader, chosen, sample=sample, show_secrets=show_secrets, processes=processes, progress=told)
+    shown = {"sample": sample, "stability": stability}
+    found = look(reader, chosen, **shown, show_secrets=show_secrets, processes=processes, progress=told)
     if out is not None:
         _write_result(Path(out), "scan", found.to_json(), scan_page(found))
     return found

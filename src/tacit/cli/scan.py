@@ -39,6 +39,9 @@ def scan(
         bool, typer.Option("--show-secrets", help="Print secrets, and write them to the page and the JSON file.")
     ] = False,
     sample: Annotated[int, typer.Option(help="How many records to show.")] = 5,
+    stability: Annotated[
+        int, typer.Option(help="On how many records to measure mask stability; 0 if a slow policy takes too long.")
+    ] = 200,
     processes: Processes = None,
     as_json: AsJson = False,
     text_field: TextField = "text",
@@ -56,6 +59,7 @@ def scan(
             policy,
             sample=sample,
             show_secrets=show_secrets,
+            stability=stability,
             processes=processes,
             out=out,
             observe=observe,

@@ -74,7 +74,6 @@ class Workers(Generic[Tool]):
         self._tool = tool
         self._processes = processes
         self._pool: ProcessPoolExecutor | None = None
-        self._needs_main = not can_be_sent(tool)
 
     def __enter__(self) -> Self:
         if self._processes > 1:
@@ -95,10 +94,11 @@ class Workers(Generic[Tool]):
             for item in items:
                 yield item, function(self._tool, item)
             return
+        needed = not can_be_sent((self._tool, function))
         waiting: deque[tuple[Item, Future[Result]]] = deque()
         try:
             for item in items:
-                with _interrupts_held(), self._main_hidden():
+                with _interrupts_held(), _main_hidden(needed):
                     waiting.append((item, self._pool.submit(_work, function, item)))
                 if len(waiting) >= IN_FLIGHT * self._processes:
                     first, future = waiting.popleft()
@@ -109,21 +109,6 @@ class Workers(Generic[Tool]):
         except BrokenProcessPool:
             raise WorkerLost from None
 
-    @contextlib.contextmanager
-    def _main_hidden(self) -> Iterator[None]:
-        """Processes started inside do not run the caller's script again, unless the tool is defined there."""
-        main = sys.modules["__main__"]
-        known = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
-        if self._needs_main:
-            known = {}
-        try:
-            for name in known:
-                setattr(main, name, None)
-            yield
-        finally:
-            for name, value in known.items():
-                setattr(main, name, value)
-
 
 def can_be_sent(tool: object) -> bool:
     """Whether other processes can be given the tool without running the caller's script, which may have no guard."""
@@ -131,6 +116,20 @@ def can_be_sent(tool: object) -> bool:
         return _MAIN not in pickle.dumps(tool)
     except (pickle.PicklingError, AttributeError, TypeError):
         return False
+
+
+@contextlib.contextmanager
+def _main_hidden(needed: bool) -> Iterator[None]:
+    """Processes started inside do not run the caller's script again, unless what they work with is defined there."""
+    main = sys.modules["__main__"]
+    known = {} if needed else {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
+    try:
+        for name in known:
+            setattr(main, name, None)
+        yield
+    finally:
+        for name, value in known.items():
+            setattr(main, name, value)
 
 
 @contextlib.contextmanager

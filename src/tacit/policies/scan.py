@@ -21,7 +21,7 @@ from tacit.data.corpus import CorpusReader, read
 from tacit.data.records import Record
 from tacit.errors import ConfigError, CorpusError
 from tacit.policies.card import CardCounts, PolicyCard, knows_labels
-from tacit.policies.counting import Looker, Part, batches, check_stability, look
+from tacit.policies.counting import STABILITY_RECORDS, Looker, Part, batches, check_stability, look
 from tacit.policies.excerpts import Excerpt
 from tacit.policies.policy import Policy
 from tacit.policies.stability import StabilityCounts
@@ -150,30 +150,36 @@ def scan(
     *,
     sample: int = 5,
     show_secrets: bool = False,
+    stability: int = STABILITY_RECORDS,
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Scan:
     """Look through `corpus` with `policy`, on all cores unless told otherwise.
 
-    The sample is chosen by a hash of the record's id among records with secrets. `progress` hears the records and
-    characters done so far.
+    The sample is chosen by a hash of the record's id among records with secrets, and so are the `stability` records on
+    which mask stability is measured. `progress` hears the records and characters done so far.
     """
     if sample < 0:
         raise ConfigError(expected="a sample of 0 or more records", found=str(sample), way_out="give a whole number")
+    if not 0 <= stability <= STABILITY_RECORDS:
+        expected = f"mask stability of 0 to {STABILITY_RECORDS} records"
+        raise ConfigError(expected, str(stability), "leave it out, or give 0 to measure none")
     began = time.perf_counter()
     records = read(corpus) if isinstance(corpus, str | Path) else corpus
     number, all_batches = processes_for(batches(records), processes, SMALL)
     total = Part()
-    stability = StabilityCounts()
+    counted = StabilityCounts()
     looker = Looker(policy, sample, show_secrets)
     with Workers(looker, number) as workers:
         for _, part in workers.map(look, all_batches):
             total.merge(part, sample)
             if progress is not None:
                 progress(total.records, total.characters)
-        for _, counts in workers.map(check_stability, [record for _, record in total.to_check]):
-            stability += counts
-    return _result(records, policy, total, stability, show_secrets, time.perf_counter() - began)
+        for _, counts in workers.map(check_stability, [record for _, record in total.to_check[:stability]]):
+            counted += counts
+            if progress is not None:
+                progress(total.records, total.characters)
+    return _result(records, policy, total, counted, show_secrets, time.perf_counter() - began)
 
 
 def name_of(records: Iterable[Record]) -> str:
