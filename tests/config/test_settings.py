@@ -74,6 +74,8 @@ def test_short_names_in_the_documents_are_unique() -> None:
         ({"clip_norm": -1}, "greater than 0"),
         ({"data": {"max_tokens": "many"}}, "data.max_tokens: .*integer"),
         ({"local": {"epochs": 2}}, "name of a setting"),
+        ({"entity_cap": "pii"}, "plan.entity_cap: .*integer"),
+        ({"max_full_tokens": 31_999_999}, "data.max_full_tokens: .*less than or equal to 131072"),
     ],
 )
 def test_what_cannot_be_meant_is_answered(words: dict[str, Any], answer: str) -> None:

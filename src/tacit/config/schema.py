@@ -16,6 +16,7 @@ BUILT_IN = ("lstm", "gpt")
 CUSTOM_MODELS: dict[str, Callable[..., Any]] = {}
 """What `tacit.models.custom` registered in this process, by name."""
 DEFAULT_HELD_OUT = 0.05
+MOST_TOKENS = 131_072  # a row of as many tokens is made to check gradients; 32 million took 21 GB
 ClassName = Annotated[str, Field(coerce_numbers_to_str=True)]  # labels 0 and 1 are names too
 _PUBLIC_FILE = "the name of a file, not its content"
 
@@ -54,10 +55,20 @@ class DataConfig:
         why=CONSTANT,
     )
     max_tokens: int = setting(
-        256, "Tokens in a redacted chunk; longer records are cut.", ge=8, release=VALUE, why=CONSTANT
+        256,
+        "Tokens in a redacted chunk; longer records are cut.",
+        ge=8,
+        le=MOST_TOKENS,
+        release=VALUE,
+        why=CONSTANT,
     )
     max_full_tokens: int = setting(
-        512, "Tokens at which the full view of a chunk ends.", ge=8, release=VALUE, why=CONSTANT
+        512,
+        "Tokens at which the full view of a chunk ends.",
+        ge=8,
+        le=MOST_TOKENS,
+        release=VALUE,
+        why=CONSTANT,
     )
     vocabulary_corpus: str | None = setting(
         None,
