@@ -26,7 +26,7 @@ from tacit.errors import PolicyError
 from tacit.policies.excerpts import Excerpt, excerpt
 from tacit.policies.policy import Policy, melted
 
-_BATCH_CHARACTERS = 100_000
+_BATCH_CHARACTERS = 20_000  # some seconds of the slowest policy, so that no process waits long for the last one
 _BATCH_RECORDS = 1_000
 SECONDS_ALONE = 3.0  # of processor time; what takes longer is worth the start of more processes
 
