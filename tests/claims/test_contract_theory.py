@@ -280,7 +280,7 @@ def test_t3_noise_and_divisor_are_the_priced_ones(
     mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """False alarm 6e-7 for each mechanism. Control: a deviation of sigma squared is caught."""
-    parts = _made(tmp_path, mechanism, _records(), clip_norm=0.5, noise_multiplier=0.7, batch=6)
+    parts = _made(tmp_path, mechanism, _records(), clip_norm=0.5, noise_multiplier=0.7, expected_batch_size=6)
     step, update = _private_step(parts)
     heard = _overhear(monkeypatch)
     _trained(parts, tmp_path, parts.mechanism.plan())
@@ -305,7 +305,7 @@ def test_t3_noise_and_divisor_are_the_priced_ones(
 @pytest.mark.parametrize("mechanism", [name for name in NOISY if name != "uedp-published"])
 def test_t3_units_are_drawn_at_the_priced_rate(mechanism: str, tmp_path: Path) -> None:
     """How many units 500 draws have, within five deviations: false alarm 6e-7. Control: a rate a tenth higher."""
-    parts = _made(tmp_path, mechanism, _records(), batch=3)
+    parts = _made(tmp_path, mechanism, _records(), expected_batch_size=3)
     step, update = _private_step(parts)
     private = parts.mechanism.private
     assert private is not None

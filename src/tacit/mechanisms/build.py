@@ -27,7 +27,7 @@ class Planned:
     mechanism: Mechanism
     plan: Plan
     guarantee: Guarantee
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def draws_at_random(self) -> bool:
