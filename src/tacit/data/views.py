@@ -31,14 +31,16 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.data.records import Span, sentences, spans_fault
-from tacit.data.tokenizer import Tokenizer
 from tacit.errors import PrepareError
+
+if TYPE_CHECKING:
+    from tacit.data.tokenizer import Tokenizer  # whose library is an extra
 
 Tokens = npt.NDArray[np.unsignedinteger]
 Mask = npt.NDArray[np.bool_]
@@ -91,7 +93,7 @@ def divide(text: str, spans: Sequence[Span]) -> tuple[PublicText, tuple[str, ...
     return PublicText(segments, tuple(span.kind for span in spans)), tuple(text[s.start : s.end] for s in spans)
 
 
-def join(public: PublicText, segments: Sequence[list[int]], tokenizer: Tokenizer) -> PublicTokens:
+def join(public: PublicText, segments: Sequence[list[int]], tokenizer: "Tokenizer") -> PublicTokens:
     """The redacted tokens, from the tokens of each segment."""
     tokens = list(segments[0])
     positions = []
@@ -102,7 +104,7 @@ def join(public: PublicText, segments: Sequence[list[int]], tokenizer: Tokenizer
     return PublicTokens(tokens, positions, public.kinds)
 
 
-def encode_all(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+def encode_all(texts: Sequence[str], tokenizer: "Tokenizer") -> list[list[int]]:
     """The ids of each text; an empty text has none, whatever prefix the tokenizer would add."""
     encoded: Iterator[list[int]] = iter(tokenizer.encode_batch([text for text in texts if text]))
     return [next(encoded) if text else [] for text in texts]
@@ -135,7 +137,7 @@ class Chunk:
     tokens: PublicTokens
 
 
-def cut(public: PublicText, tokenizer: Tokenizer, max_tokens: int) -> list[Chunk]:
+def cut(public: PublicText, tokenizer: "Tokenizer", max_tokens: int) -> list[Chunk]:
     """The record in as few pieces of at most `max_tokens` redacted tokens as sentence ends allow, taken greedily."""
     shown = _Shown(public)
     units = [unit for stretch in _sentences(shown.text) for unit in _units(shown, stretch, tokenizer, max_tokens)]
@@ -174,7 +176,7 @@ def _sentences(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in pairwise(borders) if start < end]
 
 
-def _units(shown: _Shown, stretch: tuple[int, int], tokenizer: Tokenizer, max_tokens: int) -> Iterator[Chunk]:
+def _units(shown: _Shown, stretch: tuple[int, int], tokenizer: "Tokenizer", max_tokens: int) -> Iterator[Chunk]:
     """The stretch in units that fit, halved as often as needed."""
     pending = [stretch]
     while pending:
