@@ -187,6 +187,8 @@ def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str
         },
         **_model(choice, place, chance),
     }
+    if choice["mechanism"] in ("selective-published", "cadp-published"):
+        words["private"]["lr_scheduler"] = "none"  # as printed
     for setting in ("task", "segment_by", "duplicates", "user_source", "precision"):
         words[setting] = choice[setting]
     if choice["task"] == "classification":

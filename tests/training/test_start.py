@@ -4,9 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tacit.config.load import load_config
-from tacit.errors import ClaimRefused, TacitError
+from tacit.config.load import load_config, to_yaml
+from tacit.errors import ClaimRefused, ConfigError, TacitError
+from tacit.training.checks import check_run
+from tacit.training.covered import choice_of
 from tacit.training.stages import train
 from tacit.training.start import check_start
 
@@ -48,3 +51,21 @@ def test_what_was_never_compared_is_refused_before_a_folder_is_made(tmp_path: Pa
 def test_a_large_batch_is_no_mistake_before_the_corpus_is_counted() -> None:
     asked = load_config(GOOD, {"expected_batch_size": 10**8})
     assert check_start(asked).private is not None
+
+
+@pytest.mark.parametrize("mechanism", ["selective-published", "cadp-published"])
+def test_private_steps_as_printed_move_as_printed(mechanism: str) -> None:
+    words = {"corpus": "c.jsonl", "mechanism": mechanism}
+    others = {"optimizer": "adam", "lr_scheduler": "linear", "warmup_steps": 3, "max_grad_norm": 1.0}
+    for name, value in others.items():
+        with pytest.raises(
+            ConfigError, match=rf"{mechanism} as printed: sgd .*private\.{name}: {value}\. Way out: leave it out"
+        ):
+            check_run(load_config(words, {f"private.{name}": value}))
+        check_run(load_config(words, {"mechanism": "uedp-published", f"private.{name}": value}))
+    as_it_is = {"optimizer": "sgd", "lr_scheduler": "none", "learning_rate": 2.0}
+    printed = load_config(words, {"private": as_it_is})
+    for config in (load_config(words), printed):
+        check_run(config)
+        check_run(load_config(yaml.safe_load(to_yaml(config))))
+        assert choice_of(config)["private.optimizer"] == "sgd"

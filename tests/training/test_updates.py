@@ -100,10 +100,10 @@ def test_a_split_batch_is_updated_as_cadp_prints_it(part: str, tmp_path: Path, d
 @given(
     st.builds(
         OptimizerConfig,
-        rule=st.sampled_from(["sgd", "adam"]),
+        optimizer=st.sampled_from(["sgd", "adam"]),
         learning_rate=st.floats(1e-12, 1e6),
         warmup_steps=st.integers(-5, 1000),
-        decay=st.sampled_from(["none", "linear"]),
+        lr_scheduler=st.sampled_from(["none", "linear"]),
     ),
     st.integers(0, 10**7),
     st.integers(1, 10**6),

@@ -115,7 +115,9 @@ def class_numbers(classes: Sequence[str]) -> dict[str, int]:
 class OptimizerConfig:
     """Which rule, how fast, and how the learning rate moves with the step: never with a private loss."""
 
-    optimizer: Literal["sgd", "adam"] = setting("adam", "adam or sgd.", release=VALUE, why=CONSTANT)
+    optimizer: Literal["sgd", "adam"] | None = setting(
+        None, "adam or sgd.", auto="adam; sgd in algorithms as printed", release=VALUE, why=CONSTANT
+    )
     learning_rate: float = setting(
         2e-3,
         "Learning rate; halve it if the loss jumps. Tuning it on private text costs privacy.",
@@ -123,8 +125,12 @@ class OptimizerConfig:
         why=CONSTANT,
     )
     warmup_steps: int = setting(0, "Steps over which the learning rate rises.", release=VALUE, why=CONSTANT)
-    lr_scheduler: Literal["none", "linear"] = setting(
-        "linear", "none: a constant learning rate; linear: it falls to 0 at the last step.", release=VALUE, why=CONSTANT
+    lr_scheduler: Literal["none", "linear"] | None = setting(
+        None,
+        "none: a constant learning rate; linear: it falls to 0 at the last step.",
+        auto="linear; none in algorithms as printed",
+        release=VALUE,
+        why=CONSTANT,
     )
     max_grad_norm: float | None = setting(
         None, "Shorten the averaged gradient to this norm; none: never.", release=VALUE, why=CONSTANT
@@ -137,7 +143,7 @@ class OptimizerConfig:
     def rate(self, done: int, total: int) -> float:
         """The learning rate after `done` of `total` steps; never below 0, also if there are more steps than planned."""
         warm = min(1.0, (done + 1) / self.warmup_steps) if self.warmup_steps > 0 else 1.0
-        left = max(0.0, 1.0 - done / total) if self.lr_scheduler == "linear" else 1.0
+        left = max(0.0, 1.0 - done / total) if self.lr_scheduler != "none" else 1.0
         return self.learning_rate * warm * left
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tacit.config.model_schema import OptimizerConfig
 from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Mechanism, Needs, PrivateSteps, PublicSteps
 from tacit.mechanisms.settings import PlanSettings
@@ -12,6 +13,8 @@ OF_PUBLIC_STEPS = frozenset({"public_batch_size", "public_epochs", "epochs"})
 OF_PRINTED_STEPS = frozenset(
     {"noise_multiplier", "delta", "expected_batch_size", "sampling_rate", "epochs", "steps", "clip_norm"}
 )  # algorithms as printed clip and move as printed
+AS_PRINTED = OptimizerConfig("sgd", lr_scheduler="none")
+"""The rule of Selective-DPSGD and CADP-LM for both kinds of gradient; its learning rate is a setting."""
 OF_PRIVATE_STEPS = OF_PRINTED_STEPS | {"clip_style", "trainable"}
 
 

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from tacit.common.formatting import rounded_up
 from tacit.config.choices import Duplicates
+from tacit.config.model_schema import OptimizerConfig
 from tacit.errors import ConfigError
 from tacit.mechanisms.conditions import (
     FOREIGN_BASE,
@@ -137,6 +138,7 @@ class Needs:
     users, entities: whose each record is, and which listed entities occur in it.
     duplicates, public_view: what holds unless a person chooses otherwise.
     tasks, models: those it is defined for; of models, none listed means all.
+    private_rule: how its private steps move, if that is fixed but for the learning rate.
     """
 
     settings: frozenset[str] | None = None
@@ -147,6 +149,7 @@ class Needs:
     public_view: Literal["redacted", "invented"] = "redacted"
     tasks: tuple[str, ...] = ("language", "classification")
     models: tuple[str, ...] = ()
+    private_rule: OptimizerConfig | None = None
 
 
 class Mechanism(Protocol):

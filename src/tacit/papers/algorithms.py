@@ -48,7 +48,7 @@ G6 (rows). A row of a drawn user is taken exactly if one of its entities was dra
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -56,9 +56,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tacit.config.model_schema import OptimizerConfig
 from tacit.data.batches import RowReader, TextBatch, wide
 from tacit.errors import ConfigError, ModelError
+from tacit.mechanisms.entry import AS_PRINTED
 from tacit.models.lstm import LSTM, LSTMLayer, LSTMModule
 from tacit.privacy.plan import Pool, SplitBatch, Step, UsersAndEntities
 from tacit.training.gradients.clipped import MARGIN, Flat, clipped_sum, plain_sum
@@ -140,7 +140,7 @@ def update_by_segments(updates: Updates, step: Step, update: SplitBatch, drawn: 
 
 def _printed_rule(updates: Updates) -> Optimizer:
     """As both papers print it: SGD, with one rate for both kinds of gradient; it keeps nothing between draws."""
-    return Optimizer(OptimizerConfig("sgd", updates.settings.private.learning_rate, lr_scheduler="none"), 1)
+    return Optimizer(replace(AS_PRINTED, learning_rate=updates.settings.private.learning_rate), 1)
 
 
 def printed_update(

@@ -45,7 +45,7 @@ import numpy as np
 
 from tacit.mechanisms.cadp import NOT_PROTECTED, ROUTED
 from tacit.mechanisms.conditions import FROZEN_MARKS, PUBLIC_COUNT
-from tacit.mechanisms.entry import OF_PRINTED_STEPS, OF_PRIVATE_STEPS, MechanismEntry
+from tacit.mechanisms.entry import AS_PRINTED, OF_PRINTED_STEPS, OF_PRIVATE_STEPS, MechanismEntry
 from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent
 from tacit.mechanisms.settings import PlanSettings
 from tacit.mechanisms.uedp import LISTED
@@ -260,7 +260,12 @@ SELECTIVE_PUBLISHED = MechanismEntry(
     _selective,
     SelectivePublished,
     (Unit.SECRETS,),
-    Needs(OF_PRINTED_STEPS | {"noised_states", "events_per_batch"}, tasks=("language",), models=("lstm",)),
+    Needs(
+        OF_PRINTED_STEPS | {"noised_states", "events_per_batch"},
+        tasks=("language",),
+        models=("lstm",),
+        private_rule=AS_PRINTED,
+    ),
 )
 CADP_PUBLISHED = MechanismEntry(
     CADPPublished.name,
@@ -268,7 +273,7 @@ CADP_PUBLISHED = MechanismEntry(
     lambda words: CADPPublished(words.passes(words.need("flagged")), words.need("recall")),
     CADPPublished,
     (Unit.FLAGGED_RECORD,),
-    Needs(OF_PRINTED_STEPS | {"recall"}, tasks=("language",)),
+    Needs(OF_PRINTED_STEPS | {"recall"}, tasks=("language",), private_rule=AS_PRINTED),
 )
 
 

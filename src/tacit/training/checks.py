@@ -9,6 +9,7 @@ from tacit.config.checks import check_used, require
 from tacit.config.choices import Duplicates
 from tacit.config.load import load_config
 from tacit.config.schema import Config
+from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Needs
 from tacit.mechanisms.registry import entries, entry_of
 from tacit.mechanisms.settings import refuse_unused
@@ -51,9 +52,23 @@ def check_run(config: Config) -> None:
     require(owned, f"user_source for {_those_with('users')}", "leave user_source out")
     invented = invents(config) or not marking.inventions
     require(invented, "inventions with plan.public_view=invented", "leave them out")
+    if needs.private_rule is not None:
+        _check_private_rule(config, asdict(needs.private_rule))
     if needs.settings is not None:
         given = {name for name, value in asdict(config.plan).items() if value is not None}
         refuse_unused(config.plan.mechanism, given - needs.settings - {"mechanism", "epsilon"})
+
+
+def _check_private_rule(config: Config, fixed: Mapping[str, Any]) -> None:
+    given = {name: value for name, value in asdict(config.private).items() if name != "learning_rate"}
+    other = [f"private.{name}: {value}" for name, value in given.items() if value not in (None, fixed[name])]
+    if other:
+        raise ConfigError(
+            expected=f"the private steps of {config.plan.mechanism} as printed: {fixed['optimizer']} with a constant "
+            "learning rate",
+            found=", ".join(other),
+            way_out="leave it out: private.learning_rate alone can be chosen",
+        )
 
 
 def _those_with(need: Literal["entities", "conservative", "users"]) -> str:

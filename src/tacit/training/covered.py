@@ -129,6 +129,12 @@ RULES: tuple[Rule, ...] = (
         for entry in _CLAIMING
         if entry.needs.models
     ),
+    *(
+        Rule("mechanism", entry.name, setting, allowed, "algorithms as printed move as printed")
+        for entry in _CLAIMING
+        if entry.needs.private_rule is not None
+        for setting, allowed in {"private.optimizer": ("sgd",), "private.max_grad_norm": ("none",)}.items()
+    ),
     Rule("dropout", "of the model", "model", ("own", "folder"), "new models have the dropouts of their shape"),
     Rule("model", "own", "dropout", ("of the model",), "own models and folders have their own dropouts"),
     Rule("model", "folder", "dropout", ("of the model",), "own models and folders have their own dropouts"),
@@ -194,8 +200,8 @@ def choice_of(experiment: Config) -> dict[str, str]:
         "tokenizer": tokenizers.get(experiment.tokenizer_name, "a file"),
         "precision": experiment.execution.precision,
         "microbatch_tokens": "default" if experiment.execution.microbatch_tokens is None else "given",
-        "public.optimizer": experiment.public.optimizer,
-        "private.optimizer": experiment.private.optimizer,
+        "public.optimizer": experiment.public.optimizer or "adam",
+        "private.optimizer": (entry.needs.private_rule or experiment.private).optimizer or "adam",
         "private.max_grad_norm": _given(experiment.private.max_grad_norm),
         "eval_on": _looked_at(experiment) if choosing else "never",
         "held_out": "share" if experiment.data.held_out_corpus is None else "corpus",
