@@ -38,8 +38,8 @@ held_out: 0.2
 max_tokens: 64
 max_full_tokens: 64
 checkpoint_steps: 3
-shape: {{{{embedding_size: 16, hidden_size: 16}}}}
-plan: {{{{mechanism: selective, noise_multiplier: 1.0, steps: {PRIVATE_STEPS}, batch: 8, public_epochs: 10}}}}
+model_config: {{{{embedding_size: 16, hidden_size: 16}}}}
+plan: {{{{mechanism: selective, noise_multiplier: 1.0, steps: {PRIVATE_STEPS}, expected_batch_size: 8, public_epochs: 10}}}}
 """
 
 
