@@ -39,7 +39,8 @@ max_tokens: 64
 max_full_tokens: 64
 checkpoint_steps: 3
 model_config: {{{{embedding_size: 16, hidden_size: 16}}}}
-plan: {{{{mechanism: selective, noise_multiplier: 1.0, steps: {PRIVATE_STEPS}, expected_batch_size: 8, public_epochs: 10}}}}
+plan: {{{{mechanism: selective, noise_multiplier: 1.0, steps: {PRIVATE_STEPS}, public_epochs: 10}}}}
+expected_batch_size: 8
 """
 
 
