@@ -5,12 +5,15 @@ import inspect
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 import tacit
 from tacit.api import simulate
+from tacit.api.inputs import FieldNames
+from tacit.data.fields import DEFAULT_FIELDS
 from tacit.errors import RunError
 
 PACKAGE = Path(tacit.__file__).parent
@@ -47,6 +50,9 @@ def test_keywords_of_train_are_the_settings_with_a_flag() -> None:
     flags = {one.name.split(".")[-1]: one.default for one in every_setting(Config) if one.flag}
     known = inspect.signature(tacit.train).parameters
     assert known.keys() - flags == {"corpus", "out", "settings", "observe", "field_names"}
+    assert {name: flags.pop(name) for name in FieldNames.__annotations__} == {
+        f"{part}_field": name for part, name in asdict(DEFAULT_FIELDS).items()
+    }
     given = {name: known[name].default for name in flags if name != "mechanism"}
     assert given == {name: value for name, value in flags.items() if name != "mechanism"}
     assert known["mechanism"].default is inspect.Parameter.empty

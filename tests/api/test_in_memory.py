@@ -1,7 +1,9 @@
 """Runs of Python objects: corpora, policies and models in memory; known by their content, resumed or refused."""
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,9 @@ import pytest
 
 import tacit
 from tacit.api import resume, simulate, train
-from tacit.common.progress import Progress
-from tacit.errors import ConfigError, RunError
+from tacit.common.progress import Progress, unwatched
+from tacit.data.corpus import write_jsonl
+from tacit.errors import ConfigError, CorpusError, RunError
 from tacit.policies.patterns import Digits, Regex
 
 SETTINGS: dict[str, Any] = {
@@ -55,6 +58,36 @@ def test_a_table_trains_the_model_that_its_file_trains(records: list[tacit.Recor
     assert (run.folder / "private" / "inputs").stat().st_mode & 0o077 == 0
     assert not list((run.folder / "release").glob("*corpus*"))
     assert run.verify().holds
+
+
+def test_names_of_fields_are_settings_of_a_run(records: list[tacit.Record], tmp_path: Path) -> None:
+    """A file with other names, and a held-out one like it, train the model that files with the usual names train."""
+    names: dict[str, Any] = {"text_field": "body", "id_field": "number", "user_field": "customer"}
+    halves = {"c": records[:20], "h": [replace(one, id=f"h{one.id}", user=f"h{one.user}") for one in records[20:]]}
+    for name, half in halves.items():
+        write_jsonl(half, tmp_path / f"{name}.jsonl")
+        rows = [{"body": one.text, "number": one.id, "customer": one.user} for one in half]
+        (tmp_path / f"{name}-renamed.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def begin(suffix: str, observe: Any = unwatched, **more: Any) -> tacit.Run:  # noqa: ANN401
+        held_out = {"held_out": None, "held_out_corpus": str(tmp_path / f"h{suffix}.jsonl")}
+        more |= {"policy": "digits", "settings": {**RESEARCH, **held_out}, "observe": observe}
+        return train(tmp_path / f"c{suffix}.jsonl", mechanism="dpsgd", out=tmp_path / f"run{suffix}", **more)
+
+    usual = begin("")
+    with pytest.raises(KeyboardInterrupt):
+        begin("-renamed", stop, **names)
+    renamed = resume(tmp_path / "run-renamed")
+    assert model_of(renamed.folder) == model_of(usual.folder)
+    assert renamed.utility == usual.utility
+    assert not (renamed.folder / "private" / "inputs").exists()
+    assert not any('"body"' in file.read_text() for file in (renamed.folder / "release").glob("*.json"))
+    with pytest.raises(CorpusError, match="the field 'costumer' in some record"):
+        train(tmp_path / "c.jsonl", mechanism="dpsgd", out=tmp_path / "x", settings=SETTINGS, user_field="costumer")
+    settings = renamed.folder / "private" / "settings.json"
+    settings.write_text(settings.read_text().replace('"customer"', '"user"'))
+    with pytest.raises(RunError, match="changed since: settings"):
+        resume(renamed)
 
 
 def test_a_stopped_run_resumes_from_its_private_files(records: list[tacit.Record], tmp_path: Path) -> None:

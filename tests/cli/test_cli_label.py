@@ -54,6 +54,21 @@ def by_text(corpus: Path) -> dict[str, Any]:
     return {row["id"]: [row["text"][start:end] for start, end, _ in row["spans"]] for row in rows_of(corpus)}
 
 
+def test_fields_can_be_renamed(dialogs: Path, tmp_path: Path) -> None:
+    """The same records are drawn, and the corpus is known again, under names of its own."""
+    renamed, names = tmp_path / "renamed.jsonl", ("--text-field", "body", "--spans-field", "marks")
+    rows = [{"id": row["id"], "body": row["text"], "marks": row["spans"]} for row in rows_of(dialogs)]
+    renamed.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("--policy", "pii", "--records", "20", "--seed", "7", "--gold", "--out")
+    run("draw", dialogs, *words, tmp_path / "usual.jsonl")
+    run("draw", renamed, *words, tmp_path / "sample.jsonl", *names)
+    drawn = [[row["id"] for row in rows_of(tmp_path / f"{name}.jsonl")[1:]] for name in ("usual", "sample")]
+    assert drawn[0] == drawn[1]
+    run("read", tmp_path / "sample.jsonl", "--policy", "pii", "--corpus", renamed, *names)
+    with pytest.raises(CorpusError):
+        run("read", tmp_path / "sample.jsonl", "--policy", "pii", "--corpus", renamed)
+
+
 def test_from_a_draw_to_a_bound(dialogs: Path, tmp_path: Path) -> None:
     sample, out = tmp_path / "sample.jsonl", tmp_path / "coverage.json"
     words = ("--policy", "pii", "--conservative", "conservative")

@@ -14,6 +14,7 @@ from readers import save_tiny_run
 from tacit import api as verbs
 from tacit.api.inputs import FieldNames
 from tacit.cli.main import app
+from tacit.cli.options import FIELDS
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.config.setting import every_setting
 from tacit.data.corpus import read
@@ -34,7 +35,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
 """Words of the command line that have no parameter, and what stands for them in Python."""
 CALLED = {"policy compare": "compare_policies"}
 ONLY_IN_PYTHON = {
-    "train": {"corpus", "expected_batch_size", "mode", *FieldNames.__annotations__},
+    "train": {"corpus", "expected_batch_size", "mode"},
     "audit": {"settings"},
     "quickstart": {"watch", "done"},
 }
@@ -60,6 +61,17 @@ def test_every_verb_has_a_function_with_the_same_words(name: str) -> None:
         known = known - {"field_names"} | FieldNames.__annotations__.keys()
     assert words - known == set(OTHERWISE.get(name, {}))
     assert known - words <= {"observe", *ONLY_IN_PYTHON.get(name, ())}
+
+
+def test_names_of_fields_are_flags_wherever_a_corpus_is_read() -> None:
+    declared = {one.name.removeprefix("data."): one.help for one in FIELDS}
+    assert declared.keys() == FieldNames.__annotations__.keys()
+    having = {name for name, one in commands().items() if declared.keys() <= {flag.name for flag in one.params}}
+    reading = {"scan", "policy compare", "label draw", "label read", "detector measure", "train", "config"}
+    assert having == reading
+    for name in reading:
+        flags = {flag.name: flag.help for flag in commands()[name].params}
+        assert all(flags[field].startswith(text) for field, text in declared.items())
 
 
 def test_plan_takes_counts_and_settings_as_mappings() -> None:

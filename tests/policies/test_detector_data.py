@@ -161,6 +161,12 @@ def test_g3_what_a_model_learned_from_is_known_from_its_run_alone(tmp_path: Path
     for content in ("[]", "{", '{"corpus": "nowhere.jsonl"}'):
         (tmp_path / "private" / "settings.json").write_text(content)
         check_detector_data(policy, lambda: records(TEXTS))
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"body": text}) + "\n" for text in TEXTS))
+    settings = {"corpus": str(corpus), "data": {"text_field": "body"}}
+    (tmp_path / "private" / "settings.json").write_text(json.dumps(settings))
+    with pytest.raises(ClaimRefused, match="public or disjoint"):
+        check_detector_data(policy, lambda: records(TEXTS))
 
 
 def test_the_conservative_policy_is_looked_at_too(place: Path, tmp_path: Path) -> None:

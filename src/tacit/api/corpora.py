@@ -178,6 +178,7 @@ def label_draw(
     gold: bool = False,
     show_found: bool = False,
     pieces: "Pieces" = "record",
+    **field_names: Unpack[FieldNames],
 ) -> "Sample":
     """`tacit label draw`: records, or pieces of them, drawn at random, written to a file for a person to label."""
     from tacit.data.corpus import open_corpus
@@ -188,9 +189,8 @@ def label_draw(
     check_free(Path(out))
     labels = LabelOrigin.GOLD if gold else LabelOrigin.PERSON_SHOWN_FOUND if show_found else LabelOrigin.PERSON
     second = None if conservative is None else policy_of(conservative)
-    sample = draw_sample(
-        open_corpus(corpus), policy_of(policy), second, size=records, seed=seed, labels=labels, pieces=pieces
-    )
+    reader = open_corpus(corpus, fields_of(field_names))
+    sample = draw_sample(reader, policy_of(policy), second, size=records, seed=seed, labels=labels, pieces=pieces)
     write_sample(sample, Path(out))
     return sample
 
@@ -202,6 +202,7 @@ def label_read(
     conservative: "str | Path | Mapping[str, Any] | Policy | None" = None,
     corpus: str | Path | None = None,
     out: str | Path | None = None,
+    **field_names: Unpack[FieldNames],
 ) -> "CoverageCounts":
     """`tacit label read`: how often the policy misses a secret at most; with `out`, written for `coverage`."""
     from tacit.data.corpus import open_corpus
@@ -210,7 +211,7 @@ def label_read(
 
     labelled = read_labels(Path(sample))
     if corpus is not None:
-        check_corpus(labelled, open_corpus(corpus))
+        check_corpus(labelled, open_corpus(corpus, fields_of(field_names)))
     result = measured(labelled, policy_of(policy), None if conservative is None else policy_of(conservative))
     if out is not None:
         inputs = [Path(file).resolve() for file in (sample, corpus) if file is not None]
@@ -257,11 +258,11 @@ def detector_show(folder: str | Path) -> "Detector":
     return read_detector(Path(folder))
 
 
-def detector_measure(folder: str | Path, corpus: str | Path) -> "FlaggedShare":
+def detector_measure(folder: str | Path, corpus: str | Path, **field_names: Unpack[FieldNames]) -> "FlaggedShare":
     """`tacit detector measure`: how many sentences of a corpus the detector flags."""
     from tacit.policies.detectors.training import measure
 
-    return measure(Path(folder), Path(corpus))
+    return measure(Path(folder), Path(corpus), fields_of(field_names))
 
 
 def context(

@@ -36,12 +36,12 @@ class FieldNames(TypedDict, total=False):
 
 def fields_of(names: FieldNames) -> "Fields":
     """The names as `tacit.data.fields` has them."""
-    from tacit.data.fields import Fields
+    from tacit.data import fields
 
     unknown = names.keys() - FieldNames.__annotations__.keys()
     if unknown:
         raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
-    return Fields(**{name.removesuffix("_field"): str(value) for name, value in names.items()})
+    return fields.fields_of(names)
 
 
 @dataclass
@@ -53,17 +53,18 @@ class Inputs:
     """Records that could not be written for the run to read; `quarantine.jsonl` beside the corpus has the reasons."""
     _place: Path | None = field(default=None, init=False)
 
-    def corpus(self, corpus: "CorpusSource", names: FieldNames) -> str:
-        """The corpus file; one with other names of fields is written anew with the usual ones."""
-        if isinstance(corpus, str | Path) and not names:
-            return str(corpus)
+    def corpus(self, corpus: "CorpusSource", names: FieldNames) -> tuple[str, FieldNames]:
+        """The corpus file, and what it calls its fields: one in memory is written with the usual names."""
+        fields = fields_of(names)
+        if isinstance(corpus, str | Path):
+            return str(corpus), names
         from tacit.data.corpus import open_corpus, write_jsonl
 
         place = self._inputs()
-        reader = open_corpus(corpus, fields_of(names), place / "quarantine.jsonl")
+        reader = open_corpus(corpus, fields, place / "quarantine.jsonl")
         write_jsonl(reader, place / "corpus.jsonl.zst")
         self.set_aside = reader.tally.quarantined
-        return str(place / "corpus.jsonl.zst")
+        return str(place / "corpus.jsonl.zst"), {}
 
     def policy(self, policy: "str | Path | Mapping[str, Any] | Policy", name: str) -> str:
         """The name or the YAML file of a policy."""

@@ -250,7 +250,8 @@ def train(
         out: the run folder, run-MECHANISM by default.
         settings: every other setting by its full or short name: {"clip_norm": 0.5}.
         observe: called with progress events.
-        **field_names: what the corpus calls the parts of a record (text_field, user_field, label_field, ...).
+        **field_names: what the corpus calls the parts of a record (text_field, user_field, label_field, ...); of a
+            corpus in a file they are settings, and held_out_corpus is read with them, too.
 
     Examples:
         >>> import tacit
@@ -272,8 +273,8 @@ def train(
     with inputs_of(folder) as inputs:
         words["model"], words["tokenizer"] = inputs.model(model, tokenizer)
         words |= {"policy": inputs.policy(policy, "policy"), "expected_batch_size": expected_batch_size}
-        file = inputs.corpus(corpus, field_names)
-        asked = config(file, **words, settings={"mode": mode, **(settings or {})})
+        file, names = inputs.corpus(corpus, field_names)
+        asked = config(file, **words, **names, settings={"mode": mode, **(settings or {})})
         return _trained(asked, folder, observe, inputs.set_aside)
 
 
@@ -291,6 +292,7 @@ def config(
     mode: str | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    **field_names: Unpack[FieldNames],
 ) -> "Config":
     """All settings of a run: those of a corpus or a YAML file, these words over them, `settings` last.
 
@@ -301,7 +303,7 @@ def config(
     words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "policy": policy, "task": task}
     words |= {"expected_batch_size": expected_batch_size, "model": model, "tokenizer": tokenizer, "seed": seed}
     words["mode"] = mode
-    return load_checked(Path(source), words, settings or {})
+    return load_checked(Path(source), {**words, **field_names}, settings or {})
 
 
 def train_config(config: "Config", out: str | Path | None = None, *, observe: "Observer" = unwatched) -> Run:

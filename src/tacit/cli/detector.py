@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tacit import api
+from tacit.cli.options import FIELDS, field_names, with_flags
 from tacit.cli.output import AsJson, print_json, watching
 from tacit.common.serialize import LARGEST_SEED
 
@@ -99,17 +100,21 @@ def show(folder: Folder) -> None:
     typer.echo(json.dumps({"hash": found.hash, **found.card}, indent=2))
 
 
-@detector.command("measure")
 def measure(
+    *,
     folder: Folder,
     corpus: Annotated[
         Path, typer.Argument(help="Sentences: all sensitive ones for recall, or public text for alarms.")
     ],
     as_json: AsJson = False,
+    flags: dict[str, str],
 ) -> None:
     """Count the sentences of a corpus that a detector flags, with an exact interval."""
-    found = api.detector_measure(folder, corpus)
+    found = api.detector_measure(folder, corpus, **field_names(flags))
     if as_json:
         print_json(found)
     else:
         typer.echo(f"flagged {found}")
+
+
+detector.command("measure")(with_flags(measure, FIELDS))

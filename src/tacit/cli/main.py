@@ -20,7 +20,7 @@ from tacit.cli.plan import plan_command
 from tacit.cli.policy import label, policy
 from tacit.cli.quickstart import quickstart
 from tacit.cli.report import report, verify
-from tacit.cli.scan import scan
+from tacit.cli.scan import scan_command
 from tacit.cli.simulate import simulate
 from tacit.cli.sweep import sweep
 from tacit.cli.train import config_command, train_command
@@ -54,7 +54,7 @@ def _root(
 
 app.command()(quickstart)
 app.command()(simulate)
-app.command()(scan)
+app.command("scan")(scan_command)
 app.command("plan")(plan_command)
 app.command("config")(config_command)
 app.command("train")(train_command)

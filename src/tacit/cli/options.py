@@ -1,13 +1,18 @@
 """Flags of the command line, generated from the declared settings: there is nothing to keep in step by hand."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import typer
 
-from tacit.config.setting import Setting
+from tacit.api.inputs import FieldNames
+from tacit.config.schema import Config
+from tacit.config.setting import Setting, every_setting
+
+FIELDS = tuple(one for one in every_setting(Config) if one.name.endswith("_field"))
+"""What a corpus calls the parts of a record: flags of every verb that reads one."""
 
 
 def flags_for(declared: Iterable[Setting]) -> list[inspect.Parameter]:
@@ -47,6 +52,11 @@ def with_flags(verb: Callable[..., None], declared: Iterable[Setting]) -> Callab
     command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
     command.__doc__, command.__name__ = verb.__doc__, verb.__name__
     return command
+
+
+def field_names(flags: Mapping[str, str]) -> FieldNames:
+    """The flags of `FIELDS` that were given, as keywords of `tacit.api`."""
+    return cast(FieldNames, {name.split(".")[-1]: value for name, value in flags.items()})
 
 
 def _help(one: Setting) -> str:

@@ -12,17 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit import api
+from tacit.cli.options import FIELDS, field_names, with_flags
 from tacit.cli.output import AsJson, print_json, share_cell, watching
-from tacit.cli.scan import (
-    CorpusPath,
-    IdField,
-    LabelField,
-    Processes,
-    SpansField,
-    TextField,
-    TurnsField,
-    UserField,
-)
+from tacit.cli.scan import CorpusPath, Processes
 from tacit.common.serialize import LARGEST_SEED
 from tacit.errors import ConfigError
 
@@ -40,8 +32,8 @@ def _policy() -> None:
     """So that the verb is written out, `tacit policy compare`, though it is the only one."""
 
 
-@policy.command("compare")
 def compare(
+    *,
     corpus: CorpusPath,
     policies: Annotated[
         str | None, typer.Option(help="Names of policies to compare, separated by commas: digits,pii.")
@@ -60,12 +52,7 @@ def compare(
     ] = None,
     processes: Processes = None,
     as_json: AsJson = False,
-    text_field: TextField = "text",
-    id_field: IdField = "id",
-    user_field: UserField = "user",
-    label_field: LabelField = "label",
-    spans_field: SpansField = "spans",
-    turns_field: TurnsField = "turns",
+    flags: dict[str, str],
 ) -> None:
     """Put policies side by side on one corpus: what each marks, finds and misses, its speed, where they agree."""
     words = _words(policies, policy or [])
@@ -77,17 +64,15 @@ def compare(
             processes=processes,
             out=out,
             observe=observe,
-            text_field=text_field,
-            id_field=id_field,
-            user_field=user_field,
-            label_field=label_field,
-            spans_field=spans_field,
-            turns_field=turns_field,
+            **field_names(flags),
         )
     if as_json:
         print_json(result)
     else:
         _print(result, Console(highlight=False), out)
+
+
+policy.command("compare")(with_flags(compare, FIELDS))
 
 
 def _words(policies: str | None, more: list[str]) -> list[str]:
@@ -216,9 +201,9 @@ Conservative = Annotated[
 ]
 
 
-@label.command("draw")
 def draw(
-    corpus: Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")],
+    *,
+    corpus: CorpusPath,
     policy: PolicyWords,
     out: Annotated[Path, typer.Option(help="New file for the sample. It contains secrets, and only you can read it.")],
     conservative: Conservative = None,
@@ -235,6 +220,7 @@ def draw(
         bool, typer.Option("--show-found", help="Show what the policies found while labeling, which biases people.")
     ] = False,
     as_json: AsJson = False,
+    flags: dict[str, str],
 ) -> None:
     """Draw records uniformly at random for a person to label."""
     sample = api.label_draw(
@@ -247,6 +233,7 @@ def draw(
         gold=gold,
         show_found=show_found,
         pieces=pieces,
+        **field_names(flags),
     )
     if as_json:
         print_json(sample)
@@ -262,8 +249,11 @@ def draw(
     typer.echo(f"Then: tacit label read {out} --policy {policy}{again}")
 
 
-@label.command("read")
-def read_command(
+label.command("draw")(with_flags(draw, FIELDS))
+
+
+def read(
+    *,
     sample: Annotated[Path, typer.Argument(help="The labeled sample.")],
     policy: PolicyWords,
     conservative: Conservative = None,
@@ -274,15 +264,20 @@ def read_command(
         Path | None, typer.Option(help="File for the counts; an existing one is replaced.", show_default="none")
     ] = None,
     as_json: AsJson = False,
+    flags: dict[str, str],
 ) -> None:
     """Compute an upper bound on how often the policy misses a secret, from a labeled sample."""
-    counts = api.label_read(sample, policy, conservative=conservative, corpus=corpus, out=out)
+    names = field_names(flags)
+    counts = api.label_read(sample, policy, conservative=conservative, corpus=corpus, out=out, **names)
     if as_json:
         print_json(counts)
         return
     _print_coverage(counts)
     if out is not None:
         typer.echo(f"Counts in {out}.")
+
+
+label.command("read")(with_flags(read, FIELDS))
 
 
 def _print_coverage(result: "CoverageCounts") -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit import api
+from tacit.cli.options import FIELDS, field_names, with_flags
 from tacit.cli.output import AsJson, print_json, share_cell, share_value, watching
 
 if TYPE_CHECKING:
@@ -20,15 +21,10 @@ _STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "
 _MOST_KINDS = 20
 CorpusPath = Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")]
 Processes = Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")]
-TextField = Annotated[str, typer.Option(help="Field of the corpus that contains the text.")]
-IdField = Annotated[str, typer.Option(help="Field that contains the id.")]
-UserField = Annotated[str, typer.Option(help="Field that contains the user.")]
-LabelField = Annotated[str, typer.Option(help="Field that contains the label.")]
-SpansField = Annotated[str, typer.Option(help="Field that contains gold spans.")]
-TurnsField = Annotated[str, typer.Option(help="Field that contains the turns of a dialog.")]
 
 
 def scan(
+    *,
     corpus: CorpusPath,
     policy: Annotated[str, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")],
     out: Annotated[
@@ -44,12 +40,7 @@ def scan(
     ] = 200,
     processes: Processes = None,
     as_json: AsJson = False,
-    text_field: TextField = "text",
-    id_field: IdField = "id",
-    user_field: UserField = "user",
-    label_field: LabelField = "label",
-    spans_field: SpansField = "spans",
-    turns_field: TurnsField = "turns",
+    flags: dict[str, str],
 ) -> None:
     """Show what is secret in a corpus and, if the corpus has gold spans, how well the policy finds it."""
     out = out or Path(f"scan-{corpus.name.split('.')[0] or 'corpus'}")
@@ -63,17 +54,15 @@ def scan(
             processes=processes,
             out=out,
             observe=observe,
-            text_field=text_field,
-            id_field=id_field,
-            user_field=user_field,
-            label_field=label_field,
-            spans_field=spans_field,
-            turns_field=turns_field,
+            **field_names(flags),
         )
     if as_json:
         print_json(result)
     else:
         _print(result, Console(highlight=False), out)
+
+
+scan_command = with_flags(scan, FIELDS)
 
 
 def _print(result: "Scan", console: Console, out: Path) -> None:

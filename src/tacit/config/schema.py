@@ -25,6 +25,12 @@ _PUBLIC_FILE = "the name of a file, not its content"
 class DataConfig:
     """From the corpus to rows of tokens."""
 
+    text_field: str = setting("text", "Field of the corpus that contains the text.", flag=True)
+    id_field: str = setting("id", "Field that contains the id.", flag=True)
+    user_field: str = setting("user", "Field that contains the user.", flag=True)
+    label_field: str = setting("label", "Field that contains the label.", flag=True)
+    spans_field: str = setting("spans", "Field that contains gold spans.", flag=True)
+    turns_field: str = setting("turns", "Field that contains the turns of a dialog.", flag=True)
     segment_by: Pieces = setting(
         "record", "What one record is: record (as in the corpus), turn or sentence.", release=VALUE, why=CONSTANT
     )
@@ -44,7 +50,7 @@ class DataConfig:
         why=CONSTANT,
     )
     held_out_corpus: str | None = setting(
-        None, "A file to measure with, such as a test set; the whole corpus is then for training."
+        None, "A file with the same fields to measure with, such as a test set; the whole corpus is then for training."
     )
     duplicates: Duplicates | None = setting(
         None,

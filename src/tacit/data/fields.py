@@ -53,6 +53,12 @@ class Fields:
 DEFAULT_FIELDS = Fields()
 
 
+def fields_of(names: Mapping[str, object]) -> Fields:
+    """The fields that settings name, `text_field` and the like; the usual ones where they name none."""
+    parts = Fields.__dataclass_fields__
+    return Fields(**{part: str(names[f"{part}_field"]) for part in parts if f"{part}_field" in names})
+
+
 def parse_json(text: str) -> object:
     """A JSON value; a `Fault` when it is broken, too deep, or holds what JSON has no number for."""
     try:

@@ -42,7 +42,8 @@ import torch
 from tacit.common.results import Result
 from tacit.common.serialize import read_json
 from tacit.data.batches import TextBatch
-from tacit.data.corpus import read
+from tacit.data.corpus import CorpusReader, read
+from tacit.data.fields import fields_of
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError, ModelError, PolicyError
@@ -358,21 +359,23 @@ class WithAlphaContext(Policy):
     def learned_from(self) -> Iterable[tuple[str, frozenset[int]]]:
         for corpus in self.corpora():
             digest = TextDigest()
-            for record in read(corpus):
+            for record in corpus:
                 digest.add(record)
             yield digest.hexdigest(), frozenset(digest.sketch())
 
-    def corpora(self) -> tuple[Path, ...]:
+    def corpora(self) -> tuple[CorpusReader, ...]:
         """The corpora that the settings of a run folder name, as far as they are there; of other models none is known.
 
         Their paths are as they were written: relative ones are looked for from where we are.
         """
         try:
             settings = read_json(self.model / "private" / "settings.json")
-            named = [settings.get("corpus"), settings.get("data", {}).get("held_out_corpus")]
+            data = settings.get("data", {})
+            named = [settings.get("corpus"), data.get("held_out_corpus")]
         except (OSError, ValueError, AttributeError):
             return ()
-        return tuple(Path(name) for name in named if isinstance(name, str) and Path(name).exists())
+        fields = fields_of(data)
+        return tuple(read(name, fields) for name in named if isinstance(name, str) and Path(name).exists())
 
     def find(self, record: Record) -> tuple[Span, ...]:
         found = self.policy.find(record)

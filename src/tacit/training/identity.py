@@ -8,7 +8,7 @@ G2 (all that shapes). So are the tokenizer, Faker's version where secrets are in
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tacit.common.files import digest, keyed, new_key
 from tacit.config.load import to_flat
 from tacit.config.schema import Config
 from tacit.data.corpus import read
+from tacit.data.fields import DEFAULT_FIELDS, fields_of
 from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError, RunError
 from tacit.policies.policy import Policies
@@ -23,7 +24,8 @@ from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.training.checks import invents
 
-_CORPORA = ("corpus", "data.held_out_corpus", "data.vocabulary_corpus")
+_PUBLIC_CORPUS = "data.vocabulary_corpus"
+_CORPORA = ("corpus", "data.held_out_corpus", _PUBLIC_CORPUS)
 _OTHER_FILES = ("marking.aliases", "marking.coverage")
 _TOKENIZER = "tokenizer"
 _MOVES_NO_NUMBER = (
@@ -87,6 +89,10 @@ def _parts(experiment: Config, policies: Policies) -> dict[str, str]:
     if experiment.training.eval_steps is not None and experiment.training.eval_on not in ("redacted", "full"):
         files["training.eval_on"] = experiment.training.eval_on
     hashed = {"policy", "marking.conservative_policy", "tokenizer", *files, *_MOVES_NO_NUMBER}
+    fields = fields_of(asdict(experiment.data))
+    for name in _CORPORA:
+        if name in files:
+            read(files[name], DEFAULT_FIELDS if name == _PUBLIC_CORPUS else fields)  # says why a file is no corpus
     parts = {name: _digest(name, Path(file)) for name, file in files.items()}
     parts["policy"] = policies.marking.hash
     if policies.conservative is not None:
@@ -98,8 +104,6 @@ def _parts(experiment: Config, policies: Policies) -> dict[str, str]:
 
 
 def _digest(name: str, path: Path) -> str:
-    if name in _CORPORA:
-        read(path)  # which says what is wrong with a file that is no corpus
     try:
         return digest(path)
     except OSError as error:

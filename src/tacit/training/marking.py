@@ -7,13 +7,14 @@ G2 (held out). A user is on one side only: training, or held out to measure with
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tacit.common.progress import Observer, Progress
 from tacit.config.choices import Mode
 from tacit.config.schema import Config
 from tacit.data.corpus import read
+from tacit.data.fields import fields_of
 from tacit.data.marked import (
     CorpusHash,
     CorpusSummary,
@@ -131,12 +132,13 @@ class _Marking:
         """Held-out records of a file of their own, those of the corpus in its order, and canaries last."""
         experiment = self._experiment
         seed = experiment.seed or 0 if experiment.mode == Mode.RESEARCH else None
+        fields = fields_of(asdict(experiment.data))
         planted = plant_canaries(self._run, experiment.audit.canaries, seed)
         if experiment.data.held_out_corpus is not None:
-            apart = self._overlap.held_out(read(experiment.data.held_out_corpus))
+            apart = self._overlap.held_out(read(experiment.data.held_out_corpus, fields))
             for record in in_pieces(apart, experiment.data.segment_by):
                 yield Unmarked(Part.HELD_OUT, record)
-        corpus = self._detectors.watching(self._overlap.corpus(read(experiment.corpus)))
+        corpus = self._detectors.watching(self._overlap.corpus(read(experiment.corpus, fields)))
         for record in in_pieces(corpus, experiment.data.segment_by):
             if self._population is not None:
                 self._population.add(record)

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from tacit.common.formatting import exact_interval
 from tacit.common.progress import Observer, Progress
 from tacit.data.corpus import read
+from tacit.data.fields import DEFAULT_FIELDS, Fields
 from tacit.data.records import sentences
 from tacit.errors import ConfigError
 from tacit.policies.detectors.detector import Detector, read_detector, write_detector
@@ -110,11 +111,12 @@ def choose_threshold(
     return min(for_recall, for_alarms)
 
 
-def measure(folder: Path, corpus: Path) -> FlaggedShare:
+def measure(folder: Path, corpus: Path, fields: Fields = DEFAULT_FIELDS) -> FlaggedShare:
     """How many sentences of a corpus the detector of a folder flags: recall if all are sensitive, else false alarms."""
     detector = read_detector(folder)
     flagged = of = 0
-    for batch in _batches(record.text[start:end] for record in read(corpus) for start, end in sentences(record.text)):
+    records = read(corpus, fields)
+    for batch in _batches(record.text[start:end] for record in records for start, end in sentences(record.text)):
         flagged += int(detector.flags(batch).sum())
         of += len(batch)
     return FlaggedShare(flagged, of)
