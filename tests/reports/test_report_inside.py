@@ -144,7 +144,8 @@ def test_every_setting_that_is_a_word_is_known_to_name_a_file_or_not(tmp_path: P
     harmless = {"execution.device", "plan.mechanism"}
     left = {one.name for one in free if one.release == VALUE}
     assert left == harmless
-    assert {one.name for one in free if one.release == NO} == {"corpus", "data.held_out_corpus"}
+    fields = {f"data.{part}_field" for part in ("text", "id", "user", "label", "spans", "turns")}
+    assert {one.name for one in free if one.release == NO} == {"corpus", "data.held_out_corpus"} | fields
     given = {one.name: f"{tmp_path}/deep/{one.name}.yaml" for one in free if one.name not in harmless}
     examples = {"ORDER": ["an example that somebody took from the corpus"]}
     words = {**given, "plan.mechanism": "plain", "canaries": [_SLASHED], "inventions": examples}
