@@ -107,7 +107,7 @@ def test_the_count_of_texts_in_common_is_said_and_private(tmp_path: Path) -> Non
     words = ("--mechanism", "plain", "--epochs", "1", "--policy", "digits", "--out", str(tmp_path / "run"))
     small = ("--set", "hidden_size=8", "--set", "embedding_size=8", "--set", f"held_out_corpus={apart}")
     result = CliRunner().invoke(app, ["train", str(corpus), *words, *small], catch_exceptions=False)
-    assert "3 held-out texts stand in the corpus too" in result.output
+    assert "3 held-out texts also occur in the training corpus" in result.output
     assert RunFolder.view(tmp_path / "run").read_json(dict, PrivateFile.SHARED) == {"texts": 3}
 
 

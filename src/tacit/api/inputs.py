@@ -121,7 +121,7 @@ def inputs_of(folder: Path) -> Iterator[Inputs]:
 
 
 def policy_of(policy: "str | Path | Mapping[str, Any] | Policy") -> "Policy":
-    """The policy that a name, names with commas, a YAML file, a definition or an object stands for."""
+    """The policy given as a name, comma-separated names, a YAML file, a definition or an object."""
     from tacit.policies.registry import build_policy, parse_policy
 
     if isinstance(policy, str | Path):

@@ -116,7 +116,7 @@ def _show(result: "Run", as_json: bool) -> None:
     if result.set_aside:
         console.print(f"{result.set_aside:,} records set aside; private/*/private/quarantine.jsonl has the reasons\n")
     if result.shared:
-        console.print(f"{result.shared:,} held-out texts stand in the corpus too: the model has seen them\n")
+        console.print(f"{result.shared:,} held-out texts also occur in the training corpus: the model has seen them\n")
     console.print(result.guarantee.sentence(), style="bold", markup=False)
     console.print(f"\nrun {result.folder}", markup=False)
 

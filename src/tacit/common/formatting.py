@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tacit.errors import ConfigError
 
 BLOCK = "█████"
-"""What stands for a hidden secret, whatever its length."""
+"""Printed in place of a hidden secret, whatever its length."""
 
 
 class Interval(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Literal
 
 
 class Mode(StrEnum):
-    """Whether a run can be repeated, or its model can leave the house."""
+    """Whether a run can be repeated from its seed, or its model may leave your organization."""
 
     RESEARCH = "research"  # everything from one seed
     RELEASE = "release"  # everything from the operating system

@@ -358,7 +358,7 @@ class RowReader:
         return self._longest + 1
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> TextBatch:
-        """The rows as a batch; placeholders count as the secrets that they stand for, what is invented as public."""
+        """The rows as a batch; placeholders count as the secrets they replace, inventions as public."""
         read = [tokens_of(self._store, int(row), view, self._inventions) for row in rows]
         framed = [self._framed(tokens) for tokens, _ in read]
         if targets == Targets.ALL:

@@ -7,7 +7,7 @@ Records cut into turns or sentences, each a record of its own: what one claim, o
 One vocabulary for the kinds of secrets, whatever the tagger or corpus calls them.
 
 Eighteen kinds are those of OntoNotes 5 (Weischedel et al. 2013), the others those of `pii`. A label that is neither,
-nor one of the other names listed here, keeps its own name in capitals: a tagger of a house's own may know kinds that
+nor one of the other names listed here, keeps its own name in capitals: a tagger of your own may know kinds that
 nobody listed, and dropping one would lose secrets silently.
 
 G1. `common_kind` is idempotent, and does not care for case or prefixes such as B- or I-; nor, in names that are listed,
@@ -24,7 +24,7 @@ from tacit.config.choices import Pieces
 
 
 class Span(NamedTuple):
-    """Characters [start, end) of a record's text, and the kind of secret that stands there."""
+    """Characters [start, end) of a record's text, and the kind of secret they contain."""
 
     start: int
     end: int

@@ -1,6 +1,6 @@
 """One drawn batch of Selective-DPSGD, Algorithm 1 as printed (Shi et al., NAACL 2022), for the LSTM.
 
-`mechanisms/selective_published.py` says what it costs. It exists to reproduce a table; `selective` is what to use.
+`papers/mechanisms.py` prices it. It exists to reproduce a table; `selective` is what to use.
 
 | paper | here |
 |---|---|

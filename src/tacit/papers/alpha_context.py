@@ -274,7 +274,9 @@ def _place(text: str, target: str, occurrence: int | None) -> int:
         raise ConfigError("a target", "an empty one", "name the part of the text that is the target")
     places = [found.start() for found in re.finditer(f"(?={re.escape(target)})", text)]
     if not places:
-        raise ConfigError("a target that stands in the text", "a text without it", "write it as it stands in the text")
+        raise ConfigError(
+            "a target that occurs in the text", "a text without it", "write it as it is written in the text"
+        )
     if occurrence is not None and not 1 <= occurrence <= len(places):
         raise ConfigError(
             expected=f"an occurrence of the target from 1 to {len(places)}",

@@ -116,7 +116,7 @@ class RecordSampler:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What a page that stays in the house shows of training records: excerpts, and how often each kind was marked."""
+    """Training records for a page that stays inside your organization: excerpts, and counts per kind."""
 
     excerpts: tuple[Excerpt, ...]
     kinds: tuple[tuple[str, int], ...]

@@ -146,7 +146,7 @@ def read_run(folder: Path, inside: bool = False) -> Finished:
 
 
 def read_inside(folder: Path) -> Inside:
-    """What the run in `folder` keeps for showing inside the house."""
+    """What the run in `folder` keeps for pages that stay inside your organization."""
     run = RunFolder.view(folder)
     path = run.path(PrivateFile.SAMPLE)
     if not path.is_file():

@@ -171,7 +171,7 @@ SECTIONS = (
 
 
 def run_page(run: Finished, inside: Inside | None = None, most: int = 0) -> str:
-    """The whole HTML page; with `inside`, one that must stay in the house, with at most so many records."""
+    """The whole HTML page; with `inside`, one that must stay inside your organization, with at most so many records."""
     allowed = allowed_chart(run.headline) if run.headline is not None else None
     page = template("run.html.jinja").render(
         run=run,

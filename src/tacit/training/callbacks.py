@@ -4,7 +4,7 @@ G1 (public). Under a claim, nothing is looked at but a corpus declared public, o
    about secrets: the choice is then a function of released models and of public text.
 G2 (no discount). When to stop depends on the models, so a run that stopped early is priced as if it had not.
 
-Event files for TensorBoard, in `private/`: exact losses may not leave the house.
+Event files for TensorBoard, in `private/`: exact losses may not leave your organization.
 """
 
 from collections.abc import Callable, Iterator, Mapping

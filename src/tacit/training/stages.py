@@ -91,7 +91,7 @@ class Trained:
     """What a run ended with.
 
     `set_aside`: records of both sides that could not be used; private/ has the reasons. `shared`: held-out texts that
-    stand in the corpus too; they are measured with all the same.
+    also occur in the training corpus; they are measured with anyway.
     """
 
     folder: Path

@@ -1,7 +1,9 @@
 """All that can be refused before the corpus is read and a folder made, because no corpus could make it right."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from tacit.config.audit_schema import AuditConfig
 from tacit.config.checks import check_public_steps
 from tacit.config.schema import BUILT_IN, CUSTOM_MODELS, Config
 from tacit.data.labels import check_learns_labels
@@ -20,6 +22,7 @@ _MANY = 1_000_000  # units, where the corpus was not counted yet
 def check_start(config: Config) -> Mechanism:
     """The mechanism, uncalibrated, as it would be for a large corpus; refused where no corpus could make it right."""
     check_run(config)
+    _check_audit(config)
     _check_model(config)
     mechanism = build_mechanism(config.plan, _nominal_counts(config))
     check_duplicates(mechanism, config)
@@ -29,6 +32,16 @@ def check_start(config: Config) -> Mechanism:
     if config.training.eval_steps is not None:
         check_choice(mechanism, config.training.eval_on)
     return mechanism
+
+
+def _check_audit(config: Config) -> None:
+    """Of the settings under `audit`, training uses the canaries alone; others would be ignored."""
+    if replace(config.audit, canaries=()) != AuditConfig():
+        raise ConfigError(
+            expected="no settings under audit but canaries, when a run is trained",
+            found="how hard to attack",
+            way_out="leave it out here, and pass it to the audit: tacit audit --candidates, tacit.audit(settings=...)",
+        )
 
 
 def _nominal_counts(config: Config) -> MeasuredCounts:

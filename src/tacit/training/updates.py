@@ -70,7 +70,7 @@ class UpdateSettings:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What an update did. `private` may not leave the house."""
+    """What an update did. `private` may not leave your organization."""
 
     tokens: int
     public_loss: float | None = None
