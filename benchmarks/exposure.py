@@ -19,9 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tacit.audits.candidates import Spelling, TokenRows, TokenTree
-from tacit.audits.scoring import total_log_probabilities
-from tacit.config.canary_schema import Slot
+from tacit.audits.candidates import Spelling, TokenRows, TokenTree, total_log_probabilities
+from tacit.config.audit_schema import Slot
 from tacit.config.model_schema import CausalLMConfig, LSTMConfig
 from tacit.data.batches import TextBatch
 from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_tokenizer, train_bpe

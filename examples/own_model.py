@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import tacit
 from tacit.api import simulate
-from tacit.models.custom import register_model
+from tacit.models.loading import register_model
 
 WINDOW = 8
 

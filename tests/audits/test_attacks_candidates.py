@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import models, normalizers, trainers
 
 from tacit.audits.candidates import Listed, Space, Spelling, TokenTree
-from tacit.config.canary_schema import Slot
+from tacit.config.audit_schema import Slot
 from tacit.data.tokenizer import UNKNOWN, HuggingFace, Tokenizer, byte_tokenizer, train_bpe
 from tacit.errors import AttackError, PrepareError
 

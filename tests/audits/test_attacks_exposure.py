@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from torch import Tensor
 
-from tacit.audits.candidates import Listed, Space, Spelling, TokenTree
+from tacit.audits.candidates import Listed, Space, Spelling, TokenTree, total_log_probabilities
 from tacit.audits.ranks import (
     SkewNormal,
     exact_exposures,
@@ -28,13 +28,11 @@ from tacit.audits.ranks import (
     sampled_exposures,
     twin_margins,
 )
-from tacit.audits.scoring import total_log_probabilities
 from tacit.audits.statistics import excess_over_chance
 from tacit.common.formatting import exact_interval
-from tacit.config.audit_schema import ExposureConfig
-from tacit.config.canary_schema import CanaryPlan, Slot
-from tacit.config.choices import Method
+from tacit.config.audit_schema import CanaryPlan, ExposureConfig, Slot
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig
+from tacit.config.setting import Method
 from tacit.data.batches import TextBatch
 from tacit.data.canaries import CanaryRecord, draw_canaries
 from tacit.data.tokenizer import UNKNOWN, Tokenizer, byte_tokenizer, train_bpe

@@ -13,9 +13,12 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from tacit.audits.blind import FOLDS, Blind, blind, features
 from tacit.audits.passages import (
+    FOLDS,
+    Blind,
     Passage,
+    blind,
+    features,
     loss_scores,
     min_k_scores,
     neighbourhood_scores,

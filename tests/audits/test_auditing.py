@@ -47,7 +47,7 @@ from tacit.models.loading import load
 from tacit.privacy.events import Relation
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.stores import Planted, planted_canaries
+from tacit.runs.verify import Planted, planted_canaries
 from tacit.runs.weights import keep_model
 from tacit.training.randomness import NoiseStream
 from tacit.training.stages import train

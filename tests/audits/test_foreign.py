@@ -11,11 +11,10 @@ import torch
 
 from runs import quiet
 from saved import save_pretrained
-from tacit.audits.named_secrets import audit_model, read_named
-from tacit.config.audit_schema import ExposureConfig
-from tacit.config.canary_schema import Slot
-from tacit.config.choices import Method
+from tacit.audits.audit import audit_model, read_named
+from tacit.config.audit_schema import ExposureConfig, Slot
 from tacit.config.model_schema import CausalLMConfig
+from tacit.config.setting import Method
 from tacit.data.tokenizer import NOTHING, Tokenizer, read_tokenizer_json, train_bpe
 from tacit.errors import AttackError, ModelError, PrepareError
 from tacit.models.causal_lm import CausalLM

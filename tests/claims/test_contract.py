@@ -15,8 +15,8 @@ import torch
 from runs import PLANS, experiment, quiet, write_corpus
 from tacit.common.progress import Progress
 from tacit.common.serialize import from_json
+from tacit.mechanisms.build import Terms
 from tacit.mechanisms.registry import REGISTRY
-from tacit.mechanisms.terms import Terms
 from tacit.privacy.account import account
 from tacit.privacy.events import Event
 from tacit.privacy.guarantee import Guarantee

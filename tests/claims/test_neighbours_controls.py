@@ -16,7 +16,7 @@ from neighbour_checks import Broken, fuzz
 from neighbour_settings import OwnNetwork, published, words_of
 from tacit.data.ownership import Annotator
 from tacit.data.prepare import DuplicateKey
-from tacit.models import custom as own
+from tacit.models import loading as own
 from tacit.training.covered import COVERED
 from tacit.training.gradients.contributions import Outer
 

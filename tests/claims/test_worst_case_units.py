@@ -25,7 +25,7 @@ from tacit.papers.mechanisms import UeDPPublished
 from tacit.privacy.account import account
 from tacit.privacy.events import Relation, SampledGaussian
 from tacit.privacy.guarantee import Evidence, Published
-from tacit.training.annotation import Caps, annotate
+from tacit.training.marking import Caps, annotate
 from tacit.training.pools import Annotation, Pools, RowEntities
 from tacit.training.pools import DrawnUnits as Drawn
 from tacit.training.randomness import NoiseStream

@@ -19,7 +19,7 @@ from tacit.data.tokenizer import NOTHING, train_bpe
 from tacit.errors import AttackError, ConfigError, RunError
 from tacit.models.causal_lm import CausalLM
 from tacit.runs.folder import RunFolder
-from tacit.runs.stores import planted_canaries
+from tacit.runs.verify import planted_canaries
 from tacit.runs.weights import keep_model
 
 LITTLE = {"mechanism": "plain", "public_epochs": 1}

@@ -42,7 +42,7 @@ def test_corpora_are_scanned_labelled_and_priced_without_any_extra(tmp_path: Pat
     assert ended.returncode == 0, ended.stderr
 
 
-@pytest.mark.parametrize("module", ["tacit.models.custom", "tacit.training.stages"])
+@pytest.mark.parametrize("module", ["tacit.models.loading", "tacit.training.stages"])
 def test_without_torch_python_names_the_command_too(module: str) -> None:
     program = (
         "import importlib.metadata as metadata\n"

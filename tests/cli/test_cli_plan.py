@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tacit.cli.main import app
 from tacit.cli.options import name_of
-from tacit.cli.plan import FLAGS
+from tacit.cli.train import PLAN_FLAGS
 from tacit.mechanisms.registry import REGISTRY
 
 QUICK = ["plan", "--mechanism", "dpsgd", "--records", "1000", "--expected-batch-size", "50", "--epochs", "3"]
@@ -29,7 +29,7 @@ def test_list_names_every_mechanism() -> None:
 
 def test_every_word_is_a_flag() -> None:
     output = CliRunner().invoke(app, ["plan", "--help"], env={"COLUMNS": "200"}).output
-    assert all(f"--{word.replace('_', '-')}" in output for word in map(name_of, FLAGS))
+    assert all(f"--{word.replace('_', '-')}" in output for word in map(name_of, PLAN_FLAGS))
 
 
 def test_prints_noise_rate_steps_sentence_and_curve() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.audits.named_secrets import read_named
+from tacit.audits.audit import read_named
 from tacit.common import files as given
 from tacit.common.files import digest
 from tacit.common.libraries import from_folder

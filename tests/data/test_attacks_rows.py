@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marking import prepare
-from tacit.audits.blind import blind
+from tacit.audits.passages import blind
 from tacit.audits.target import CandidateRows
 from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record

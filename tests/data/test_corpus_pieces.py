@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.config.choices import Pieces
+from tacit.config.setting import Pieces
 from tacit.data.records import Record, Span, in_pieces, spans_fault
 
 DIALOG = "SYS: Your name?\nUSR: Ann Lee. Thanks.\n\nSYS: Bye."

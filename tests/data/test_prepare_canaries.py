@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.common.formatting import exact_interval
-from tacit.config.canary_schema import CanaryPlan
+from tacit.config.audit_schema import CanaryPlan
 from tacit.data.canaries import CANARY, draw_canaries, plant
 from tacit.data.marked import Part
 from tacit.data.records import Record

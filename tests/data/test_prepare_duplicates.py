@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_prepare_views import Parts, parts
 
 from marking import prepare
-from tacit.config.choices import Duplicates
+from tacit.config.setting import Duplicates
 from tacit.data.prepare import DuplicateKey, PrepareConfig, seen_texts
 from tacit.data.records import Record
 from tacit.data.tokenizer import byte_tokenizer

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_prepare_views import TOKENIZERS, Annotated, Parts, parts, prepared
 
 from marking import prepare, public_segments
-from tacit.config.canary_schema import CanaryPlan
+from tacit.config.audit_schema import CanaryPlan
 from tacit.data.canaries import draw_canaries, plant
 from tacit.data.marked import Part
 from tacit.data.prepare import PrepareConfig

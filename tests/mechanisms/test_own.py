@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from runs import mechanism_of
 from saved import released, reloaded
 from tacit.api import audit, generate, report, train
-from tacit.config.checks import check_used
-from tacit.config.load import load_config
+from tacit.config.load import check_used, load_config
 from tacit.data.corpus import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, GradientError, ModelError
 from tacit.mechanisms.build import plan
@@ -22,8 +21,7 @@ from tacit.mechanisms.dpsgd import DPSGD
 from tacit.mechanisms.mechanism import PrivateSteps
 from tacit.mechanisms.registry import register_mechanism
 from tacit.mechanisms.settings import PlanSettings
-from tacit.models.custom import CustomModel, register_model
-from tacit.models.loading import build_model
+from tacit.models.loading import CustomModel, build_model, register_model
 from tacit.policies.patterns import Digits, Regex
 from tacit.policies.registry import parse_policy, register_policy
 from tacit.privacy.ledger import read_entries

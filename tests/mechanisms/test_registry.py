@@ -16,8 +16,8 @@ from tacit.config.load import load
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.errors import ConfigError
 from tacit.mechanisms.build import plan
-from tacit.mechanisms.entry import MechanismEntry
 from tacit.mechanisms.registry import REGISTRY, build_mechanism, entries, entry_of
+from tacit.mechanisms.settings import MechanismEntry
 
 VALUES: dict[str, Any] = {
     "noise_multiplier": 2.0,

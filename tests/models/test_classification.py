@@ -16,8 +16,7 @@ from marking import prepare, records_of
 from tacit.cli.main import app
 from tacit.common.progress import Progress
 from tacit.common.serialize import from_json
-from tacit.config.checks import check_used
-from tacit.config.load import load_config
+from tacit.config.load import check_used, load_config
 from tacit.config.model_schema import ClassifierConfig, LSTMConfig
 from tacit.config.schema import Config
 from tacit.data.corpus import write_jsonl
@@ -27,7 +26,7 @@ from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span
 from tacit.data.tokenizer import Dependence, VocabularySource, byte_tokenizer, train_bpe
 from tacit.errors import ClaimRefused, ConfigError, ModelError, RunError
-from tacit.mechanisms.terms import EXPOSED_LABELS, OWN_LABELS, PUBLIC_CLASSES, PUBLIC_LABELS, Terms
+from tacit.mechanisms.build import EXPOSED_LABELS, OWN_LABELS, PUBLIC_CLASSES, PUBLIC_LABELS, Terms
 from tacit.models.classifier import LSTMClassifier
 from tacit.models.evaluation import label_quality
 from tacit.models.loading import load, load_classifier

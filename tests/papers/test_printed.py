@@ -15,13 +15,7 @@ from oracles import LONGER, ROUNDED, in_float64, research_noise
 from tacit.config.model_schema import LSTMConfig
 from tacit.errors import ConfigError, ModelError
 from tacit.models.lstm import LSTM
-from tacit.papers.algorithms import (
-    MarkedTokens,
-    PrintedFacts,
-    alternating_segments,
-    printed_update,
-    private_segments,
-)
+from tacit.papers.algorithms import MarkedTokens, PrintedFacts, alternating_segments, printed_update, private_segments
 from tacit.privacy.plan import SplitBatch
 from tacit.training.randomness import NoiseStream
 

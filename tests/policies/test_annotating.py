@@ -22,8 +22,7 @@ from tacit.policies.policy import Policy
 from tacit.privacy.plan import Pool
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
-from tacit.training.annotation import Caps, annotate
-from tacit.training.marking import mark_once
+from tacit.training.marking import Caps, annotate, mark_once
 from tacit.training.parts import make_policies, prepare_stores
 from tacit.training.pools import Pools, measured_counts
 

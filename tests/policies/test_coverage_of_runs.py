@@ -12,8 +12,8 @@ from runs import experiment, quiet, write_corpus
 from tacit.api import label_draw, label_read
 from tacit.cli.main import app
 from tacit.common.formatting import upper_bound
-from tacit.config.choices import Pieces
 from tacit.config.load import load_config
+from tacit.config.setting import Pieces
 from tacit.data.corpus import read, write_jsonl
 from tacit.data.marked import Split
 from tacit.data.records import Record, Span, in_pieces

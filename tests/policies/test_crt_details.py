@@ -16,8 +16,8 @@ import pytest
 
 from marking import mark, prepare
 from runs import experiment, mechanism_of, quiet, write_corpus
-from tacit.config.choices import Duplicates
 from tacit.config.load import load_config
+from tacit.config.setting import Duplicates
 from tacit.data.corpus import write_jsonl
 from tacit.data.ownership import Annotator, RecordMarks
 from tacit.data.prepare import PrepareConfig
@@ -37,8 +37,7 @@ from tacit.privacy.plan import Noisy, Plain, Plan, Pool, Step, Unit, cost
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
-from tacit.training.annotation import Caps, annotate
-from tacit.training.marking import mark_once
+from tacit.training.marking import Caps, annotate, mark_once
 from tacit.training.parts import make_policies, prepare_stores
 from tacit.training.pools import DrawnUnits, Pools
 from tacit.training.randomness import Streams

@@ -24,12 +24,7 @@ from tacit.common.progress import Progress
 from tacit.data.records import Record, spans_fault
 from tacit.errors import ClaimRefused, ConfigError, PolicyError
 from tacit.mechanisms.build import plan
-from tacit.policies.detectors.detector import (
-    Detected,
-    detector_data,
-    read_detector,
-    write_detector,
-)
+from tacit.policies.detectors.detector import Detected, detector_data, read_detector, write_detector
 from tacit.policies.detectors.examples import public_sentences, read_prompts, split_openings
 from tacit.policies.detectors.linear import (
     DEFAULT_WINDOW,

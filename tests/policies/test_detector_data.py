@@ -16,7 +16,7 @@ from tacit.api import Run, train
 from tacit.data.records import Record
 from tacit.errors import ClaimRefused
 from tacit.mechanisms.build import plan
-from tacit.mechanisms.conditions import FROZEN_DETECTOR, LEARNED_ELSEWHERE
+from tacit.mechanisms.mechanism import FROZEN_DETECTOR, LEARNED_ELSEWHERE
 from tacit.papers.alpha_context import WithAlphaContext
 from tacit.policies.detectors.detector import (
     Detected,

@@ -12,7 +12,7 @@ from test_scan_page import HOSTILE, Page
 from tacit.common.formatting import upper_bound
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
-from tacit.policies import counting as look
+from tacit.policies import marking as look
 from tacit.policies.compare import PolicyComparison, compare_policies
 from tacit.policies.patterns import Capitals, Digits, Everything, Gold, Regex
 from tacit.policies.pii.policy import Pii

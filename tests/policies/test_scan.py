@@ -22,10 +22,10 @@ from tacit.common.formatting import VISIBLE, printable
 from tacit.common.workers import IN_FLIGHT, Workers
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.errors import ConfigError, CorpusError, PolicyError, WorkerLost
-from tacit.policies import counting as look
+from tacit.policies import marking as look
 from tacit.policies.card import PolicyCard, knows_labels
-from tacit.policies.counting import count_tokens
 from tacit.policies.excerpts import Excerpt, ExcerptState, excerpt
+from tacit.policies.marking import count_tokens
 from tacit.policies.patterns import Digits, Everything, Gold, Regex
 from tacit.policies.policy import Policy
 from tacit.policies.scan import WORDS, Scan, scan, user_groups

@@ -18,8 +18,7 @@ from tacit.privacy.guarantee import Figure, figure
 from tacit.privacy.ledger_lines import Entries
 from tacit.privacy.plan import Neighbors, Unit, cost
 from tacit.privacy.tradeoff import allowed, best_guess, frontier, implied, spending
-from tacit.reports.drawing import draw
-from tacit.reports.svg import element, marker, round_off
+from tacit.reports.drawing import draw, element, marker, round_off
 
 SIZES = st.floats(1e-6, 1e6)
 TABLE = Table(("a", "b"), (("1", "2"),))

@@ -20,7 +20,7 @@ import torch
 from lives import Lives
 from runs import recorded
 from tacit.common.serialize import from_json
-from tacit.mechanisms.terms import Terms
+from tacit.mechanisms.build import Terms
 from tacit.models.loading import load
 from tacit.privacy.account import account
 from tacit.privacy.guarantee import Guarantee

@@ -19,7 +19,7 @@ import yaml
 
 from lives import Lives
 from runs import PLANS, SETTINGS, write_corpus
-from tacit.mechanisms.terms import Terms
+from tacit.mechanisms.build import Terms
 from tacit.privacy.ledger import read_entries
 from tacit.privacy.plan import Noisy, SplitBatch
 from tacit.runs.files import PrivateFile, ReleaseFile

@@ -12,11 +12,10 @@ import pytest
 
 from runs import PLANS, quiet, write_corpus
 from tacit import api as verbs
-from tacit.config.checks import check_used
-from tacit.config.choices import Mode
-from tacit.config.load import load_config
+from tacit.config.load import check_used, load_config
+from tacit.config.setting import Mode
 from tacit.errors import ConfigError, RunError
-from tacit.mechanisms.conditions import KNOWN_SEED
+from tacit.mechanisms.mechanism import KNOWN_SEED
 from tacit.policies.patterns import Digits
 from tacit.privacy.guarantee import COVERAGE_INSIDE, Evidence, Guarantee, Order, Status, compare
 from tacit.reports.write import report

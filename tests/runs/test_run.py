@@ -20,8 +20,7 @@ from runs import recorded
 from tacit.common.serialize import to_json
 from tacit.data.tokenizer import byte_tokenizer, load_tokenizer
 from tacit.errors import LedgerError, RunError
-from tacit.mechanisms.build import plan
-from tacit.mechanisms.terms import Terms
+from tacit.mechanisms.build import Terms, plan
 from tacit.privacy.events import Free
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.plan import Plan

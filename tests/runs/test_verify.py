@@ -28,12 +28,11 @@ from tacit.common.serialize import from_json, to_json
 from tacit.config.audit_schema import AuditConfig
 from tacit.data.store import PreparedCorpus
 from tacit.errors import PrepareError, RunError, TacitError
-from tacit.mechanisms.build import plan
+from tacit.mechanisms.build import Terms, plan
 from tacit.mechanisms.custom import Own
 from tacit.mechanisms.mechanism import PrivateSteps
 from tacit.mechanisms.registry import register_mechanism
 from tacit.mechanisms.settings import PlanSettings
-from tacit.mechanisms.terms import Terms
 from tacit.models.loading import load
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.ledger import read_entries

@@ -38,8 +38,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tacit import quickstart as quick
 from tacit.cli.main import app, main
-from tacit.config.checks import check_used
-from tacit.config.load import load_config
+from tacit.config.load import check_used, load_config
 from tacit.errors import TacitError
 from tacit.mechanisms.build import plan
 from tacit.policies.registry import build_policy

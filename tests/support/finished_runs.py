@@ -23,9 +23,8 @@ from tacit.audits.ranks import CanaryExposure, Exposure, ExposureResult
 from tacit.audits.statistics import Judged, Scores, excess_over_chance, judged, rates, roc
 from tacit.common.files import write_new
 from tacit.common.serialize import to_json
-from tacit.config.choices import Method
-from tacit.mechanisms.build import Planned, plan
-from tacit.mechanisms.terms import Terms
+from tacit.config.setting import Method
+from tacit.mechanisms.build import Planned, Terms, plan
 from tacit.policies.card import MeasuredKind, MeasuredPolicy
 from tacit.policies.pii.policy import Pii
 from tacit.privacy.guarantee import Coverage, Evidence, Guarantee

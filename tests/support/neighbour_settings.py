@@ -19,8 +19,8 @@ from tacit.mechanisms.custom import Own
 from tacit.mechanisms.mechanism import PrivateSteps, interleaved
 from tacit.mechanisms.registry import register_mechanism
 from tacit.mechanisms.settings import PlanSettings
-from tacit.models import custom as own
-from tacit.models.custom import register_model
+from tacit.models import loading as own
+from tacit.models.loading import register_model
 from tacit.privacy.plan import Phase, Plan, Pool, Targets, Unit, View
 from tacit.training.covered import COVERED, RULES, pairs
 

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from neighbour_corpora import HELD_OUT_USERS, Draft
 from runs import quiet
-from tacit.config.checks import check_public_steps
-from tacit.config.load import load_config
+from tacit.config.load import check_public_steps, load_config
 from tacit.config.schema import Config
 from tacit.data.batches import Examples, tokens_of
 from tacit.data.corpus import write_jsonl
@@ -35,11 +34,10 @@ from tacit.mechanisms.registry import build_mechanism
 from tacit.privacy.plan import Plan, Step, View
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
-from tacit.training.annotation import Caps, annotate
-from tacit.training.checks import check_run
+from tacit.training.checks import check_duplicates, check_run
 from tacit.training.covered import check_covered
 from tacit.training.gradients.clipped import check_gradients
-from tacit.training.marking import mark_once, marked_corpus
+from tacit.training.marking import Caps, annotate, mark_once, marked_corpus
 from tacit.training.optimizers import Optimizer
 from tacit.training.parts import (
     AnyBatchReader,
@@ -54,7 +52,6 @@ from tacit.training.parts import (
 from tacit.training.pools import Annotation, DrawnUnits, Pools, measured_counts
 from tacit.training.randomness import NoiseStream, Streams
 from tacit.training.stages import _check_vocabulary, _choice
-from tacit.training.start import check_duplicates
 from tacit.training.updates import Updates
 
 Name = tuple[str, int]

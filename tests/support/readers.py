@@ -92,8 +92,7 @@ def save_tiny_run(folder: Path, seed: int = 0) -> Path:
 
 def finish_plainly(run: "RunFolder") -> None:
     """All that a finished run of `plain` has beside its model."""
-    from tacit.mechanisms.build import plan
-    from tacit.mechanisms.terms import Terms
+    from tacit.mechanisms.build import Terms, plan
     from tacit.runs.files import ReleaseFile
 
     planned = plan({"mechanism": "plain", "public_epochs": 1, "records": 32})

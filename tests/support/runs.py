@@ -25,7 +25,7 @@ from tacit.policies.patterns import Gold
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
-from tacit.training.annotation import Caps, annotate
+from tacit.training.marking import Caps, annotate
 from tacit.training.pools import Annotation, Pools, measured_counts
 
 TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "max_full_tokens": 64}

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.conditions import FROZEN_MARKS, NOISY_CONDITIONS
-from tacit.mechanisms.entry import OF_PRIVATE_STEPS, MechanismEntry
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent
+from tacit.mechanisms.mechanism import FROZEN_MARKS, NOISY_CONDITIONS, Needs, PrivateSteps, Spent
 from tacit.mechanisms.registry import REGISTRY
+from tacit.mechanisms.settings import OF_PRIVATE_STEPS, MechanismEntry
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Targets, Unit, View
 

@@ -40,12 +40,11 @@ from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.utility import Utility
 from tacit.sweeps import scheduler as processes
-from tacit.sweeps.board import Board, row_of
 from tacit.sweeps.recipe import Need, Recipe, dotted, nested, read_recipe, references, resolved, variations
 from tacit.sweeps.result_columns import written
 from tacit.sweeps.results import MarkedCounts, Measurement, count, figures, marked_texts
 from tacit.sweeps.scheduler import Places, RunOutcome
-from tacit.sweeps.sweep import MIXED, Swept, make_needs, sweep
+from tacit.sweeps.sweep import MIXED, Board, Swept, make_needs, row_of, sweep
 from tacit.sweeps.worker import read_state, write_state
 
 RECIPE: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from marking import check_apart, records_of
 from runs import experiment, quiet, write_corpus
 from tacit.cli.main import app
-from tacit.config.checks import check_used
+from tacit.config.load import check_used
 from tacit.config.schema import Config
 from tacit.data.corpus import read, write_jsonl
 from tacit.data.marked import Split

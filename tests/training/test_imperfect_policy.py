@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 
 from marking import records_of
-from tacit.config.canary_schema import CanaryPlan
+from tacit.config.audit_schema import CanaryPlan
 from tacit.config.load import load_config
 from tacit.config.schema import Config
 from tacit.data.batches import TextBatch

@@ -10,8 +10,7 @@ from audited import KNOWN, train_run
 from runs import quiet
 from tacit.audits.audit import audit
 from tacit.config.audit_schema import AuditConfig, ExtractionConfig
-from tacit.config.checks import check_used
-from tacit.config.load import load_config
+from tacit.config.load import check_used, load_config
 from tacit.errors import ConfigError
 from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from tacit.common.serialize import from_json, to_json
-from tacit.config.choices import Mode
+from tacit.config.setting import Mode
 from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.training.randomness import NoiseSeeds, Streams, StreamsState
 

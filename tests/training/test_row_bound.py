@@ -25,7 +25,7 @@ from tacit.training.gradients import recording as layers
 from tacit.training.gradients.clipped import Automatic, Clipping, Flat, PerParameter, clipped_sum, safe_factors
 from tacit.training.gradients.contributions import Outer, Sequence
 from tacit.training.gradients.recording import names_within, rule_of
-from tacit.training.local_updates import LocalUnit, local_sum
+from tacit.training.updates import LocalUnit, local_sum
 
 STYLES: tuple[Clipping, ...] = (Flat(0.7), Automatic(0.7), PerParameter(0.7))
 MODELS: dict[str, Callable[[], Any]] = {

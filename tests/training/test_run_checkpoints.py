@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from tacit.config.choices import Mode
+from tacit.config.setting import Mode
 from tacit.errors import LedgerError, RunError
 from tacit.privacy.events import Free
 from tacit.runs.files import PrivateFile, ReleaseFile

@@ -8,10 +8,9 @@ import yaml
 
 from tacit.config.load import load_config, to_yaml
 from tacit.errors import ClaimRefused, ConfigError, TacitError
-from tacit.training.checks import check_run
+from tacit.training.checks import check_run, check_start
 from tacit.training.covered import choice_of
 from tacit.training.stages import train
-from tacit.training.start import check_start
 
 GOOD: dict[str, Any] = {"corpus": "nowhere.jsonl", "plan": {"mechanism": "dpsgd", "epsilon": 2}}
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

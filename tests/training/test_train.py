@@ -16,8 +16,7 @@ import torch
 from marking import prepare
 from runs import PLANS, experiment, make_parts, quiet, recorded, write_corpus
 from tacit.common.serialize import merged
-from tacit.config.checks import check_public_steps
-from tacit.config.load import load_config
+from tacit.config.load import check_public_steps, load_config
 from tacit.config.model_schema import LSTMConfig, OptimizerConfig
 from tacit.config.plan_schema import PlanConfig
 from tacit.data.batches import RowReader
@@ -31,7 +30,7 @@ from tacit.policies.patterns import Gold
 from tacit.privacy.ledger import read_entries
 from tacit.privacy.plan import Targets, View, cost
 from tacit.runs.folder import RunFolder
-from tacit.runs.stores import planted_canaries
+from tacit.runs.verify import planted_canaries
 from tacit.simulation.simulate import simulate
 from tacit.training.optimizers import Optimizer
 from tacit.training.pools import Annotation, Pools

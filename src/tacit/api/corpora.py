@@ -11,7 +11,7 @@ from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.common.progress import Observer
-    from tacit.config.choices import Pieces
+    from tacit.config.setting import Pieces
     from tacit.data.corpus import CorpusReader, CorpusSource
     from tacit.data.records import Record
     from tacit.papers.alpha_context import Contexts

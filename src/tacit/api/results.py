@@ -10,16 +10,15 @@ from tacit.common.progress import logged, unwatched
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tacit.audits.audit import ForeignAudit
     from tacit.audits.findings import Audit
-    from tacit.audits.named_secrets import ForeignAudit
     from tacit.common.progress import Observer, Progress
     from tacit.config.audit_schema import AuditConfig
     from tacit.quickstart import Way
     from tacit.reports.write import Reported
     from tacit.runs.verify import Verified
-    from tacit.sweeps.board import Board
     from tacit.sweeps.scheduler import RunOutcome
-    from tacit.sweeps.sweep import Swept
+    from tacit.sweeps.sweep import Board, Swept
 
 
 def quickstart(
@@ -91,7 +90,7 @@ def audit_model(
     model: str | Path, candidates: str | Path, *, seed: int = 0, observe: "Observer" = unwatched
 ) -> "ForeignAudit":
     """`tacit audit --model`: how exposed the secrets of a file are in any local Hugging Face causal model."""
-    from tacit.audits.named_secrets import audit_named
+    from tacit.audits.audit import audit_named
 
     return audit_named(Path(model), Path(candidates), seed, logged(observe))
 
@@ -165,6 +164,6 @@ def sweep(
 
 def sweep_board(recipe: str | Path, scale: float = 1.0) -> "Board":
     """The table of a sweep that is about to begin; `told` of it is an `observe` of `sweep`."""
-    from tacit.sweeps.board import Board
+    from tacit.sweeps.sweep import Board
 
     return Board.of(Path(recipe), scale)

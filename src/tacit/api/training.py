@@ -68,7 +68,7 @@ class Run:
     def canary_values(self) -> dict[str, str]:
         """What each planted canary says, by its id; none where the private part is missing."""
         from tacit.runs.folder import RunFolder
-        from tacit.runs.stores import planted_canaries
+        from tacit.runs.verify import planted_canaries
 
         planted = planted_canaries(RunFolder.view(self.folder)).planted
         return {canary.id: canary.value for one in planted for canary in one.canaries}
@@ -76,7 +76,7 @@ class Run:
     @cached_property
     def plan(self) -> "Plan":
         """The plan that was priced and executed."""
-        from tacit.mechanisms.terms import Terms
+        from tacit.mechanisms.build import Terms
         from tacit.runs.files import ReleaseFile
 
         return self._required(Terms, ReleaseFile.PLAN).plan

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tacit.audits.epsilon_bounds import LowerBound
 from tacit.common.charts import Chart, Table
 from tacit.common.formatting import rounded_up
-from tacit.common.results import Result
+from tacit.common.serialize import Result
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Figure, Guarantee
 from tacit.privacy.plan import Neighbors, Unit

@@ -33,11 +33,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import integrate, special, stats
 
-from tacit.audits.candidates import Space, Spelling, TokenTree
-from tacit.audits.scoring import AttackProgress, total_log_probabilities
+from tacit.audits.candidates import AttackProgress, Space, Spelling, TokenTree, total_log_probabilities
 from tacit.audits.statistics import Excess, Floats, IntegerCounts, Scores, excess_over_chance
 from tacit.config.audit_schema import ExposureConfig
-from tacit.config.choices import Method
+from tacit.config.setting import Method
 from tacit.data.canaries import CanaryRecord
 from tacit.errors import AttackError
 from tacit.models.language_model import Speaker

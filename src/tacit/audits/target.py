@@ -34,8 +34,7 @@ from tacit.models.loading import load_unchecked
 from tacit.privacy.guarantee import Guarantee
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.stores import Planted, check_stores, planted_canaries
-from tacit.runs.verify import AFTER_TRAINING, check_verified
+from tacit.runs.verify import AFTER_TRAINING, Planted, check_stores, check_verified, planted_canaries
 
 PLANTED = "canary-"
 

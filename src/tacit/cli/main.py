@@ -12,18 +12,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit import __version__
-from tacit.cli.audit import audit
+from tacit.cli.audit import audit, report, verify
 from tacit.cli.detector import detector
 from tacit.cli.generate import context, generate
 from tacit.cli.output import set_verbosity
-from tacit.cli.plan import plan_command
 from tacit.cli.policy import label, policy
-from tacit.cli.quickstart import quickstart
-from tacit.cli.report import report, verify
+from tacit.cli.quickstart import quickstart, simulate
 from tacit.cli.scan import scan_command
-from tacit.cli.simulate import simulate
 from tacit.cli.sweep import sweep
-from tacit.cli.train import config_command, train_command
+from tacit.cli.train import config_command, plan_command, train_command
 from tacit.common.libraries import EXTRAS, missing_library
 from tacit.errors import ConfigError, OutOfMemory, TacitError, failed, out_of_memory
 

@@ -1,4 +1,7 @@
-"""`tacit quickstart`: the whole way on simulated dialogs, or on a corpus of yours."""
+"""`tacit quickstart`: the whole way on simulated dialogs, or on a corpus of yours.
+
+`tacit simulate`: a simulated corpus with gold spans, written to a file.
+"""
 
 import json
 from pathlib import Path
@@ -8,7 +11,8 @@ import typer
 from rich.console import Console
 
 from tacit import api
-from tacit.cli.output import AsJson, watching
+from tacit.cli.output import AsJson, print_json, watching
+from tacit.common.serialize import LARGEST_SEED
 
 if TYPE_CHECKING:
     from tacit.quickstart import Way
@@ -31,3 +35,37 @@ def quickstart(
         typer.echo(json.dumps({"ways": [way.to_json() for way in ways], "page": str(page)}, indent=2))
     else:
         console.print(f"\npage {page}", markup=False, soft_wrap=True)
+
+
+def simulate(
+    simulator: Annotated[str, typer.Argument(help="Name of the simulator: customersim.")],
+    dialogs: Annotated[int, typer.Option(help="How many dialogs.")] = 10_000,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write: .jsonl, or .jsonl.gz, .xz, .zst. An older one is replaced.",
+            show_default="SIMULATOR-SPLIT.jsonl",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same corpus.")] = 0,
+    split: Annotated[str, typer.Option(help="train, validation or test: no person is in two of them.")] = "train",
+    held_out_people: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write as many dialogs of people who are in no split to this file, for membership tests."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a simulated corpus with gold spans."""
+    out = out or Path(f"{simulator}-{split}.jsonl")
+    with watching() as observe:
+        corpus = api.simulate(simulator, dialogs, out, seed, split, held_out_people=held_out_people, observe=observe)
+    if as_json:
+        print_json(corpus)
+        return
+    users, secrets = corpus.summary
+    if held_out_people is not None:
+        typer.echo(f"{users:,} held-out people written to {held_out_people}")
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in secrets.items())
+    typer.echo(f"{dialogs:,} dialogs of {users:,} users written to {out}; secrets: {kinds}")

@@ -18,9 +18,8 @@ from tacit.cli.output import AsJson, is_quiet, print_json
 from tacit.common.progress import Progress
 
 if TYPE_CHECKING:
-    from tacit.sweeps.board import Board
     from tacit.sweeps.scheduler import RunOutcome, Told
-    from tacit.sweeps.sweep import Swept
+    from tacit.sweeps.sweep import Board, Swept
 
 _SECONDS_BETWEEN_LINES = 10.0
 

@@ -4,6 +4,8 @@ Every key is text and is given once; a date is text; documents are bounded in si
 are written out; no string has a NUL character or half a surrogate pair.
 
 Frozen dataclasses as JSON, both ways, and settings from a person's words: strictly, what is not known is refused.
+
+What every result of a verb has in common.
 """
 
 import json
@@ -19,12 +21,26 @@ from tacit.common.files import read_bytes, read_text, why
 from tacit.errors import ConfigError
 
 LARGEST_SEED = 2**63 - 1
+
+
 LARGEST_YAML = 1_000_000
+
+
 DEEPEST = 100
+
+
 MOST_NODES = 100_000
+
+
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
+
+
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
+
+
 _OLD_NUMBER = re.compile(r"[-+]?(?:0[0-7_]+$|[0-9_]+:)")
+
+
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -178,6 +194,8 @@ def _refused(path: Path, found: str) -> ConfigError:
 
 
 T = TypeVar("T")
+
+
 Settings = TypeVar("Settings", bound=BaseModel)
 
 
@@ -233,3 +251,15 @@ def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         below = result.get(word)
         result[word] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return result
+
+
+class Result:
+    """A result that can be written as JSON: `--json` prints it."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values."""
+
+        values: dict[str, Any] = json_values(self)
+        return values

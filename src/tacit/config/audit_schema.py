@@ -1,10 +1,150 @@
-"""How hard an audit attacks."""
+"""How hard an audit attacks.
+
+Which canaries to plant, and what the slot of a template can hold.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
 
 from tacit.common.serialize import LARGEST_SEED
-from tacit.config.canary_schema import CanaryPlan
-from tacit.config.choices import Method
-from tacit.config.setting import section, setting
-from tacit.errors import AttackError
+from tacit.config.setting import REQUIRED, VALUE, Method, section, setting
+from tacit.errors import AttackError, PrepareError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_SLOT = re.compile(r"\{(?:([1-9]\d{0,2}) )?(digit|letter|word)s?\}")
+
+
+_ALPHABETS = {"digit": "0123456789", "letter": "abcdefghijklmnopqrstuvwxyz"}
+
+
+_MADE_UP = "canaries are made up"
+
+
+@section
+class CanaryPlan:
+    """What to plant: `count` canaries of one template, each inside with `inside_probability`, then `repetitions` times.
+
+    A template holds one slot: `{6 digits}`, `{4 letters}`, `{word}` or `{3 words}` (of `words`). When not `known`, the
+    planted records carry no span: the canaries are secrets that the policy is not told of.
+    """
+
+    template: str = setting(
+        REQUIRED, "Text with one slot: My ID is {6 digits}, {4 letters} or {3 words}.", release=VALUE, why=_MADE_UP
+    )
+    count: int = setting(REQUIRED, "How many different canaries of this template.", release=VALUE, why=_MADE_UP)
+    repetitions: int = setting(
+        1, "How often a planted canary occurs; raise it to test memorization.", release=VALUE, why=_MADE_UP
+    )
+    inside_probability: float = setting(
+        0.5, "Chance of each canary to be planted; 0.5 is best for a bound on epsilon.", release=VALUE, why=_MADE_UP
+    )
+    known: bool = setting(
+        True,
+        "Whether the policy marks them; no: they test secrets that the policy misses.",
+        release=VALUE,
+        why=_MADE_UP,
+    )
+    words: tuple[str, ...] = setting((), "Words that {word} is drawn from.")
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.repetitions < 1 or not 0 <= self.inside_probability <= 1:
+            raise PrepareError(
+                expected="at least one canary, at least one repetition and a probability in [0, 1]",
+                found=f"count {self.count}, repetitions {self.repetitions}, probability {self.inside_probability}",
+                way_out="mend the canary plan",
+            )
+        if self.slot.size < 2 * self.count:
+            raise PrepareError(
+                expected=f"a slot with at least {2 * self.count} values, for {self.count} canaries and their twins",
+                found=f"{self.slot.size} values in {self.template!r}",
+                way_out="make the slot longer, plant fewer canaries, or give more words",
+            )
+
+    @property
+    def slot(self) -> "Slot":
+        """What the template's slot can hold."""
+        return Slot.of(self.template, self.words)
+
+    @property
+    def values(self) -> int:
+        """How many values the slot can hold."""
+        return self.slot.size
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The values of a template: `length` of `symbols` with `joint` between them; and the text around them."""
+
+    before: str
+    after: str
+    symbols: tuple[str, ...]
+    length: int
+    joint: str
+
+    @classmethod
+    def of(cls, template: str, words: tuple[str, ...] = ()) -> "Slot":
+        """The slot of a template; `words` are what `{word}` stands for."""
+        slots = list(_SLOT.finditer(template))
+        braces = template.count("{") + template.count("}")
+        if len(slots) != 1 or braces != 2:
+            raise PrepareError(
+                expected="a template with one slot, such as 'My ID is {6 digits}', {4 letters}, {word} or {3 words}",
+                found=f"{len(slots)} slots and {braces} braces in {template!r}",
+                way_out="write one slot and no other braces",
+            )
+        length, noun = int(slots[0][1] or 1), slots[0][2]
+        symbols = tuple(_ALPHABETS[noun]) if noun in _ALPHABETS else words
+        if noun == "word" and not (
+            len(set(symbols)) == len(symbols) and all(re.fullmatch(r"\S+", word) for word in symbols)
+        ):
+            raise PrepareError("different words without white space", f"{len(symbols)} words", "mend the list of words")
+        before, after = template[: slots[0].start()], template[slots[0].end() :]
+        return cls(before, after, symbols, length, " " if noun == "word" else "")
+
+    @property
+    def size(self) -> int:
+        """How many values there are."""
+        size: int = len(self.symbols) ** self.length
+        return size
+
+    def values(self) -> Iterator[str]:
+        """Every value once, in the order of their numbers."""
+        return map(self.joint.join, product(self.symbols, repeat=self.length))
+
+    def number(self, value: str) -> int | None:
+        """Which of `values()` it is; none if it is no value."""
+        places = {symbol: place for place, symbol in enumerate(self.symbols)}
+        symbols = value.split(self.joint) if self.joint else list(value)
+        if len(symbols) != self.length or any(symbol not in places for symbol in symbols):
+            return None
+        number = 0
+        for symbol in symbols:
+            number = number * len(self.symbols) + places[symbol]
+        return number
+
+    def sample(self, count: int, generator: "np.random.Generator") -> list[str]:
+        """Independent uniform values."""
+        return [self._value(generator) for _ in range(count)]
+
+    def distinct(self, count: int, generator: "np.random.Generator") -> list[str]:
+        """`count` different values, uniform among such lists: drawn one by one, repeats thrown away."""
+        values: dict[str, None] = {}
+        while len(values) < count:
+            values.setdefault(self._value(generator))
+        return list(values)
+
+    def text(self, value: str) -> str:
+        """The template with this value."""
+        return self.before + value + self.after
+
+    def _value(self, generator: "np.random.Generator") -> str:
+        symbols = generator.integers(0, len(self.symbols), size=self.length)
+        return self.joint.join(self.symbols[symbol] for symbol in symbols)
 
 
 @section

@@ -7,14 +7,13 @@ from pydantic import Field
 
 from tacit.common.serialize import LARGEST_SEED
 from tacit.config.audit_schema import AuditConfig
-from tacit.config.choices import Duplicates, Mode, Pieces
 from tacit.config.model_schema import CONSTANT, CausalLMConfig, LocalConfig, LoRAConfig, LSTMConfig, OptimizerConfig
 from tacit.config.plan_schema import PlanConfig
-from tacit.config.setting import NAME, REQUIRED, VALUE, section, setting
+from tacit.config.setting import NAME, REQUIRED, VALUE, Duplicates, Mode, Pieces, section, setting
 
 BUILT_IN = ("lstm", "gpt")
 CUSTOM_MODELS: dict[str, Callable[..., Any]] = {}
-"""What `tacit.models.custom` registered in this process, by name."""
+"""What `tacit.models.loading` registered in this process, by name."""
 DEFAULT_HELD_OUT = 0.05
 MOST_TOKENS = 131_072  # a row of as many tokens is made to check gradients; 32 million took 21 GB
 ClassName = Annotated[str, Field(coerce_numbers_to_str=True)]  # labels 0 and 1 are names too

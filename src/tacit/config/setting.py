@@ -3,6 +3,8 @@
 @section
 class PlanConfig:
     clip_norm: float = setting(1.0, "Largest L2 norm of one unit's gradient.", gt=0, release=VALUE, why="a constant")
+
+Named choices that settings take.
 """
 
 from collections.abc import Iterator
@@ -10,14 +12,18 @@ from dataclasses import MISSING, dataclass
 from enum import StrEnum
 from functools import cache
 from types import UnionType
-from typing import Any, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic.fields import FieldInfo
 
 Kind = TypeVar("Kind")
+
+
 REQUIRED: Any = ...
+
+
 AUTO = "auto"
 
 
@@ -145,3 +151,24 @@ def _declared(name: str, field: FieldInfo, *, is_open: bool = False) -> Setting:
         facts["why"],
         is_open,
     )
+
+
+class Mode(StrEnum):
+    """Whether a run can be repeated from its seed, or its model may leave your organization."""
+
+    RESEARCH = "research"  # everything from one seed
+    RELEASE = "release"  # everything from the operating system
+
+
+Duplicates = Literal["keep", "exact", "doubtful"]
+
+
+Pieces = Literal["record", "turn", "sentence"]
+
+
+class Method(StrEnum):
+    """How ranks are found."""
+
+    EXACT = "exact"
+    SAMPLED = "sampled"
+    EXTRAPOLATED = "extrapolated"

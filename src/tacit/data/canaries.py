@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.config.canary_schema import CanaryPlan
+from tacit.config.audit_schema import CanaryPlan
 from tacit.data.records import Record, Span
 
 CANARY = "CANARY"

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from tacit.common.workers import in_batches
-from tacit.config.choices import Duplicates
+from tacit.config.setting import Duplicates
 from tacit.data.column_files import new_folder
 from tacit.data.marked import MarkedRecord
 from tacit.data.records import Record

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from tacit.config.choices import Pieces
+from tacit.config.setting import Pieces
 
 
 class Span(NamedTuple):

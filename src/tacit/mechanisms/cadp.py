@@ -18,9 +18,8 @@ given secret in every epoch or in none; N_S / |B| is not how often a record take
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.conditions import NOISY_CONDITIONS
-from tacit.mechanisms.entry import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, routed_steps
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps, Spent, interleaved
+from tacit.mechanisms.mechanism import NOISY_CONDITIONS, Needs, PrivateSteps, PublicSteps, Spent, interleaved
+from tacit.mechanisms.settings import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, routed_steps
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
 from tacit.privacy.plan import Neighbors, Plan, Pool, Unit, View
 

@@ -1,6 +1,4 @@
-"""Confidentially redacted training: redact, de-duplicate, then plain steps on what is clean, noisy ones on the rest.
-
-Zhao et al., "Provably Confidential Language Modelling" (NAACL 2022).
+"""Confidentially redacted training (Zhao et al., "Provably Confidential Language Modelling", NAACL 2022).
 
 | paper | here |
 |---|---|
@@ -10,20 +8,24 @@ Zhao et al., "Provably Confidential Language Modelling" (NAACL 2022).
 | (eps', delta)-DP of DP-SGD | the headline figure |
 | gamma, delta_2: miss rates of pi and pi_c | `Evidence.among_secrets`: upper bounds |
 
-Where we differ: redaction comes first and duplicates are exact hashes of the redacted text (the printed order makes a
-perfect policy's worlds differ); replace-one is priced beside zero-out, as masking a secret replaces its record; every
-record with a placeholder is protected, so a span whose redaction is not stable is covered as its record; groups count
-surviving records; the average case has the price of replacing, upper bounds on miss rates, once for the whole run, and
-the attackers for whom it is true (confidentiality.py; theory, section 10).
+Where we differ: redaction comes first and duplicates are exact hashes of the redacted text; replace-one is priced
+beside zero-out, as masking a secret replaces its record; every record with a placeholder is protected, whether or not
+its redaction is stable; groups count surviving records; the average case is priced once, for replacing (theory, 10).
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.conditions import LABELLED, NOISY_CONDITIONS
-from tacit.mechanisms.entry import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, routed_steps
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps, Spent, average_lines
-from tacit.mechanisms.settings import PlanSettings
+from tacit.mechanisms.mechanism import (
+    LABELLED,
+    NOISY_CONDITIONS,
+    Needs,
+    PrivateSteps,
+    PublicSteps,
+    Spent,
+    average_lines,
+)
+from tacit.mechanisms.settings import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, PlanSettings, routed_steps
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View

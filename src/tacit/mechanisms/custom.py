@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.mechanisms.cadp import ROUTED
-from tacit.mechanisms.conditions import FROZEN_MARKS, NOISY_CONDITIONS
-from tacit.mechanisms.mechanism import PrivateSteps, Spent
+from tacit.mechanisms.mechanism import FROZEN_MARKS, NOISY_CONDITIONS, PrivateSteps, Spent
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, coverage_lines
 from tacit.privacy.plan import Neighbors, Noisy, Plain, Plan, PoissonRecords, ShuffledBatch, Unit

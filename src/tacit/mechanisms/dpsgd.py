@@ -13,9 +13,8 @@ Where we differ: Poisson draws in the code as in the proof; the divisor is the e
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.conditions import NOISY_CONDITIONS
-from tacit.mechanisms.entry import OF_PRIVATE_STEPS, MechanismEntry
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent
+from tacit.mechanisms.mechanism import NOISY_CONDITIONS, Needs, PrivateSteps, Spent
+from tacit.mechanisms.settings import OF_PRIVATE_STEPS, MechanismEntry
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 

@@ -1,4 +1,7 @@
-"""What mechanisms share: the two kinds of training they schedule, and their contract."""
+"""What mechanisms share: the two kinds of training they schedule, and their contract.
+
+Conditions that several claims depend on, each with how it is known to hold.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,18 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from tacit.common.formatting import rounded_up
-from tacit.config.choices import Duplicates
 from tacit.config.model_schema import OptimizerConfig
+from tacit.config.setting import Duplicates
 from tacit.errors import ConfigError
-from tacit.mechanisms.conditions import (
-    FOREIGN_BASE,
-    FROZEN_DETECTOR,
-    INVENTED,
-    INVENTED_BY_KIND,
-    KNOWN_SEED,
-    LEARNED_ELSEWHERE,
-    UNCOMPARED_DEVICE,
-)
 from tacit.privacy.account import account, average_case, calibrate_noise, default_delta
 from tacit.privacy.events import Composition
 from tacit.privacy.guarantee import (
@@ -29,6 +23,7 @@ from tacit.privacy.guarantee import (
     Evidence,
     Figure,
     Guarantee,
+    Status,
     average_rates,
     figure,
 )
@@ -48,8 +43,78 @@ from tacit.privacy.plan import (
     View,
 )
 
+FRESH_DRAW = Condition(
+    "by the plan, each private draw is a fresh Poisson draw that reaches the model through its noisy sum alone",
+    Status.MET,
+)
+
+
+CONSTANT_DIVISOR = Condition("sampling rate, clip norm and divisor are public constants", Status.MET)
+
+
+PUBLIC_COUNT = Condition("the number of units is treated as public", Status.ASSUMED)
+
+
+PUBLIC_TOKENIZER = Condition(
+    "tokenizer, length limits, schedules and model choice depend on public data only", Status.ASSUMED
+)
+
+
+FROZEN_MARKS = Condition(
+    "public text, and where marked spans stand and of which kind, are treated as public", Status.ASSUMED
+)
+
+
+LEARNED_ELSEWHERE = "trained on public or disjoint data"
+
+
+FROZEN_DETECTOR = Condition(
+    f"the detector or model behind the marks was {LEARNED_ELSEWHERE} and frozen", Status.ASSUMED
+)
+
+
+FOREIGN_BASE = Condition("the base model was not trained on this corpus", Status.ASSUMED)
+
+
+UNCOMPARED_DEVICE = Condition(
+    "no row changes what the accelerator computes for another: neighbours were compared on processors alone",
+    Status.ASSUMED,
+)
+
+
+KNOWN_SEED = Condition(
+    "nobody can repeat the randomness (a research run: no guarantee against anyone who knows or guesses the seed)",
+    Status.UNMET,
+)
+
+
+INVENTED = Condition("what was invented for secrets comes from their kinds and from public examples", Status.ASSUMED)
+
+
+INVENTED_BY_KIND = Condition("what was invented for secrets comes from their kinds alone", Status.MET)
+
+
+LABELLED = Condition(
+    "labels of a random sample of this corpus are right; secrets whose redaction is not stable count as missed",
+    Status.MEASURED,
+)
+
+
+FLOAT32 = Condition(
+    "rounding of float32 numbers stays within the margin of clipping, and their last digits reveal nothing",
+    Status.ASSUMED,
+)
+
+
+NOISY_CONDITIONS = (FRESH_DRAW, CONSTANT_DIVISOR, PUBLIC_COUNT, PUBLIC_TOKENIZER, FLOAT32)
+
+
 _LARGEST_POWER = 700.0
+
+
 Spent = Mapping[Neighbors, Composition]
+
+
 """What was done, priced for each kind of neighbours a mechanism speaks of: from its plan, or from a ledger."""
 
 

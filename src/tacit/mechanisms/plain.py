@@ -8,8 +8,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.entry import OF_PUBLIC_STEPS, MechanismEntry
 from tacit.mechanisms.mechanism import Needs, PublicSteps, Spent
+from tacit.mechanisms.settings import OF_PUBLIC_STEPS, MechanismEntry
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, View
 

@@ -10,9 +10,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.conditions import FROZEN_MARKS, PUBLIC_TOKENIZER
-from tacit.mechanisms.entry import OF_PUBLIC_STEPS, MechanismEntry
-from tacit.mechanisms.mechanism import Needs, PublicSteps, Spent
+from tacit.mechanisms.mechanism import FROZEN_MARKS, PUBLIC_TOKENIZER, Needs, PublicSteps, Spent
+from tacit.mechanisms.settings import OF_PUBLIC_STEPS, MechanismEntry
 from tacit.privacy.guarantee import Evidence, Guarantee, coverage_lines, unused
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 

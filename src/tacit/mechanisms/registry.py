@@ -10,9 +10,8 @@ from tacit.common.serialize import from_json, to_json
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.mechanisms.custom import OWN_UNITS, Own
-from tacit.mechanisms.entry import MechanismEntry
 from tacit.mechanisms.mechanism import Mechanism, Needs, PrivateSteps
-from tacit.mechanisms.settings import MeasuredCounts, PlanSettings
+from tacit.mechanisms.settings import MeasuredCounts, MechanismEntry, PlanSettings
 from tacit.privacy.plan import Plan, Unit
 
 REGISTRY: dict[str, str] = {

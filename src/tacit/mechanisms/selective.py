@@ -17,10 +17,17 @@ from dataclasses import dataclass
 
 from tacit.common.formatting import rounded_up
 from tacit.errors import ConfigError
-from tacit.mechanisms.conditions import FROZEN_MARKS, NOISY_CONDITIONS
-from tacit.mechanisms.entry import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps, Spent, interleaved, one_after_the_other
-from tacit.mechanisms.settings import PlanSettings
+from tacit.mechanisms.mechanism import (
+    FROZEN_MARKS,
+    NOISY_CONDITIONS,
+    Needs,
+    PrivateSteps,
+    PublicSteps,
+    Spent,
+    interleaved,
+    one_after_the_other,
+)
+from tacit.mechanisms.settings import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, PlanSettings
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Evidence, Guarantee, coverage_lines
 from tacit.privacy.plan import Neighbors, Plan, Pool, Targets, Unit, View

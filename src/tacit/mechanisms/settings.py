@@ -1,19 +1,29 @@
-"""The settings and counts with which a person asks for a mechanism: each is used, or refused."""
+"""The settings and counts with which a person asks for a mechanism: each is used, or refused.
+
+A mechanism's entry in the registry: declared in its own file, so that nobody else has to know it by name.
+"""
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from tacit.config.model_schema import OptimizerConfig
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.config.setting import every_setting
 from tacit.errors import ConfigError
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps
+from tacit.mechanisms.mechanism import Mechanism, Needs, PrivateSteps, PublicSteps
+from tacit.privacy.plan import Unit
 
 MeasuredCounts = Mapping[str, Callable[[], float]]
+
+
 """Public numbers of a corpus by the names of `CorpusCounts`, counted when asked for; what a person gives goes first."""
 
+
 START_NOISE = 1.0
+
+
 """The noise a mechanism is built with before it is calibrated to a target epsilon."""
 
 
@@ -122,3 +132,44 @@ class PlanSettings:
         if first in self._given and second in self._given:
             raise ConfigError(f"{first} or {second}", "both", "each decides the other: give one")
         return self.take(second if second in self._given else first, default)
+
+
+OF_PUBLIC_STEPS = frozenset({"public_batch_size", "public_epochs", "epochs"})
+
+
+OF_PRINTED_STEPS = frozenset(
+    {"noise_multiplier", "delta", "expected_batch_size", "sampling_rate", "epochs", "steps", "clip_norm"}
+)  # algorithms as printed clip and move as printed
+
+
+AS_PRINTED = OptimizerConfig("sgd", lr_scheduler="none")
+
+
+"""The rule of Selective-DPSGD and CADP-LM for both kinds of gradient; its learning rate is a setting."""
+
+
+OF_PRIVATE_STEPS = OF_PRINTED_STEPS | {"clip_style", "trainable"}
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismEntry:
+    """Name and summary, how the mechanism is built from settings and of which class it is, and what it needs.
+
+    units: whom its claim is about; none where nothing is claimed. also_called: what papers call it.
+    """
+
+    name: str
+    summary: str
+    build: Callable[[PlanSettings], Mechanism]
+    kind: type[Mechanism]
+    units: tuple[Unit, ...]
+    needs: Needs
+    also_called: tuple[str, ...] = ()
+
+
+def routed_steps(words: PlanSettings) -> tuple[PublicSteps, PrivateSteps]:
+    """Public steps on the cleared records, private ones on the flagged."""
+    records, flagged = words.need("records"), words.need("flagged")
+    if flagged >= records:
+        raise ConfigError("fewer flagged records than records", f"{flagged} of {records}", "use dpsgd: all is flagged")
+    return words.public(records - flagged), words.private(flagged)

@@ -18,10 +18,8 @@ prices them.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.conditions import NOISY_CONDITIONS
-from tacit.mechanisms.entry import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, PublicSteps, Spent, interleaved
-from tacit.mechanisms.settings import PlanSettings
+from tacit.mechanisms.mechanism import NOISY_CONDITIONS, Needs, PrivateSteps, PublicSteps, Spent, interleaved
+from tacit.mechanisms.settings import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, PlanSettings
 from tacit.mechanisms.user import USERS_KNOWN
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View

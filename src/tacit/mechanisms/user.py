@@ -17,10 +17,8 @@ records, each clipped alone, and prices a user's K records by the mixture of Gau
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.conditions import NOISY_CONDITIONS
-from tacit.mechanisms.entry import OF_PRIVATE_STEPS, MechanismEntry
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent
-from tacit.mechanisms.settings import PlanSettings
+from tacit.mechanisms.mechanism import NOISY_CONDITIONS, Needs, PrivateSteps, Spent
+from tacit.mechanisms.settings import OF_PRIVATE_STEPS, MechanismEntry, PlanSettings
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status
 from tacit.privacy.plan import Neighbors, Phase, Plan, PoissonUsers, Pool, Step, Unit, View
 

@@ -58,7 +58,7 @@ from torch import Tensor, nn
 
 from tacit.data.batches import RowReader, TextBatch, wide
 from tacit.errors import ConfigError, ModelError
-from tacit.mechanisms.entry import AS_PRINTED
+from tacit.mechanisms.settings import AS_PRINTED
 from tacit.models.lstm import LSTM, LSTMLayer, LSTMModule
 from tacit.privacy.plan import Pool, SplitBatch, Step, UsersAndEntities
 from tacit.training.gradients.clipped import MARGIN, Flat, clipped_sum, plain_sum

@@ -39,8 +39,7 @@ from typing import Any
 
 import torch
 
-from tacit.common.results import Result
-from tacit.common.serialize import read_json
+from tacit.common.serialize import Result, read_json
 from tacit.data.batches import TextBatch
 from tacit.data.corpus import CorpusReader, read
 from tacit.data.fields import fields_of

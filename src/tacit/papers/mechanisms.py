@@ -44,10 +44,8 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.mechanisms.cadp import NOT_PROTECTED, ROUTED
-from tacit.mechanisms.conditions import FROZEN_MARKS, PUBLIC_COUNT
-from tacit.mechanisms.entry import AS_PRINTED, OF_PRINTED_STEPS, OF_PRIVATE_STEPS, MechanismEntry
-from tacit.mechanisms.mechanism import Needs, PrivateSteps, Spent
-from tacit.mechanisms.settings import PlanSettings
+from tacit.mechanisms.mechanism import FROZEN_MARKS, PUBLIC_COUNT, Needs, PrivateSteps, Spent
+from tacit.mechanisms.settings import AS_PRINTED, OF_PRINTED_STEPS, OF_PRIVATE_STEPS, MechanismEntry, PlanSettings
 from tacit.mechanisms.uedp import LISTED
 from tacit.mechanisms.user import USERS_KNOWN
 from tacit.privacy.dominating_pairs import directions

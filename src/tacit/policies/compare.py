@@ -28,7 +28,7 @@ from tacit.data.corpus import read
 from tacit.data.records import Record, Span
 from tacit.errors import ConfigError
 from tacit.policies.card import CONFIDENCE, PolicyCard, ShareOf, common_characters, quality
-from tacit.policies.counting import Looker, Part, RecordBatch, batches, check_stability, counted, find_all
+from tacit.policies.marking import BatchCounts, Looker, RecordBatch, batches, check_stability, counted, find_all
 from tacit.policies.policy import Policy
 from tacit.policies.scan import SMALL, WORDS, measured_card, name_of, set_aside
 from tacit.policies.stability import StabilityCounts
@@ -248,7 +248,7 @@ def compare_policies(
 class _Parts:
     """Counts of a part of the corpus: of each policy by itself, and of each two together."""
 
-    each: list[Part]
+    each: list[BatchCounts]
     characters: list[int]
     seconds: list[float]
     both: dict[PolicyPair, int]
@@ -256,7 +256,7 @@ class _Parts:
     @classmethod
     def empty(cls, policies: int) -> "_Parts":
         pairs = combinations(range(policies), 2)
-        return cls([Part() for _ in range(policies)], [0] * policies, [0.0] * policies, dict.fromkeys(pairs, 0))
+        return cls([BatchCounts() for _ in range(policies)], [0] * policies, [0.0] * policies, dict.fromkeys(pairs, 0))
 
     def merge(self, other: "_Parts") -> None:
         for mine, theirs in zip(self.each, other.each, strict=True):

@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tacit.common.files import write_private
-from tacit.common.results import Result
-from tacit.common.serialize import from_json, to_json
-from tacit.config.choices import Pieces
+from tacit.common.serialize import Result, from_json, to_json
+from tacit.config.setting import Pieces
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.policies.card import CardCounts
 from tacit.policies.labels import Frozen, LabelItem, LabelOrigin, Population, Sample, read_private

@@ -27,7 +27,7 @@ from pydantic import Field
 
 from tacit.common.files import new_key, read_bytes, write_private
 from tacit.common.serialize import from_json, json_values, parse_json
-from tacit.config.choices import Pieces
+from tacit.config.setting import Pieces
 from tacit.data.marked import CorpusHash
 from tacit.data.records import Record, Span, in_pieces, resolve_overlaps
 from tacit.errors import ClaimRefused, ConfigError, CorpusError

@@ -21,8 +21,8 @@ from tacit.data.corpus import CorpusReader, read
 from tacit.data.records import Record
 from tacit.errors import ConfigError, CorpusError
 from tacit.policies.card import CardCounts, PolicyCard, knows_labels
-from tacit.policies.counting import STABILITY_RECORDS, Looker, Part, batches, check_stability, look
 from tacit.policies.excerpts import Excerpt
+from tacit.policies.marking import STABILITY_RECORDS, BatchCounts, Looker, batches, check_stability, look
 from tacit.policies.policy import Policy
 from tacit.policies.stability import StabilityCounts
 
@@ -167,7 +167,7 @@ def scan(
     began = time.perf_counter()
     records = read(corpus) if isinstance(corpus, str | Path) else corpus
     number, all_batches = processes_for(batches(records), processes, SMALL)
-    total = Part()
+    total = BatchCounts()
     counted = StabilityCounts()
     looker = Looker(policy, sample, show_secrets)
     with Workers(looker, number) as workers:
@@ -202,7 +202,7 @@ def measured_card(policy: Policy, counts: CardCounts) -> PolicyCard | None:
 def _result(
     records: Iterable[Record],
     policy: Policy,
-    total: Part,
+    total: BatchCounts,
     stability: StabilityCounts,
     show_secrets: bool,
     seconds: float,

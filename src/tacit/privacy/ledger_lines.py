@@ -12,15 +12,7 @@ from typing import Any
 
 from tacit.common.serialize import from_json, parse_json
 from tacit.errors import ClaimRefused, ConfigError, LedgerError
-from tacit.privacy.events import (
-    Composition,
-    Event,
-    ExposedGaussian,
-    Free,
-    Gaussian,
-    SampledGaussian,
-    Unbounded,
-)
+from tacit.privacy.events import Composition, Event, ExposedGaussian, Free, Gaussian, SampledGaussian, Unbounded
 
 JsonEvent = dict[str, str | float | int]
 

@@ -24,14 +24,7 @@ from tacit.reports.average_case_chart import average_case_chart
 from tacit.reports.drawing import PAGE_LABELS, Entry, series_swatch
 from tacit.reports.environment import script, script_policy, template
 from tacit.reports.finished_run import Finished
-from tacit.reports.run_page import (
-    error_rate,
-    flat_settings,
-    perplexity,
-    private_perplexity,
-    public_perplexity,
-    tiles,
-)
+from tacit.reports.run_page import error_rate, flat_settings, perplexity, private_perplexity, public_perplexity, tiles
 
 _MOST_SETTINGS = 8
 _MOST_PAIRS = 6

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from tacit.audits.findings import Audit, Finding, Outcome
 from tacit.common.formatting import name
 from tacit.errors import ConfigError, RunError
-from tacit.mechanisms.terms import Terms
+from tacit.mechanisms.build import Terms
 from tacit.policies.card import MeasuredPolicy
 from tacit.policies.marking import Inside
 from tacit.privacy.guarantee import Figure, Guarantee

@@ -18,7 +18,7 @@ import yaml
 
 from tacit.common.files import write_bytes
 from tacit.common.formatting import name, printable, text
-from tacit.common.results import Result
+from tacit.common.serialize import Result
 from tacit.errors import ConfigError
 from tacit.privacy.certificate import to_markdown, to_registry_yaml
 from tacit.reports.comparison_page import comparison_page

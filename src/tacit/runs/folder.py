@@ -18,7 +18,7 @@
         policy.json          how well the policy did on labelled held-out records, where there are any: counts
         sample.json          a few training records with their secrets hidden, and how often each kind was marked
         report.html          the page with that sample, on request
-        prepared.json        SHA-256 of what was prepared (`tacit.runs.stores`)
+        prepared.json        SHA-256 of what was prepared (`tacit.runs.verify`)
         steps.jsonl          exact losses, norms and the like of each step
         spans.jsonl, canaries.jsonl
         best.safetensors     the best model seen, when one is chosen

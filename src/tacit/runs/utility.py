@@ -17,7 +17,7 @@ from random import Random
 
 from tacit.common.files import keyed
 from tacit.common.formatting import Interval, exact_interval
-from tacit.mechanisms.terms import Terms
+from tacit.mechanisms.build import Terms
 from tacit.policies.policy import Policy
 from tacit.privacy.guarantee import Evidence
 from tacit.privacy.noisy_utility import STEP, Contributions, noisy

@@ -2,7 +2,7 @@
 
 G1 (release alone). Nothing but `release/` is read, under whatever name it was sent.
 G2 (the same conclusion). The claim is drawn again by the function that training drew it with
-(`tacit.mechanisms.terms`).
+(`tacit.mechanisms.build`).
 G3 (named). What does not hold is said in one sentence that names the file and what it disagrees with.
 
 No signature is involved. Whoever rewrites plan, ledger, guarantee and manifest alike has made the files of another run,
@@ -13,12 +13,19 @@ Whether a guarantee that was written down is the one that follows.
 G1 (numbers). Another machine's arithmetic differs in the last digits: numbers agree within `TOLERANCE` of their size.
 G2 (words). A text agrees when it is equal, but for a number that rounds to another digit although the figures agree.
 G3 (curves). The points of a curve may be others; each must be true.
+
+What training reads, compared with what was prepared: before a run is resumed, and before an audit.
+
+G1. A changed byte in a prepared store, in the marks that make pools or in the planted canaries is refused: training
+    would be another one under the same claim.
+
+The canaries of a run are drawn before training, planted among its records, and kept for the audit.
 """
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -26,25 +33,37 @@ from typing import TypeVar
 
 import numpy as np
 
+from tacit.common.files import digest
 from tacit.common.formatting import rounded_up
-from tacit.common.results import Result
-from tacit.common.serialize import to_json
+from tacit.common.serialize import Result, to_json
+from tacit.config.audit_schema import CanaryPlan
+from tacit.data.canaries import CanaryRecord, draw_canaries, plant
+from tacit.data.records import Record
+from tacit.data.store import PreparedCorpus
 from tacit.errors import RunError, TacitError
+from tacit.mechanisms.build import Terms
 from tacit.mechanisms.mechanism import Spent
-from tacit.mechanisms.terms import Terms
 from tacit.privacy.account import account
 from tacit.privacy.events import Event
 from tacit.privacy.guarantee import Figure, Guarantee
 from tacit.privacy.ledger import read_lines
 from tacit.privacy.ledger_lines import Parsed, event_to_json
-from tacit.runs.files import ReleaseFile
+from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import LedgerEnd, Manifest, disagreements
 
 TOLERANCE = 1e-6
+
+
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
 _DIGITS = (3, 4, 6)  # with which figures are printed
+
+
 _FROM = "from plan.json and ledger.jsonl"
+
+
 _Json = dict[str, "_Json"] | list["_Json"] | str | float | bool | None
 
 
@@ -115,11 +134,20 @@ def _is_rounding(number: str, follows: str, figures: list[float]) -> bool:
 
 
 T = TypeVar("T")
+
+
 PAPERS = frozenset({ReleaseFile.REPORT, ReleaseFile.CERTIFICATE, ReleaseFile.REGISTRY, ReleaseFile.MODEL_CARD})
+
+
 """What `report` makes of the other files: it can be made anew."""
 
+
 AFTER_TRAINING = PAPERS | {ReleaseFile.AUDIT}
+
+
 _LARGEST_FILE = 50_000_000
+
+
 _RESTORE = "restore the file from a copy, or train again"
 
 
@@ -276,3 +304,82 @@ def _prices_apart(one: Event | None, other: Event | None) -> tuple[str, str]:
     differ = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
     words = [", ".join(f"{name} {price[name]}" for name in differ if name in price) for price in (ours, theirs)]
     return words[0] or "no price", words[1] or "no price"
+
+
+_STORES = (PrivateFile.PREPARED, PrivateFile.HELD_OUT, PrivateFile.MEMBERS, PrivateFile.CHOICE)
+
+
+_BESIDE = (PrivateFile.MARKS, PrivateFile.CANARIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """SHA-256 of files of `private/`: those beside the stores, and of each store the header that names the rest."""
+
+    files: dict[str, str]
+
+
+def note_stores(run: RunFolder) -> None:
+    """Write down what was prepared; what is noted already stays."""
+    known = _noted(run)
+    found = {name: digest(run.folder / "private" / name) for name in _present(run) if name not in known}
+    if found:
+        run.write_json(PrivateFile.NOTED, Noted(known | found))
+
+
+def check_stores(run: RunFolder) -> None:
+    """Read all that was prepared so far; refuse what is not as it was written."""
+    present = _present(run)
+    for name, known in _noted(run).items():
+        if name not in present or digest(run.folder / "private" / name) != known:
+            raise RunError(
+                expected=f"private/{name} as it was prepared",
+                found="another content" if name in present else "no such file",
+                way_out="restore it from a copy, or train again in another folder",
+            )
+    for store in _STORES:
+        if run.path(store).exists():
+            PreparedCorpus(run.path(store)).verify()
+
+
+def _present(run: RunFolder) -> list[str]:
+    headers = [f"{store}/private/header.json" for store in _STORES]
+    return [name for name in (*_BESIDE, *headers) if (run.folder / "private" / name).is_file()]
+
+
+def _noted(run: RunFolder) -> dict[str, str]:
+    return run.read_json(Noted, PrivateFile.NOTED).files if run.path(PrivateFile.NOTED).exists() else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """One plan and its canaries."""
+
+    plan: CanaryPlan
+    canaries: tuple[CanaryRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Planting:
+    """All that was planted with a run, a plan each."""
+
+    planted: tuple[Planted, ...] = ()
+
+    def records(self) -> Iterator[Record]:
+        """Copies of those that are inside; where they stand in a corpus changes nothing, as draws are shuffled."""
+        for one in self.planted:
+            yield from plant((), one.plan, one.canaries, 0, np.random.default_rng(0))
+
+
+def plant_canaries(run: RunFolder, plans: Sequence[CanaryPlan], seed: int | None) -> Planting:
+    """What the run has; a new run draws it. Without a seed the operating system's randomness is taken."""
+    if not run.path(PrivateFile.CANARIES).exists():
+        generator = np.random.default_rng(seed)
+        drawn = (Planted(plan, draw_canaries(plan, generator, f"canary-{n}")) for n, plan in enumerate(plans))
+        run.write_json(PrivateFile.CANARIES, Planting(tuple(drawn)))
+    return planted_canaries(run)
+
+
+def planted_canaries(run: RunFolder) -> Planting:
+    """What was planted with a run."""
+    return run.read_json(Planting, PrivateFile.CANARIES) if run.path(PrivateFile.CANARIES).exists() else Planting()

@@ -9,12 +9,12 @@ a device other than a processor, on which nothing was compared, is an assumption
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tacit.config.checks import shaped
+from tacit.config.load import shaped
 from tacit.config.model_schema import CausalLMConfig, LSTMConfig
 from tacit.config.schema import Config, is_custom
 from tacit.errors import ClaimRefused
-from tacit.mechanisms.entry import MechanismEntry
 from tacit.mechanisms.registry import REGISTRY, entries, entry_of
+from tacit.mechanisms.settings import MechanismEntry
 from tacit.privacy.plan import Unit
 from tacit.training.checks import duplicates_of, invents
 

@@ -10,10 +10,10 @@ import torch
 
 from tacit.common.files import write_atomically
 from tacit.common.progress import Observer, Progress
-from tacit.config.checks import shaped
-from tacit.config.choices import Mode
+from tacit.config.load import shaped
 from tacit.config.model_schema import CausalLMConfig, ClassifierConfig, LSTMConfig
 from tacit.config.schema import Config, is_custom
+from tacit.config.setting import Mode
 from tacit.data.batches import Inventions, RowReader
 from tacit.data.corpus import read
 from tacit.data.labels import LabelReader
@@ -25,8 +25,8 @@ from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_t
 from tacit.errors import ConfigError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifier
-from tacit.models.custom import CustomModel
 from tacit.models.language_model import Learner
+from tacit.models.loading import CustomModel
 from tacit.models.lstm import LSTM
 from tacit.policies.marking import Inside
 from tacit.policies.policy import Policies, Policy

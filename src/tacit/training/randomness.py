@@ -50,7 +50,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.config.choices import Mode
+from tacit.config.setting import Mode
 from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.models import kernels as native
 

@@ -4,7 +4,7 @@ The model predicts text, or with `task: classification` the labels of records; p
 
 G1 (vocabulary). A tokenizer that could break the claim is refused before the first step.
 G2 (held out). Records that measure utility take part in nothing else; a user is on one side only.
-G3 (as spent). The guarantee is concluded from the ledger (`tacit.mechanisms.terms`), and sealed last.
+G3 (as spent). The guarantee is concluded from the ledger (`tacit.mechanisms.build`), and sealed last.
 """
 
 import time
@@ -18,10 +18,9 @@ from typing import cast
 import numpy as np
 
 from tacit.common.progress import Observer, Progress
-from tacit.config.checks import check_public_steps
-from tacit.config.choices import Mode
-from tacit.config.load import load_config, released, to_dict
+from tacit.config.load import check_public_steps, load_config, released, to_dict
 from tacit.config.schema import Config
+from tacit.config.setting import Mode
 from tacit.data.batches import RowReader
 from tacit.data.corpus import read
 from tacit.data.labels import LabelReader, check_learns_labels
@@ -31,10 +30,9 @@ from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Dependence, Tokenizer, load_tokenizer
 from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
-from tacit.mechanisms.build import Planned
+from tacit.mechanisms.build import Measuring, Planned, Terms
 from tacit.mechanisms.build import plan as price
 from tacit.mechanisms.mechanism import Mechanism
-from tacit.mechanisms.terms import Measuring, Terms
 from tacit.models.classifier import Classifier
 from tacit.models.evaluation import evaluate, label_quality, mean_nats
 from tacit.models.language_model import Learner
@@ -49,16 +47,14 @@ from tacit.privacy.plan import Targets, Unit, View
 from tacit.runs.environment import note
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.stores import check_stores, note_stores
 from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_outside, release_utility
-from tacit.runs.verify import check_verified
+from tacit.runs.verify import check_stores, check_verified, note_stores
 from tacit.runs.weights import keep_model, write_model
-from tacit.training.annotation import Caps, annotate
 from tacit.training.callbacks import Choice, check_choice, watched
-from tacit.training.checks import needs_of
+from tacit.training.checks import check_duplicates, check_start, needs_of
 from tacit.training.covered import check_covered
 from tacit.training.identity import check_identity, check_tokenizer, identity_of
-from tacit.training.marking import Shared, mark_once, marked_corpus, side_of
+from tacit.training.marking import Caps, Shared, annotate, mark_once, marked_corpus, side_of
 from tacit.training.parts import (
     AnyBatchReader,
     Model,
@@ -72,7 +68,6 @@ from tacit.training.parts import (
 )
 from tacit.training.pools import Pools, measured_counts
 from tacit.training.randomness import Streams
-from tacit.training.start import check_duplicates, check_start
 from tacit.training.trainer import Trainer
 
 USER_ORIGINS = {

@@ -27,12 +27,11 @@ from tacit.audits.target import Target
 from tacit.common.charts import Bar, ChartRow, Dot, LegendItem, RowChart, Table, axis_for
 from tacit.common.formatting import name, number, percent, rounded_up
 from tacit.common.progress import Observer
-from tacit.config.audit_schema import AuditConfig
-from tacit.config.canary_schema import CanaryPlan
+from tacit.config.audit_schema import AuditConfig, CanaryPlan
 from tacit.data.canaries import CanaryRecord
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.plan import Neighbors
-from tacit.runs.stores import Planted
+from tacit.runs.verify import Planted
 
 WHICH_CANARIES = """\
 Canaries measure a claim about secrets with known: true, repetitions: 1 and inside_probability: 1.0 (a coin chose each

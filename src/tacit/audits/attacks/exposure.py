@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.audits.candidates import AttackProgress
 from tacit.audits.findings import About, Attack, Column, Compared, Finding, Highlight, finite
 from tacit.audits.ranks import CanaryExposure, ExposureResult, measure_exposure
-from tacit.audits.scoring import AttackProgress
 from tacit.audits.target import Target
 from tacit.common.charts import Axis, ChartRow, Dot, LegendItem, Mark, RowChart, Table
 from tacit.common.formatting import chance, name, number, percent
 from tacit.common.progress import Observer, Progress
 from tacit.config.audit_schema import AuditConfig
-from tacit.runs.stores import Planted
+from tacit.runs.verify import Planted
 
 NO_CANARIES = """\
 No canaries were planted with this run, so neither exposure nor epsilon was measured. Plant some in its YAML file:

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import torch
 
+from tacit.audits.candidates import AttackProgress
 from tacit.audits.findings import Attack, Column, Finding, Highlight
 from tacit.audits.passages import Passage, log_probabilities
-from tacit.audits.scoring import AttackProgress
 from tacit.audits.target import CandidateRows, Hidden, Target
 from tacit.common.charts import ChartRow, Dot, LegendItem, RowChart, Table, Whisker, axis_for
 from tacit.common.formatting import Interval, exact_interval, interval, percent

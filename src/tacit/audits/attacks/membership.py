@@ -6,20 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacit.audits.blind import blind
 from tacit.audits.findings import Attack, Column, Compared, Finding, Highlight, finite
-from tacit.audits.passages import loss_scores, min_k_scores, neighbourhood_scores, reference_scores, zlib_scores
-from tacit.audits.statistics import (
-    Judged,
-    MeasuredRate,
-    Rates,
-    Scores,
-    disjoint_groups,
-    grouped,
-    judged,
-    rates,
-    roc,
-)
+from tacit.audits.passages import blind, loss_scores, min_k_scores, neighbourhood_scores, reference_scores, zlib_scores
+from tacit.audits.statistics import Judged, MeasuredRate, Rates, Scores, disjoint_groups, grouped, judged, rates, roc
 from tacit.audits.target import Candidates, Target
 from tacit.common.charts import Point, ScatterChart, Series, Table
 from tacit.common.formatting import interval, name, number, percent
