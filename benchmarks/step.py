@@ -32,11 +32,7 @@ from tacit.models.lstm import LSTM
 from tacit.training.gradients.clipped import Flat, clipped_sum
 from tacit.training.randomness import NoiseStream
 
-ALLOCATOR = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 36),
-    "MALLOC_TOP_PAD_": str(1 << 28),
-}
+ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 36), "MALLOC_TOP_PAD_": str(1 << 28)}
 OPACUS_MODES = ("hooks", "ew", "ghost", "functorch")
 LEARNING_RATE = 0.01
 Step = Callable[[], None]

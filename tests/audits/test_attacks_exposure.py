@@ -237,10 +237,7 @@ def random_table(seed: int) -> Table:
 
 
 def measure(
-    speaker: Speaker,
-    plan: CanaryPlan,
-    canaries: tuple[CanaryRecord, ...],
-    settings: ExposureConfig = SETTINGS,
+    speaker: Speaker, plan: CanaryPlan, canaries: tuple[CanaryRecord, ...], settings: ExposureConfig = SETTINGS
 ) -> dict[str, dict[str, float]]:
     spelling = Spelling.as_trained(byte_tokenizer(), plan.known)
     result = measure_exposure(speaker, plan.slot, canaries, spelling, settings, np.random.default_rng(0))

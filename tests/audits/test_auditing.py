@@ -53,11 +53,7 @@ from tacit.training.randomness import NoiseStream
 from tacit.training.stages import train
 
 SETTINGS = AuditConfig(
-    candidates=30,
-    secrets=30,
-    group_size=5,
-    exposure=ExposureConfig(draws=2000),
-    extraction=ExtractionConfig(tries=5),
+    candidates=30, secrets=30, group_size=5, exposure=ExposureConfig(draws=2000), extraction=ExtractionConfig(tries=5)
 )
 LITTLE = {"mechanism": "plain", "public_epochs": 1}
 

@@ -89,10 +89,7 @@ CONTROLS: dict[str, tuple[Any, dict[str, str]]] = {
         lambda: patch("tacit.training.gradients.clipped.Outer", Rounded),
         {"mechanism": "dpsgd", "model": "gpt", "trainable": "head"},
     ),
-    "one mask of words for a micro-batch": (
-        _one_mask,
-        {"mechanism": "cadp", "embedding_dropout": "some"},
-    ),
+    "one mask of words for a micro-batch": (_one_mask, {"mechanism": "cadp", "embedding_dropout": "some"}),
     "duplicates without their labels": (
         lambda: patch.object(DuplicateKey, "digest", _without("label")),
         {"mechanism": "crt", "duplicates": "exact", "task": "classification"},

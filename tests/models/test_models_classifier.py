@@ -313,12 +313,7 @@ def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        {"classes": ("one",)},
-        {"classes": ("one", "two", "one")},
-        {"classes": CLASSES, "dropout": 1.0},
-    ],
+    "words", [{"classes": ("one",)}, {"classes": ("one", "two", "one")}, {"classes": CLASSES, "dropout": 1.0}]
 )
 def test_settings_that_mean_nothing_are_refused(words: dict[str, Any]) -> None:
     with pytest.raises(ModelError):

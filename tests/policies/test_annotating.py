@@ -49,9 +49,7 @@ def prepared(
     return store, RecordMarks.load(folder / "marks.safetensors")
 
 
-def test_g1_and_g2_every_piece_of_a_record_with_a_span_is_flagged_and_a_second_policy_adds(
-    tmp_path: Path,
-) -> None:
+def test_g1_and_g2_every_piece_of_a_record_with_a_span_is_flagged_and_a_second_policy_adds(tmp_path: Path) -> None:
     store, marks = prepared(tmp_path, Annotator(), PrepareConfig(max_tokens=40), Digits())
     assert marks.flagged.tolist() == [True, False, True, True, True]
     annotation, dropped = annotate(store, marks, Caps())

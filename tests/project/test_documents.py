@@ -124,8 +124,7 @@ class TestTheRules:
             blocks("```sh\ntacit plan\n")
 
     @pytest.mark.parametrize(
-        "line",
-        ["tacit nothing", "tacit scan c.jsonl --polcy pii", "make nothing", "python nothing.py", "rm -rf x"],
+        "line", ["tacit nothing", "tacit scan c.jsonl --polcy pii", "make nothing", "python nothing.py", "rm -rf x"]
     )
     def test_commands_that_do_not_exist_are_failures(self, line: str, tmp_path: Path) -> None:
         with pytest.raises(Exception, match=r"no verb|No such option|nothing|no rule"):

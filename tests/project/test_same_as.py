@@ -176,7 +176,7 @@ def test_every_mechanism_has_a_case_with_every_model() -> None:
 def test_a_setting_is_given_by_the_name_that_a_side_shows() -> None:
     known = {"held_out", "shape", "plan.batch"}
     assert [translate(name, known) for name in ("held_out", "shape.layers", "plan.batch")] == [
-        *("held_out", "shape.layers", "plan.batch"),
+        *("held_out", "shape.layers", "plan.batch")
     ]
     assert translate("shape.layers", {"model_config"}) == "model_config.layers"
     assert translate("plan.batch", {"plan.expected_batch_size"}) == "plan.expected_batch_size"

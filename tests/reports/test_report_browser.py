@@ -15,10 +15,7 @@ from tacit.reports.comparison_page import comparison_page
 from tacit.reports.finished_run import read_run, read_runs
 from tacit.reports.run_page import run_page
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 SHOWN = "(() => {const t = document.querySelector('.tip'); return t.hidden ? '' : t.textContent})()"
 # What an accessibility checker calls serious: controls and pictures without a name, ids twice. Contrast is tested with
 # the style itself.

@@ -113,10 +113,7 @@ def flip(path: Path, byte: int, bit: int = 0) -> None:
 TAMPERED: dict[Callable[[Path], None], tuple[ReleaseFile, str]] = {
     smaller_claim: (ReleaseFile.GUARANTEE, "has 0.01 in its claim where"),
     shorter_ledger: (ReleaseFile.LEDGER, "counts 0 executions of 'utility' where plan.json has 1"),
-    louder_plan: (
-        ReleaseFile.PLAN,
-        LOUDER,
-    ),
+    louder_plan: (ReleaseFile.PLAN, LOUDER),
     other_weights: (ReleaseFile.MODEL, "SHA-256"),
 }
 

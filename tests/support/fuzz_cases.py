@@ -132,11 +132,7 @@ def _written(rng: random.Random, rows: list[Any], form: str, folder: Path) -> Pa
 
 
 def _compressed(rng: random.Random, path: Path) -> Path:
-    ways: dict[str, Callable[[bytes], bytes]] = {
-        ".gz": gzip.compress,
-        ".xz": lzma.compress,
-        ".zst": zstd.compress,
-    }
+    ways: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}
     ending = rng.choice(list(ways))
     packed = path.with_name(path.name + ending)
     packed.write_bytes(ways[ending](path.read_bytes()))

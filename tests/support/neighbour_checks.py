@@ -24,17 +24,7 @@ from neighbour_corpora import (
     text_of,
     text_replaced,
 )
-from neighbour_worlds import (
-    Name,
-    Transcript,
-    World,
-    carry_out,
-    distance,
-    force_past,
-    make_world,
-    same_left,
-    same_sums,
-)
+from neighbour_worlds import Name, Transcript, World, carry_out, distance, force_past, make_world, same_left, same_sums
 from tacit.privacy.events import Free, NoisyEvent, Unbounded
 from tacit.privacy.plan import Neighbors, Noisy, PoissonUsers, Pool, SplitBatch, Step, Unit, UsersAndEntities, cost
 from tacit.training.checks import duplicates_of

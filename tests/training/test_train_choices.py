@@ -136,11 +136,7 @@ def test_a_shape_that_makes_no_model_is_refused(shape: dict[str, Any], corpus: P
 
 @pytest.mark.parametrize(
     ("moves", "expected"),
-    [
-        ("all", {"embedding", "layers", "head"}),
-        ("head", {"head"}),
-        ("biases", {"layers", "head"}),
-    ],
+    [("all", {"embedding", "layers", "head"}), ("head", {"head"}), ("biases", {"layers", "head"})],
 )
 def test_private_steps_move_what_they_are_told(moves: Moves, expected: set[str]) -> None:
     learner = LSTM.new(LSTMConfig(20))

@@ -96,10 +96,7 @@ def audit_model(
 
 
 def report(
-    runs: str | Path | Run | Sequence[str | Path | Run],
-    *,
-    out: str | Path | None = None,
-    sample: int | None = None,
+    runs: str | Path | Run | Sequence[str | Path | Run], *, out: str | Path | None = None, sample: int | None = None
 ) -> "Reported":
     """Write one page for a run, or one page that compares several.
 

@@ -43,8 +43,7 @@ def audit(
         Path | None, typer.Option(help="A run with the same tokenizer that did not see the records.")
     ] = None,
     checkpoints: Annotated[
-        bool,
-        typer.Option("--checkpoints", help="Also attack the models saved during training (training.save_steps)."),
+        bool, typer.Option("--checkpoints", help="Also attack the models saved during training (training.save_steps).")
     ] = False,
     confidence: Annotated[
         float | None, typer.Option(help="Confidence level for intervals and verdict.", show_default="0.95")
@@ -139,11 +138,7 @@ def _refuse(wrong: bool, expected: str, way_out: str) -> None:
         raise ConfigError(expected, "options that do not go together", way_out)
 
 
-_COLOURS = {
-    "consistent": "bold green",
-    "contradicted": "bold white on red",
-    "not comparable": "bold yellow",
-}
+_COLOURS = {"consistent": "bold green", "contradicted": "bold white on red", "not comparable": "bold yellow"}
 
 
 def print_audit(found: "Audit", claim: str, console: Console) -> None:
@@ -209,8 +204,7 @@ def report(
     sample: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="Show this many training records, secrets hidden: RUN/private/report.html, not for release.",
+            min=1, help="Show this many training records, secrets hidden: RUN/private/report.html, not for release."
         ),
     ] = None,
     as_json: AsJson = False,

@@ -57,8 +57,7 @@ def context(
         typer.Option("--reword", help="Also use paraphrases of a suffix, by tacit's synonyms and sentence frames."),
     ] = False,
     round_trip: Annotated[
-        list[str] | None,
-        typer.Option(help="Also use paraphrases by programs, such as 'to-french | to-english'."),
+        list[str] | None, typer.Option(help="Also use paraphrases by programs, such as 'to-french | to-english'.")
     ] = None,
     most: Annotated[int, typer.Option(min=1, help="Maximum paraphrases per suffix.")] = 10,
     table: Annotated[bool, typer.Option("--table", help="Print the probability after every suffix.")] = False,

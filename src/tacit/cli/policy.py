@@ -59,12 +59,7 @@ def compare(
     out = out or Path(f"policies-{corpus.name.split('.')[0] or 'corpus'}")
     with watching() as observe:
         result = api.compare_policies(
-            corpus,
-            words,
-            processes=processes,
-            out=out,
-            observe=observe,
-            **field_names(flags),
+            corpus, words, processes=processes, out=out, observe=observe, **field_names(flags)
         )
     if as_json:
         print_json(result)

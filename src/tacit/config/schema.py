@@ -60,20 +60,10 @@ class DataConfig:
         why=CONSTANT,
     )
     max_tokens: int = setting(
-        256,
-        "Tokens in a redacted chunk; longer records are cut.",
-        ge=8,
-        le=MOST_TOKENS,
-        release=VALUE,
-        why=CONSTANT,
+        256, "Tokens in a redacted chunk; longer records are cut.", ge=8, le=MOST_TOKENS, release=VALUE, why=CONSTANT
     )
     max_full_tokens: int = setting(
-        512,
-        "Tokens at which the full view of a chunk ends.",
-        ge=8,
-        le=MOST_TOKENS,
-        release=VALUE,
-        why=CONSTANT,
+        512, "Tokens at which the full view of a chunk ends.", ge=8, le=MOST_TOKENS, release=VALUE, why=CONSTANT
     )
     vocabulary_corpus: str | None = setting(
         None,

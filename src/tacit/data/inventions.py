@@ -31,8 +31,7 @@ _DRAWS = 64  # chance to draw the original each time out of two or more candidat
 _WORD = re.compile(r"[^\W\d_]+")
 
 _KEPT_IN_NAMES = re.compile(
-    r"mr|mrs|ms|miss|mx|dr|prof|sir|st|jr|sr|ii|iii|iv|md|phd|de|da|del|della|di|van|von|der|den|la|le",
-    re.IGNORECASE,
+    r"mr|mrs|ms|miss|mx|dr|prof|sir|st|jr|sr|ii|iii|iv|md|phd|de|da|del|della|di|van|von|der|den|la|le", re.IGNORECASE
 )
 
 _KEPT_IN_ADDRESSES = re.compile(

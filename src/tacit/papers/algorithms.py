@@ -181,13 +181,7 @@ class _PrintedBatch:
     """The states of all rows of a batch, and what was done so far."""
 
     def __init__(
-        self,
-        module: LSTMModule,
-        rows: int,
-        update: SplitBatch,
-        noise: NoiseStream,
-        apply: Apply,
-        noised_states: int,
+        self, module: LSTMModule, rows: int, update: SplitBatch, noise: NoiseStream, apply: Apply, noised_states: int
     ) -> None:
         self._module = _FromStates(module)
         self._update, self._noise, self._apply, self._noised_states = update, noise, apply, noised_states

@@ -42,11 +42,7 @@ def event_to_json(event: Event) -> JsonEvent:
 def event_from_json(value: object) -> Event:
     """The event of a JSON object; unknown kinds, missing and additional fields are refused."""
     if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
-        raise LedgerError(
-            expected="an event: a JSON object with a kind",
-            found=type(value).__name__,
-            way_out=_RESTORE,
-        )
+        raise LedgerError(expected="an event: a JSON object with a kind", found=type(value).__name__, way_out=_RESTORE)
     kind = _KINDS.get(str(value["kind"]))
     if kind is None:
         error = ConfigError.unknown_name("kind of event", str(value["kind"]), _KINDS)

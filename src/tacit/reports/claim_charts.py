@@ -36,11 +36,7 @@ _MOST_CURVES = 6
 _MOST_BARS = 60
 _MOST_STEPS = 12
 
-PRICES = {
-    "free": "costs the protected content nothing",
-    "paid": "noisy, and priced",
-    "open": "plain, without a price",
-}
+PRICES = {"free": "costs the protected content nothing", "paid": "noisy, and priced", "open": "plain, without a price"}
 
 
 def utility_chart(run: Finished) -> Chart:

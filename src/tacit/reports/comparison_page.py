@@ -309,12 +309,7 @@ def _points(
     labels: dict[int, str],
 ) -> tuple[Point, ...]:
     points = [
-        Point(
-            *places[run.at],
-            _tip(run, places[run.at], names, apart[run.at]),
-            f"#{run.key}",
-            labels.get(run.at, ""),
-        )
+        Point(*places[run.at], _tip(run, places[run.at], names, apart[run.at]), f"#{run.key}", labels.get(run.at, ""))
         for run in family.runs
         if run.at in places
     ]

@@ -241,10 +241,7 @@ def _axes(chart: ScatterChart) -> list[Markup]:
     drawn = _tick_line(chart.x, _LEFT, right, _TOP, bottom)
     for tick in chart.y.ticks():
         y = bottom - (bottom - _TOP) * chart.y.place(tick)
-        drawn += [
-            line(_LEFT, y, right, y, "grid"),
-            words(_LEFT - 8, y + 4, chart.y.written(tick), "tick", "end"),
-        ]
+        drawn += [line(_LEFT, y, right, y, "grid"), words(_LEFT - 8, y + 4, chart.y.written(tick), "tick", "end")]
     return [*drawn, words(4, 16, chart.y.label, "name")]
 
 

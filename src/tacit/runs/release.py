@@ -105,8 +105,7 @@ TABLE: dict[str, ReleaseRows] = {
     "plan.json": _PLAN,
     "model.json": _rows(ReleaseReason.SETTING, "kind", "settings.*", "shape.*", "config.*", "lora.*", "model", "name"),
     "made.json": _rows(
-        ReleaseReason.SETTING,
-        *(f"environments[].{word}" for word in ("code", "python", "system", "libraries[][]")),
+        ReleaseReason.SETTING, *(f"environments[].{word}" for word in ("code", "python", "system", "libraries[][]"))
     ),
     "guarantee.json": _GUARANTEE,
     "utility.json": {

@@ -244,8 +244,7 @@ class Updates:
         self.reader, self.pools, self.settings = reader, pools, settings
         self.optimisers = {
             name: Optimizer(
-                chosen,
-                sum(times * _draws(step, pools) for step, times in executions.items() if step.optimiser == name),
+                chosen, sum(times * _draws(step, pools) for step, times in executions.items() if step.optimiser == name)
             )
             for name, chosen in (("public", settings.public), ("private", settings.private))
         }
@@ -320,12 +319,7 @@ class Updates:
         return Done(sum(counts), None, _facts(result.norms, result.non_finite))
 
     def _apply(
-        self,
-        rule: Optimizer,
-        update: Noisy | SplitBatch,
-        sums: dict[str, Tensor],
-        sensitivity: float,
-        streams: Streams,
+        self, rule: Optimizer, update: Noisy | SplitBatch, sums: dict[str, Tensor], sensitivity: float, streams: Streams
     ) -> None:
         deviation = update.noise_multiplier * sensitivity
         next_noise(streams).add_(sums.values(), deviation)

@@ -276,10 +276,7 @@ def _judged(
     scorer: Linear | Encoder, said: Said, known: Prompts, settings: DetectorSettings, observe: Observer
 ) -> tuple[float, dict[str, FlaggedShare]]:
     """The threshold, and how the detector does with it, each by texts of its own."""
-    to_choose = [
-        with_values(said.sensitive.threshold),
-        [*said.public.threshold, *with_values(said.harmless.threshold)],
-    ]
+    to_choose = [with_values(said.sensitive.threshold), [*said.public.threshold, *with_values(said.harmless.threshold)]]
     to_measure = {
         "verbatim": with_values(known.sensitive),
         "recall": with_values(said.sensitive.test),

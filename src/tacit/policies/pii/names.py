@@ -69,7 +69,7 @@ _BETWEEN_WORDS = re.compile(r"\.?,?[ \t]{1,2}")
 
 _AFTER_NAME = re.compile(
     r"(?:['’]s)?\s{0,2}(?:(?:on|for|in)\s(?:the\s|my\s|this\s|your\s)?\w{1,20}\s)?"
-    r"(?:\s{0,2}(?:is|was|as|to|would be|should be|of|it's|:|-|–|=|,))?\s{0,2}(?:also\s|just\s|listed as\s)?[\"“'‘(]?",
+    r"(?:\s{0,2}(?:is|was|as|to|would be|should be|of|it's|:|-|–|=|,))?\s{0,2}(?:also\s|just\s|listed as\s)?[\"“'‘(]?"
 )
 
 _NAMED_THINGS = words(

@@ -190,9 +190,7 @@ class Pii(Policy):
                 raise ConfigError.unknown_name("kind of personal data", kind, KINDS)
         if not self.kinds:
             raise ConfigError(
-                expected="at least one kind of personal data",
-                found="none",
-                way_out=f"choose among {', '.join(KINDS)}",
+                expected="at least one kind of personal data", found="none", way_out=f"choose among {', '.join(KINDS)}"
             )
         object.__setattr__(self, "kinds", tuple(sorted(set(self.kinds))))
 
