@@ -80,8 +80,7 @@ class ExposedGaussian:
 
 NoisyEvent = Gaussian | SampledGaussian | ExposedGaussian
 Event = Free | Unbounded | NoisyEvent
-Composition = tuple[tuple[Event, int], ...]
-"""Events with how often each took place; the order does not matter."""
+Composition = tuple[tuple[Event, int], ...]  # events and how often each took place, in any order
 
 
 def joint(queries: Sequence[NoisyEvent]) -> NoisyEvent:
@@ -100,20 +99,16 @@ def joint(queries: Sequence[NoisyEvent]) -> NoisyEvent:
     return replace(first, noise_multiplier=precision**-0.5)
 
 
-def _check(noise_multiplier: float, sampling_rate: float, copies: int) -> None:
-    if not (math.isfinite(noise_multiplier) and noise_multiplier > 0):
-        raise ClaimRefused(
-            expected="a noise multiplier that is finite and above 0",
-            found=repr(noise_multiplier),
-            way_out="a step without noise is `Unbounded`, or `Free` with its reason",
-        )
-    if not 0 < sampling_rate <= 1:
-        raise ClaimRefused(
-            expected="a sampling rate in (0, 1]",
-            found=repr(sampling_rate),
-            way_out="give the public probability with which each record is drawn",
-        )
-    if copies < 1:
-        raise ClaimRefused(
-            expected="at least one record a unit", found=repr(copies), way_out="set the contribution cap to 1 or more"
-        )
+def _check(noise: float, sampling_rate: float, copies: int) -> None:
+    for passed, expected, found, way_out in (
+        (
+            math.isfinite(noise) and noise > 0,
+            "a noise multiplier that is finite and above 0",
+            noise,
+            "a step without noise is `Unbounded`, or `Free` with its reason",
+        ),
+        (0 < sampling_rate <= 1, "a sampling rate in (0, 1]", sampling_rate, "give each record's public probability"),
+        (copies >= 1, "at least one record per unit", copies, "set the contribution cap to 1 or more"),
+    ):
+        if not passed:
+            raise ClaimRefused(expected=expected, found=repr(found), way_out=way_out)

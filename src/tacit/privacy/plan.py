@@ -91,13 +91,10 @@ class ShuffledPass:
 
 @dataclass(frozen=True, slots=True)
 class PoissonRecords:
-    """Each record of the pool independently with probability `rate`, drawn afresh for every step.
-
-    `rate_is_public`: the rate is a constant that no protected content can move.
-    """
+    """Each record of the pool independently with probability `rate`, drawn afresh for every step."""
 
     rate: float
-    rate_is_public: bool = True
+    rate_is_public: bool = True  # a constant that no protected content can change
     kind: Literal["poisson records"] = "poisson records"
 
 
