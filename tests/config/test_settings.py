@@ -1,6 +1,6 @@
 """Settings: each is declared once, and names, flags, YAML, checks and what is released follow from that."""
 
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tacit.cli.main import app
 from tacit.cli.options import name_of
 from tacit.cli.train import FLAGS
+from tacit.common.serialize import json_values
 from tacit.config.load import full_name, load, load_config, parse_set, released, to_flat, to_yaml
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.config.schema import Config
@@ -143,3 +144,18 @@ def test_only_the_mechanism_and_the_corpus_have_no_default() -> None:
     with pytest.raises(ConfigError, match=r"plan\.mechanism.*tacit plan --list"):
         load_config({"corpus": "c.jsonl"})
     assert PlanConfig("dpsgd").epsilon is None
+
+
+@pytest.mark.parametrize("given", [{"public.optimizer": "sgd"}, {"public": {"optimizer": "sgd"}}, {}])
+def test_a_given_setting_leaves_the_defaults_of_its_neighbors(given: dict[str, Any]) -> None:
+    config = load_config({**BASE, **given})
+    assert config.public == replace(Config("c.jsonl", plan=config.plan).public, optimizer="sgd" if given else None)
+    assert (config.public.learning_rate, config.public.max_grad_norm) == (5e-3, 1.0)
+    assert load_config({**BASE, "public": {"max_grad_norm": None}}).public.max_grad_norm is None
+
+
+def test_declared_defaults_are_those_of_a_config() -> None:
+    values = to_flat(load_config({**BASE, "lora": {}}))
+    for one in every_setting(Config):
+        if one.name in values and one.default is not MISSING and not one.open:
+            assert json_values((values[one.name],)) == json_values((one.default,)), one.name

@@ -10,6 +10,8 @@ from tacit.config.setting import VALUE, section, setting
 from tacit.errors import ConfigError, ModelError
 
 CONSTANT = "chosen without looking at the corpus"
+_LEARNING_RATE = "Learning rate; halve it if the loss jumps. Tuning it on private text costs privacy."
+_MAX_GRAD_NORM = "Shorten the averaged gradient to this norm; null: never."
 
 
 @section
@@ -118,12 +120,7 @@ class OptimizerConfig:
     optimizer: Literal["sgd", "adam"] | None = setting(
         None, "adam or sgd.", auto="adam; sgd in algorithms as printed", release=VALUE, why=CONSTANT
     )
-    learning_rate: float = setting(
-        2e-3,
-        "Learning rate; halve it if the loss jumps. Tuning it on private text costs privacy.",
-        release=VALUE,
-        why=CONSTANT,
-    )
+    learning_rate: float = setting(2e-3, _LEARNING_RATE, release=VALUE, why=CONSTANT)
     warmup_steps: int = setting(0, "Steps over which the learning rate rises.", release=VALUE, why=CONSTANT)
     lr_scheduler: Literal["none", "linear"] | None = setting(
         None,
@@ -132,9 +129,7 @@ class OptimizerConfig:
         release=VALUE,
         why=CONSTANT,
     )
-    max_grad_norm: float | None = setting(
-        None, "Shorten the averaged gradient to this norm; none: never.", release=VALUE, why=CONSTANT
-    )
+    max_grad_norm: float | None = setting(None, _MAX_GRAD_NORM, release=VALUE, why=CONSTANT)
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
@@ -145,6 +140,14 @@ class OptimizerConfig:
         warm = min(1.0, (done + 1) / self.warmup_steps) if self.warmup_steps > 0 else 1.0
         left = max(0.0, 1.0 - done / total) if self.lr_scheduler != "none" else 1.0
         return self.learning_rate * warm * left
+
+
+@section
+class PublicOptimizerConfig(OptimizerConfig):
+    """The optimizer of public steps, whose gradients are neither clipped nor noised."""
+
+    learning_rate: float = setting(5e-3, _LEARNING_RATE, release=VALUE, why=CONSTANT)
+    max_grad_norm: float | None = setting(1.0, _MAX_GRAD_NORM, release=VALUE, why=CONSTANT)
 
 
 @section

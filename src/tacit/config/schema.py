@@ -7,7 +7,15 @@ from pydantic import Field
 
 from tacit.common.serialize import LARGEST_SEED
 from tacit.config.audit_schema import AuditConfig
-from tacit.config.model_schema import CONSTANT, CausalLMConfig, LocalConfig, LoRAConfig, LSTMConfig, OptimizerConfig
+from tacit.config.model_schema import (
+    CONSTANT,
+    CausalLMConfig,
+    LocalConfig,
+    LoRAConfig,
+    LSTMConfig,
+    OptimizerConfig,
+    PublicOptimizerConfig,
+)
 from tacit.config.plan_schema import PlanConfig
 from tacit.config.setting import NAME, REQUIRED, VALUE, Duplicates, Mode, Pieces, section, setting
 
@@ -215,8 +223,8 @@ class Config:
         why=CONSTANT,
     )
     lora: LoRAConfig | None = setting(None, "Adapters for a gpt or a folder: {rank: 8}; the rest is frozen.")
-    public: OptimizerConfig = setting(OptimizerConfig(learning_rate=5e-3, max_grad_norm=1.0), "Public steps.")
-    private: OptimizerConfig = setting(OptimizerConfig(learning_rate=2e-3), "Private steps.")
+    public: PublicOptimizerConfig = setting(PublicOptimizerConfig, "Public steps.")
+    private: OptimizerConfig = setting(OptimizerConfig, "Private steps.")
     local: LocalConfig = setting(LocalConfig, "A user's own training.")
     training: TrainingConfig = setting(TrainingConfig, "What is watched and kept while a model trains.")
     execution: ExecutionConfig = setting(ExecutionConfig, "How fast and where; nothing that moves a price.")
