@@ -80,7 +80,7 @@ def test_from_a_draw_to_a_bound(dialogs: Path, tmp_path: Path) -> None:
     assert f"tacit label read {sample} --policy pii --conservative conservative" in drawn
     assert sample.stat().st_mode & 0o777 == 0o600
     header, *rows = rows_of(sample)
-    assert (header["population"]["pieces"], header["population"]["records"]) == ("record", 60)
+    assert (header["population"]["segment_by"], header["population"]["records"]) == ("record", 60)
     assert all(row["secrets"] is None and "found" not in row and "spans" not in row for row in rows)
     fill(sample, by_text(dialogs))
     told = run("read", sample, *words, "--corpus", dialogs, "--out", out)

@@ -33,7 +33,7 @@ SELECTIVE = {
 }
 RECIPE: dict[str, Any] = {
     "name": "two",
-    "states": "seconds",
+    "duration": "seconds",
     "needs": {
         "train": {"simulate": "customersim", "dialogs": 60},
         "test": {"simulate": "customersim", "dialogs": 20, "split": "test"},
@@ -51,7 +51,7 @@ RECIPE: dict[str, Any] = {
         "canaries": [{"template": "My ID is {2 digits}.", "count": 6, "repetitions": 2}],
     },
     "runs": {"selective": {"plan": SELECTIVE}},
-    "normalise_with": "$measure",
+    "perplexity_tokenizer": "$measure",
     "audit": {"candidates": 20, "secrets": 5, "checkpoints": True},
     "draws": [{"title": "On the way", "points": "checkpoints", "x": "perplexity", "y": "exposure"}],
 }

@@ -38,9 +38,9 @@ def _recipe_of(results: Path) -> tuple[Path, dict[str, Any]]:
 @pytest.mark.parametrize("file", RECIPES, ids=lambda place: str(place.name))
 def test_recipes_state_their_time_and_compare_across_vocabularies(file: Path) -> None:
     recipe = read_recipe(file)
-    assert "minutes" in recipe.states
+    assert "minutes" in recipe.duration
     for one in variations(recipe):
-        assert recipe.normalise_with or one.words.get("task") == "classification"
+        assert recipe.perplexity_tokenizer or one.words.get("task") == "classification"
         assert dotted(one.words)[MEASURED_ON]
 
 

@@ -13,10 +13,10 @@ from tacit.api import label_draw, label_read
 from tacit.cli.main import app
 from tacit.common.formatting import upper_bound
 from tacit.config.load import load_config
-from tacit.config.setting import Pieces
+from tacit.config.setting import SegmentBy
 from tacit.data.corpus import read, write_jsonl
 from tacit.data.marked import Split
-from tacit.data.records import Record, Span, in_pieces
+from tacit.data.records import Record, Span, segment_records
 from tacit.errors import ClaimRefused
 from tacit.policies.coverage import TrainedOn, read_coverage
 from tacit.policies.registry import parse_policy
@@ -28,10 +28,10 @@ from tacit.training.stages import train
 SHAPE = {"embedding_size": 8, "hidden_size": 8}
 
 
-def measure(corpus: Path, pieces: Pieces = "record", records: int = 30) -> str:
+def measure(corpus: Path, segment_by: SegmentBy = "record", records: int = 30) -> str:
     """The file of miss rates of a corpus with gold spans."""
-    sample, out = corpus.parent / f"{pieces}.jsonl", corpus.parent / f"{pieces}.json"
-    label_draw(corpus, "digits", sample, records=records, gold=True, pieces=pieces, seed=1)
+    sample, out = corpus.parent / f"{segment_by}.jsonl", corpus.parent / f"{segment_by}.json"
+    label_draw(corpus, "digits", sample, records=records, gold=True, segment_by=segment_by, seed=1)
     label_read(sample, "digits", out=out, corpus=corpus)
     return str(out)
 
@@ -46,7 +46,7 @@ def test_what_was_labelled_on_whole_records_counts_for_no_turn(tmp_path: Path) -
 
 def test_what_was_labelled_on_turns_counts_for_turns(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, 10)
-    turns = list(in_pieces(read(corpus), "turn"))
+    turns = list(segment_records(read(corpus), "turn"))
     coverage = measure(corpus, "turn", records=len(turns))
     asked = experiment(corpus, "redaction", policy="digits", segment_by="turn", coverage=coverage, model_config=SHAPE)
     found = train(asked, tmp_path / "run", quiet).guarantee.evidence.coverage
@@ -104,16 +104,16 @@ def test_labels_of_what_is_held_out_count_for_nothing(tmp_path: Path) -> None:
     assert read_coverage(Path(coverage), parse_policy("digits").hash, None, everything)[0] == whole
 
 
-def test_pieces_are_drawn_from_the_command_line(tmp_path: Path) -> None:
+def test_turns_are_drawn_from_the_command_line(tmp_path: Path) -> None:
     corpus, sample = write_corpus(tmp_path, 10), tmp_path / "sample.jsonl"
     words = ["label", "draw", str(corpus), "--policy", "digits", "--records", "5", "--out", str(sample)]
-    told = CliRunner().invoke(app, [*words, "--pieces", "turn"], catch_exceptions=False).output
-    turns = {turn.id: turn.text for turn in in_pieces(read(corpus), "turn")}
+    told = CliRunner().invoke(app, [*words, "--segment-by", "turn"], catch_exceptions=False).output
+    turns = {turn.id: turn.text for turn in segment_records(read(corpus), "turn")}
     assert f"5 of {len(turns)} turns drawn" in told
     header, *rows = [json.loads(line) for line in sample.read_text().split("\n") if line]
-    assert header["population"]["pieces"] == "turn"
+    assert header["population"]["segment_by"] == "turn"
     assert all(turns[row["id"]] == row["text"] for row in rows)
-    assert CliRunner().invoke(app, [*words[:-1], "x", "--pieces", "page"]).exit_code == 2
+    assert CliRunner().invoke(app, [*words[:-1], "x", "--segment-by", "page"]).exit_code == 2
 
 
 def test_no_key_and_no_owner_leaves_with_the_run(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_no_key_and_no_owner_leaves_with_the_run(tmp_path: Path) -> None:
 def test_a_run_of_crt_prints_the_average_case_of_its_training_side(tmp_path: Path) -> None:
     """Catches an average case over all sampled records, or over records that hold no secret."""
     corpus, sample, out = write_corpus(tmp_path, 20), tmp_path / "sample.jsonl", tmp_path / "coverage.json"
-    label_draw(corpus, "digits", sample, conservative="any-digit", records=40, gold=True, pieces="turn", seed=1)
+    label_draw(corpus, "digits", sample, conservative="any-digit", records=40, gold=True, segment_by="turn", seed=1)
     result = label_read(sample, "digits", conservative="any-digit", out=out, corpus=corpus)
     words: dict[str, Any] = {
         "policy": "digits",

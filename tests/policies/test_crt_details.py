@@ -21,7 +21,7 @@ from tacit.config.setting import Duplicates
 from tacit.data.corpus import write_jsonl
 from tacit.data.ownership import Annotator, RecordMarks
 from tacit.data.prepare import PrepareConfig
-from tacit.data.records import Record, Span, in_pieces, resolve_overlaps, sentences
+from tacit.data.records import Record, Span, resolve_overlaps, segment_records, sentences
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ClaimRefused
@@ -303,7 +303,7 @@ def test_hit_caught_and_lost_are_what_preparation_makes_of_a_masked_record(tmp_p
     Theory, section 10: the labelled sample's counts are those of the lemma. A masked record holds a placeholder.
     """
     policy = Pii()
-    turns = list(in_pieces(simulate("customersim", 12, seed=3), "turn"))
+    turns = list(segment_records(simulate("customersim", 12, seed=3), "turn"))
     sample = draw_sample(turns, policy, Capitals(), size=len(turns), seed=1, labels=LabelOrigin.GOLD)
     outcomes = measured(sample, policy, Capitals()).outcomes
     kinds = Counter[str]()

@@ -165,7 +165,7 @@ def test_g3_the_sample_shows_nothing_of_what_the_policy_finds(tmp_path: Path) ->
         assert header["conservative"]["hash"] == Capitals().hash
         assert (header["sampled"], header["seed"], header["labels"]) == (1, 2, labels)
         population = header["population"]
-        assert (population["pieces"], population["records"]) == ("record", 1)
+        assert (population["segment_by"], population["records"]) == ("record", 1)
         expected = CorpusHash(bytes.fromhex(population["key"]))
         for record in records:
             expected.add(record)
@@ -557,7 +557,7 @@ def test_coverage_comes_back_for_its_policies_and_corpus_alone(tmp_path: Path) -
         (Digits().hash, Digits().hash, None),
         (Digits().hash, Capitals().hash, used(numbered(3))),
         (Digits().hash, Capitals().hash, used(records_of(*TEXTS[:2], "Anna 35"))),
-        (Digits().hash, Capitals().hash, replace(corpus, pieces="sentence")),
+        (Digits().hash, Capitals().hash, replace(corpus, segment_by="sentence")),
         (Digits().hash, Capitals().hash, replace(corpus, trains=lambda _: False)),
     ):
         with pytest.raises(ClaimRefused):

@@ -9,7 +9,7 @@ from tacit.data.marked import MarkedRecord, Part, Split, public_text
 from tacit.data.ownership import Annotator
 from tacit.data.prepare import PrepareConfig
 from tacit.data.prepare import prepare as prepare_marked
-from tacit.data.records import Record, in_pieces
+from tacit.data.records import Record, segment_records
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
 from tacit.policies.card import CardCounts, MeasuredPolicy
@@ -88,8 +88,10 @@ def records_of(experiment: Config, side: Split) -> Iterator[Record]:
     """The records of one side, as the corpus has them."""
     apart = experiment.data.held_out_corpus
     if apart is not None:
-        yield from in_pieces(read(apart if side == Split.VALIDATION else experiment.corpus), experiment.data.segment_by)
+        yield from segment_records(
+            read(apart if side == Split.VALIDATION else experiment.corpus), experiment.data.segment_by
+        )
         return
-    for record in in_pieces(read(experiment.corpus), experiment.data.segment_by):
+    for record in segment_records(read(experiment.corpus), experiment.data.segment_by):
         if side_of(experiment, record.user or record.id) == side:
             yield record

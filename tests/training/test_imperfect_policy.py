@@ -22,7 +22,7 @@ from tacit.data.batches import TextBatch
 from tacit.data.canaries import CANARY, CanaryRecord, draw_canaries, plant
 from tacit.data.corpus import write_jsonl
 from tacit.data.marked import Split
-from tacit.data.records import Record, Span, in_pieces
+from tacit.data.records import Record, Span, segment_records
 from tacit.models.loading import load
 from tacit.policies.registry import parse_policy
 from tacit.simulation.simulate import simulate
@@ -47,7 +47,7 @@ def canaries() -> tuple[CanaryRecord, ...]:
 def corpus(tmp_path_factory: pytest.TempPathFactory, canaries: tuple[CanaryRecord, ...]) -> Path:
     """Turns of simulated dialogs with the canaries among them; gold spans mark both."""
     folder = tmp_path_factory.mktemp("corpus")
-    turns = list(in_pieces(simulate("customersim", 25), "turn"))
+    turns = list(segment_records(simulate("customersim", 25), "turn"))
     planted = plant(turns, CANARIES, canaries, len(turns), np.random.default_rng(6))
     write_jsonl(planted, folder / "corpus.jsonl")
     return folder / "corpus.jsonl"

@@ -11,7 +11,7 @@ from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.common.progress import Observer
-    from tacit.config.setting import Pieces
+    from tacit.config.setting import SegmentBy
     from tacit.data.corpus import CorpusReader, CorpusSource
     from tacit.data.records import Record
     from tacit.papers.alpha_context import Contexts
@@ -177,10 +177,10 @@ def label_draw(
     seed: int | None = None,
     gold: bool = False,
     show_found: bool = False,
-    pieces: "Pieces" = "record",
+    segment_by: "SegmentBy" = "record",
     **field_names: Unpack[FieldNames],
 ) -> "Sample":
-    """`tacit label draw`: records, or pieces of them, drawn at random, written to a file for a person to label."""
+    """`tacit label draw`: records, turns or sentences drawn at random, written to a file for a person to label."""
     from tacit.data.corpus import open_corpus
     from tacit.policies.labels import LabelOrigin, check_free, draw_sample, write_sample
 
@@ -190,7 +190,9 @@ def label_draw(
     labels = LabelOrigin.GOLD if gold else LabelOrigin.PERSON_SHOWN_FOUND if show_found else LabelOrigin.PERSON
     second = None if conservative is None else policy_of(conservative)
     reader = open_corpus(corpus, fields_of(field_names))
-    sample = draw_sample(reader, policy_of(policy), second, size=records, seed=seed, labels=labels, pieces=pieces)
+    sample = draw_sample(
+        reader, policy_of(policy), second, size=records, seed=seed, labels=labels, segment_by=segment_by
+    )
     write_sample(sample, Path(out))
     return sample
 

@@ -202,10 +202,10 @@ def draw(
     policy: PolicyWords,
     out: Annotated[Path, typer.Option(help="New file for the sample. It contains secrets, and only you can read it.")],
     conservative: Conservative = None,
-    records: Annotated[int, typer.Option(min=1, help="How many records (or other pieces) to draw.")] = 200,
-    pieces: Annotated[
+    records: Annotated[int, typer.Option(min=1, help="How many records (turns, sentences) to draw.")] = 200,
+    segment_by: Annotated[
         Literal["record", "turn", "sentence"],
-        typer.Option(help="What to draw and label: pass what you will set as `segment_by` when you train."),
+        typer.Option(help="What to draw and label: as data.segment_by when you train."),
     ] = "record",
     seed: Annotated[
         int | None, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same sample.", show_default="random")
@@ -227,14 +227,14 @@ def draw(
         seed=seed,
         gold=gold,
         show_found=show_found,
-        pieces=pieces,
+        segment_by=segment_by,
         **field_names(flags),
     )
     if as_json:
         print_json(sample)
         return
     header = sample.header
-    typer.echo(f"{records:,} of {header.population.records:,} {pieces}s drawn with seed {header.seed} into {out}.")
+    typer.echo(f"{records:,} of {header.population.records:,} {segment_by}s drawn with seed {header.seed} into {out}.")
     typer.echo("The file holds secrets: it was made readable by you alone (0600). Delete it when you are done with it.")
     if gold:
         typer.echo("Labels: the corpus's gold spans.")
@@ -280,7 +280,7 @@ def _print_coverage(result: "CoverageCounts") -> None:
 
     population = result.population
     typer.echo(
-        f"{result.sampled:,} of the corpus's {population.records:,} {population.pieces}s, labels: {result.labels}; "
+        f"{result.sampled:,} of the corpus's {population.records:,} {population.segment_by}s, labels: {result.labels}; "
         f"{result.with_secrets:,} of them hold a secret."
     )
     typer.echo(_capital(str(result.coverage)))

@@ -17,7 +17,7 @@ from tacit.config.model_schema import (
     PublicOptimizerConfig,
 )
 from tacit.config.plan_schema import PlanConfig
-from tacit.config.setting import NAME, REQUIRED, VALUE, Duplicates, Mode, Pieces, section, setting
+from tacit.config.setting import NAME, REQUIRED, VALUE, Duplicates, Mode, SegmentBy, section, setting
 
 BUILT_IN = ("lstm", "gpt")
 CUSTOM_MODELS: dict[str, Callable[..., Any]] = {}
@@ -38,7 +38,7 @@ class DataConfig:
     label_field: str = setting("label", "Field that contains the label.", flag=True)
     spans_field: str = setting("spans", "Field that contains gold spans.", flag=True)
     turns_field: str = setting("turns", "Field that contains the turns of a dialog.", flag=True)
-    segment_by: Pieces = setting(
+    segment_by: SegmentBy = setting(
         "record", "What one record is: record (as in the corpus), turn or sentence.", release=VALUE, why=CONSTANT
     )
     user_source: Literal["given", "documents", "dealt"] = setting(

@@ -163,7 +163,7 @@ class Mode(StrEnum):
 Duplicates = Literal["keep", "exact", "doubtful"]
 
 
-Pieces = Literal["record", "turn", "sentence"]
+SegmentBy = Literal["record", "turn", "sentence"]
 
 
 class Method(StrEnum):

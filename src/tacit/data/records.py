@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from tacit.config.setting import Pieces
+from tacit.config.setting import SegmentBy
 
 
 class Span(NamedTuple):
@@ -113,17 +113,17 @@ def turns(text: str) -> list[tuple[int, int]]:
 _BOUNDARIES: dict[str, Callable[[str], list[tuple[int, int]]]] = {"turn": turns, "sentence": sentences}
 
 
-def in_pieces(records: Iterable[Record], pieces: Pieces) -> Iterator[Record]:
+def segment_records(records: Iterable[Record], segment_by: SegmentBy) -> Iterator[Record]:
     """The records, or their turns or sentences; pieces of white space alone are left out.
 
     A piece belongs to the user of its record; without one, the record is the user, so that a split by users keeps its
     pieces together. Its id is that of the record and its number. A span that crosses a boundary is cut there too.
     """
-    if pieces == "record":
+    if segment_by == "record":
         yield from records
         return
     for record in records:
-        for number, (start, end) in enumerate(_BOUNDARIES[pieces](record.text)):
+        for number, (start, end) in enumerate(_BOUNDARIES[segment_by](record.text)):
             if not record.text[start:end].isspace():
                 yield _piece(record, number, start, end)
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from tacit.common.files import write_private
 from tacit.common.serialize import Result, from_json, to_json
-from tacit.config.setting import Pieces
+from tacit.config.setting import SegmentBy
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.policies.card import CardCounts
 from tacit.policies.labels import Frozen, LabelItem, LabelOrigin, Population, Sample, read_private
@@ -53,7 +53,7 @@ class TrainedOn:
     """A corpus as a run uses it: its hash as that population would have, its pieces, and by owner which are trained."""
 
     hash_as: Callable[[Population], str | None]
-    pieces: Pieces
+    segment_by: SegmentBy
     trains: Callable[[str], bool]
 
 
@@ -212,17 +212,16 @@ def read_coverage(
 
 
 def _check_population(population: Population, corpus: TrainedOn) -> None:
-    if population.pieces != corpus.pieces:
+    if population.segment_by != corpus.segment_by:
         raise ClaimRefused(
-            expected=f"miss rates measured on {corpus.pieces}s, which are what is trained",
-            found=f"miss rates measured on {population.pieces}s: of other pieces, another share holds a missed secret",
-            way_out=f"draw and label a sample with `tacit label draw --pieces {corpus.pieces}`",
+            expected=f"miss rates measured on {corpus.segment_by}s, which are what is trained",
+            found=f"miss rates measured on {population.segment_by}s: another share of other units has a missed secret",
+            way_out=f"draw and label a sample with `tacit label draw --segment-by {corpus.segment_by}`",
         )
     if corpus.hash_as(population) != population.hash:
         raise ClaimRefused(
             expected="miss rates measured on this corpus",
-            found=f"those of another one, with {population.records:,} {population.pieces}s, or of this one before it "
-            "was changed",
+            found=f"those of another one ({population.records:,} {population.segment_by}s), or before it was changed",
             way_out="draw and label a sample of this corpus",
         )
 
@@ -233,7 +232,7 @@ def _of_trained(found: CoverageCounts, corpus: TrainedOn) -> CoverageCounts:
     if not outcomes:
         raise ClaimRefused(
             expected="a labelled sample with at least one record that is trained on",
-            found=f"{found.sampled:,} labelled {corpus.pieces}s, all of them held out",
+            found=f"{found.sampled:,} labelled {corpus.segment_by}s, all of them held out",
             way_out="draw and label a larger sample, or hold out less",
         )
     return replace(found, outcomes=outcomes)

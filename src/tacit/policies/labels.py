@@ -27,9 +27,9 @@ from pydantic import Field
 
 from tacit.common.files import new_key, read_bytes, write_private
 from tacit.common.serialize import from_json, json_values, parse_json
-from tacit.config.setting import Pieces
+from tacit.config.setting import SegmentBy
 from tacit.data.marked import CorpusHash
-from tacit.data.records import Record, Span, in_pieces, resolve_overlaps
+from tacit.data.records import Record, Span, resolve_overlaps, segment_records
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.policies.policy import Policy
 
@@ -67,10 +67,10 @@ class Frozen:
 class Population:
     """What the sample was drawn from: all pieces of all usable records of a corpus.
 
-    pieces: what one unit is, as `train` cuts them. hash: of the units, under `key` (both hexadecimal).
+    segment_by: what one unit is, as `train` cuts them. hash: of the units, under `key` (both hexadecimal).
     """
 
-    pieces: Pieces
+    segment_by: SegmentBy
     records: int
     key: _Hexadecimal
     hash: _Hexadecimal
@@ -78,7 +78,7 @@ class Population:
     def hash_of(self, records: Iterable[Record]) -> CorpusHash:
         """The hash of uncut `records`, to be compared with that of the population."""
         found = CorpusHash(bytes.fromhex(self.key))
-        for piece in in_pieces(records, self.pieces):
+        for piece in segment_records(records, self.segment_by):
             found.add(piece)
         return found
 
@@ -128,9 +128,9 @@ def draw_sample(
     size: int = 200,
     seed: int | None = None,
     labels: LabelOrigin = LabelOrigin.PERSON,
-    pieces: Pieces = "record",
+    segment_by: SegmentBy = "record",
 ) -> Sample:
-    """`size` of the `pieces` of `records`, uniformly, none twice.
+    """`size` of the records, turns or sentences (`segment_by`) of `records`, uniformly, none twice.
 
     Without a seed the operating system gives one. Draw once: the best of several samples is no random sample.
     """
@@ -139,10 +139,10 @@ def draw_sample(
     seed = system_randomness.randbits(_SEED_BITS) if seed is None else seed
     key = new_key()
     whole = CorpusHash(key)
-    drawn = _reservoir(_counted(in_pieces(records, pieces), whole), size, random.Random(seed))
+    drawn = _reservoir(_counted(segment_records(records, segment_by), whole), size, random.Random(seed))
     if len(drawn) < size:
         raise ConfigError(
-            expected=f"at least {size:,} {pieces}s to draw from",
+            expected=f"at least {size:,} {segment_by}s to draw from",
             found=f"{len(drawn):,}",
             way_out="draw fewer, with --records",
         )
@@ -156,7 +156,7 @@ def draw_sample(
         policy=Frozen.of(policy),
         conservative=None if conservative is None else Frozen.of(conservative),
         labels=labels,
-        population=Population(pieces, whole.records, key.hex(), whole.hexdigest()),
+        population=Population(segment_by, whole.records, key.hex(), whole.hexdigest()),
         sampled=size,
         seed=seed,
         seal="",
@@ -170,8 +170,8 @@ def check_corpus(sample: Sample, records: Iterable[Record]) -> None:
     found = population.hash_of(records)
     if found.hexdigest() != population.hash:
         raise ClaimRefused(
-            expected=f"the corpus that the sample was drawn from ({population.records:,} {population.pieces}s)",
-            found=f"another one ({found.records:,} {population.pieces}s), or one that was changed since",
+            expected=f"the corpus that the sample was drawn from ({population.records:,} {population.segment_by}s)",
+            found=f"another one ({found.records:,} {population.segment_by}s), or one that was changed since",
             way_out="give the corpus as it was, or draw and label a new sample from this one",
         )
 

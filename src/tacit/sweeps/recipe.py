@@ -1,7 +1,7 @@
 """A recipe of runs: what they need, what they share, in what they differ, and how they shrink with one dial.
 
     name: twice-two
-    states: 2 minutes on two cores
+    duration: 2 minutes on two cores
     needs:
       train: {file: dialogs.jsonl, records: 2000}       # the first so many records of a file
       unsure: {policy: {forgetful: {policy: gold, miss_rate: 0.1}}}
@@ -74,13 +74,15 @@ class Recipe(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=f"^{_NAME.pattern}$", description="Letters, digits, dots, dashes and underscores.")
-    states: str = Field("", description='What the whole takes: "25 minutes on two cores".')
+    duration: str = Field("", description='How long the whole sweep takes: "25 minutes on two cores".')
     needs: dict[str, Need] = Field({}, description="Files that settings name as $NAME.")
     settings: SettingsDict = Field(description="Settings that all runs share: the words of an experiment.")
     runs: dict[str, SettingsDict] = Field({}, description="Named variations; each may have a grid of its own.")
     grid: dict[str, list[Any]] = Field({}, description="Axes whose product is taken: plan.epsilon: [1, 2, 4].")
     scales: list[str] = Field([], description="What the dial multiplies: needs.NAME.records, plan.public_epochs.")
-    normalise_with: str | None = Field(None, description="A tokenizer.json whose tokens perplexities are stated in.")
+    perplexity_tokenizer: str | None = Field(
+        None, description="A tokenizer.json whose tokens perplexities are stated in."
+    )
     paper: dict[str, dict[str, float | str]] = Field({}, description="Printed figures: {run: {perplexity: 160}}.")
     audit: SettingsDict | None = Field({}, description="Settings of the audits, or false.")
     draws: list[ChartSpec] = Field([], description="Pictures: {title: ..., x: epsilon, y: perplexity}.")
@@ -243,7 +245,7 @@ def _check(recipe: Recipe, everything: list[Variation]) -> None:
                 found=repr(variation.name),
                 way_out="name the run under `runs:`, or choose shorter values",
             )
-    used = {name for one in everything for name in references(one.words)} | set(references(recipe.normalise_with))
+    used = {name for one in everything for name in references(one.words)} | set(references(recipe.perplexity_tokenizer))
     for name in sorted(used - recipe.needs.keys()):
         raise ConfigError.unknown_name("need", name, recipe.needs)
     for name in sorted(recipe.needs.keys() - used):

@@ -84,7 +84,7 @@ def marked_texts(store: PreparedCorpus, tokenizer: Tokenizer, longest: int) -> I
         raise ConfigError(
             expected="runs whose tokenizer gives a text back as it was, to count its words and tokens",
             found="one that may not",
-            way_out="use tokenizer: bytes or bpe, or leave normalise_with out",
+            way_out="use tokenizer: bytes or bpe, or leave perplexity_tokenizer out",
         )
     for _, rows in groupby(range(len(store)), lambda row: int(store.records[row])):
         text, private = "", list[bool]()

@@ -205,7 +205,7 @@ def _job(recipe: Recipe, one: Variation, needs: dict[str, Needed], places: Place
     audit = None if experiment.classifies else recipe.audit
     if audit is not None and experiment.training.save_steps is None and audit.get("checkpoints") is True:
         audit = {word: value for word, value in audit.items() if word != "checkpoints"}
-    measure = recipe.normalise_with
+    measure = recipe.perplexity_tokenizer
     known = {name: needs[name].digest for name in references(one.words)}
     full = load_config(resolved(one.words, {name: f"${name}" for name in needs}))
     identity = JobIdentity(
@@ -213,9 +213,9 @@ def _job(recipe: Recipe, one: Variation, needs: dict[str, Needed], places: Place
         None if audit is None else content_hash(json.loads(to_json(audit_settings(audit)))),
         None if measure is None else content_hash(_measured_in(measure, needs)),
     )
-    normalise_with = None if measure is None else str(resolved(measure, where))
+    perplexity_tokenizer = None if measure is None else str(resolved(measure, where))
     folder, state = places.folder(one.name), places.state(one.name)
-    return Job(str(folder), str(state), words, audit, normalise_with, identity)
+    return Job(str(folder), str(state), words, audit, perplexity_tokenizer, identity)
 
 
 def _measured_in(measure: str, needs: dict[str, Needed]) -> str:
@@ -242,7 +242,7 @@ def _check_same(name: str, job: Job, places: Places) -> None:
 def _results(recipe: Recipe, scale: float, outcomes: tuple[RunOutcome, ...]) -> dict[str, Any]:
     return {
         "recipe": recipe.name,
-        "states": recipe.states,
+        "duration": recipe.duration,
         "scale": scale,
         "tuning": TUNING,
         "mixed": MIXED if len(_codes(outcomes)) > 1 else None,
@@ -282,7 +282,7 @@ class Board:
         """Of the runs of a recipe, all of which wait."""
         read = read_recipe(recipe, scale)
         names = tuple(one.name for one in variations(read))
-        stated = f": {read.states}" if read.states else ""
+        stated = f": {read.duration}" if read.duration else ""
         return cls(names, f"{read.name}, {len(names)} runs{stated}")
 
     def told(self, name: str, news: Progress | RunOutcome) -> None:

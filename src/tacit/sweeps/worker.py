@@ -91,7 +91,7 @@ class Job:
     state: str
     words: dict[str, Any]
     audit: dict[str, Any] | None
-    normalise_with: str | None
+    perplexity_tokenizer: str | None
     identity: JobIdentity
 
 
@@ -118,7 +118,7 @@ def perform(job: Job, observe: Observer) -> None:
     if audit is not None and (state.audited != wanted.audited or not _is_audited(folder)):
         state = _timed(place, state, "audit", lambda: _audit(folder, audit, observe))
     report([folder])
-    words, tokens = _counts(folder, job.normalise_with)
+    words, tokens = _counts(folder, job.perplexity_tokenizer)
     found = figures(folder, words, tokens, attacks=audit is not None)
     done = replace(state, audited=wanted.audited, stated=wanted.stated, figures=found, refused=None)
     write_state(place, done)
@@ -168,14 +168,14 @@ def audit_settings(words: dict[str, Any]) -> "AuditConfig":
     return settings
 
 
-def _counts(folder: Path, normalise_with: str | None) -> tuple[MarkedCounts | None, MarkedCounts | None]:
+def _counts(folder: Path, perplexity_tokenizer: str | None) -> tuple[MarkedCounts | None, MarkedCounts | None]:
     """Words and tokens of the held-out text; none for a classifier, or where the text cannot be had back."""
     run = RunFolder.view(folder)
     settings = run.read_json(dict, PrivateFile.SETTINGS)
     tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
-    if settings["task"] == "classification" or not (tokenizer.lossless or normalise_with):
+    if settings["task"] == "classification" or not (tokenizer.lossless or perplexity_tokenizer):
         return None, None
-    measure = None if normalise_with is None else Measurement(Path(normalise_with))
+    measure = None if perplexity_tokenizer is None else Measurement(Path(perplexity_tokenizer))
     store = PreparedCorpus(run.path(PrivateFile.HELD_OUT))
     return count(marked_texts(store, tokenizer, settings["data"]["max_full_tokens"]), measure)
 

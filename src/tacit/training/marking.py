@@ -39,7 +39,7 @@ from tacit.data.marked import (
     split_of,
 )
 from tacit.data.ownership import RecordMarks, cap_contributions, dealt_users, salted_order
-from tacit.data.records import in_pieces
+from tacit.data.records import segment_records
 from tacit.data.store import PreparedCorpus
 from tacit.errors import ConfigError, PolicyError
 from tacit.policies.card import CardCounts, measured
@@ -153,10 +153,10 @@ class _Marking:
         planted = plant_canaries(self._run, experiment.audit.canaries, seed)
         if experiment.data.held_out_corpus is not None:
             apart = self._overlap.held_out(read(experiment.data.held_out_corpus, fields))
-            for record in in_pieces(apart, experiment.data.segment_by):
+            for record in segment_records(apart, experiment.data.segment_by):
                 yield Unmarked(Part.HELD_OUT, record)
         corpus = self._detectors.watching(self._overlap.corpus(read(experiment.corpus, fields)))
-        for record in in_pieces(corpus, experiment.data.segment_by):
+        for record in segment_records(corpus, experiment.data.segment_by):
             if self._population is not None:
                 self._population.add(record)
             trains = side_of(experiment, record.user or record.id) == Split.TRAIN
