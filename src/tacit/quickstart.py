@@ -93,7 +93,7 @@ def _claimed(trained: Run) -> str:
     if not trained.guarantee.figures:
         return "no guarantee"
     headline = trained.guarantee.figures[0]
-    return f"epsilon {rounded_up(headline.epsilon, 3)} for {headline.neighbours.unit}"
+    return f"epsilon {rounded_up(headline.epsilon, 3)} for {headline.neighbors.unit}"
 
 
 def quickstart(folder: Path, corpus: Path | None, watch: Watch) -> Iterator[Way]:

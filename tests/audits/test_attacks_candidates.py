@@ -79,7 +79,7 @@ def test_g1_a_merge_across_the_slots_border_stays_a_merge() -> None:
 
 @given(space=spaces, name=names, apart=st.booleans())
 @settings(deadline=None)
-def test_g2_the_tree_holds_every_candidate_once_and_neighbours_share_most(space: Space, name: str, apart: bool) -> None:
+def test_g2_the_tree_holds_every_candidate_once_and_neighbors_share_most(space: Space, name: str, apart: bool) -> None:
     spelling = Spelling.as_trained(tokenizer(name), apart)
     tree = TokenTree.of(spelling.of_space(space), spelling.opening)
     assert sorted(tree.order.tolist()) == list(range(space.size))

@@ -140,7 +140,7 @@ def test_g1_ranks_are_those_of_whole_candidates(name: str, words: str) -> None:
     result = measure_exposure(speaker, slot, canaries, spelling, SETTINGS, np.random.default_rng(2))
     wanted = whole(speaker, slot, spelling)
     order = np.sort(wanted)
-    assert np.diff(order).min() > 1e-5, "the oracle cannot tell neighbours apart: change the seed"
+    assert np.diff(order).min() > 1e-5, "the oracle cannot tell neighbors apart: change the seed"
     places = {value: 1 + int((wanted > total).sum()) for value, total in zip(slot.values(), wanted, strict=True)}
     for canary, found in zip(canaries, result.canaries, strict=True):
         assert (found.id, found.inside) == (canary.id, canary.inside)
@@ -575,11 +575,11 @@ def test_training_on_canaries_exposes_them_and_not_their_twins() -> None:
     batch = TextBatch.of_rows([[words.end, *words.encode(one.text), words.end] for one in canaries if one.inside])
     found = {}
     for steps in (0, 150):
-        optimiser = torch.optim.Adam(learner.module.parameters(), lr=0.01)
+        optimizer = torch.optim.Adam(learner.module.parameters(), lr=0.01)
         for _ in range(steps):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             torch.autograd.backward((learner.token_losses(batch).losses * batch.weights).mean())
-            optimiser.step()
+            optimizer.step()
         result = measure_exposure(learner, plan.slot, canaries, spelling, SETTINGS, np.random.default_rng(0))
         assert result.excess is not None
         assert result.best_chance is not None

@@ -21,7 +21,7 @@ from tacit.audits.passages import (
     features,
     loss_scores,
     min_k_scores,
-    neighbourhood_scores,
+    neighborhood_scores,
     reference_scores,
     zlib_scores,
 )
@@ -145,16 +145,16 @@ def test_min_k_refuses_a_model_whose_dropout_is_on() -> None:
     assert len(min_k_scores(model, passages)) == len(passages)
 
 
-def test_neighbourhood_by_loops() -> None:
+def test_neighborhood_by_loops() -> None:
     model, passages = pairs(1), some_passages()
     around = {one.id: [replace(other, id="x") for other in some_passages(3, seed)] for seed, one in enumerate(passages)}
     expected = {
         one.id: float(np.mean(said(model, one)) - np.mean([np.mean(said(model, other)) for other in around[one.id]]))
         for one in passages
     }
-    assert neighbourhood_scores(model, passages, around).by_id == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert neighborhood_scores(model, passages, around).by_id == pytest.approx(expected, rel=1e-4, abs=1e-5)
     with pytest.raises(AttackError, match="none for c2"):
-        neighbourhood_scores(model, passages, {**around, "c2": []})
+        neighborhood_scores(model, passages, {**around, "c2": []})
 
 
 Score = Callable[[Pairs, list[Passage]], Scores]
@@ -168,11 +168,11 @@ def _reference(model: Pairs, passages: list[Passage]) -> Scores:
     return reference_scores(model, pairs(9), passages)
 
 
-def _neighbourhood(model: Pairs, passages: list[Passage]) -> Scores:
-    return neighbourhood_scores(model, passages, {one.id: some_passages(2) for one in passages})
+def _neighborhood(model: Pairs, passages: list[Passage]) -> Scores:
+    return neighborhood_scores(model, passages, {one.id: some_passages(2) for one in passages})
 
 
-EVERY: list[Score] = [loss_scores, _zlib, _reference, min_k_scores, _neighbourhood]
+EVERY: list[Score] = [loss_scores, _zlib, _reference, min_k_scores, _neighborhood]
 
 
 @pytest.mark.parametrize("score", EVERY)
@@ -217,11 +217,11 @@ def test_a_model_that_has_seen_the_members_gives_them_away() -> None:
     model = LSTM.new(LSTMConfig(vocabulary_size=WORDS, embedding_size=24, hidden_size=48, dropout=0.0))
     before = loss_scores(model, passages)
     batch = TextBatch.of_rows([passage.tokens for passage in passages if inside[passage.id]])
-    optimiser = torch.optim.Adam(model.module.parameters(), 0.02)
+    optimizer = torch.optim.Adam(model.module.parameters(), 0.02)
     for _ in range(60):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         torch.autograd.backward(model.token_losses(batch).mean)
-        optimiser.step()
+        optimizer.step()
     model.module.eval()
     for scores in (loss_scores(model, passages), min_k_scores(model, passages, 0.5)):
         assert half_cut(judged(scores, inside)).chance < 1e-6

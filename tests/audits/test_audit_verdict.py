@@ -16,8 +16,8 @@ DELTA = 1e-5
 SECRETS, RECORD = Neighbors(Unit.SECRETS), Neighbors(Unit.RECORD)
 
 
-def claim(noise: float, *neighbours: Neighbors) -> Guarantee:
-    figures = tuple(figure(((Gaussian(noise, one.copies, one.relation), 1),), one, DELTA, 1000) for one in neighbours)
+def claim(noise: float, *neighbors: Neighbors) -> Guarantee:
+    figures = tuple(figure(((Gaussian(noise, one.copies, one.relation), 1),), one, DELTA, 1000) for one in neighbors)
     return Guarantee("some mechanism", "A claim.", figures, (), (), Evidence())
 
 

@@ -94,7 +94,7 @@ def test_members_are_told_from_others_and_not_by_their_texts(measured: Results) 
     assert measured.membership is not None
     assert not measured.membership.blind.flagged
     blind = measured.membership.blind.rates.cut.accuracy
-    assert [one.attack for one in measured.membership.attacks] == ["loss", "zlib", "min-k", "neighbourhood"]
+    assert [one.attack for one in measured.membership.attacks] == ["loss", "zlib", "min-k", "neighborhood"]
     loss = measured.membership.attacks[0]
     assert loss.rates.cut.accuracy.interval.low > blind.interval.high
     assert loss.rates.members == loss.rates.others

@@ -33,12 +33,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config: Any = model.module.config
     config.bos_token_id = OPENING
     text = torch.tensor([[OPENING, *tokenizer.encode("My ID is 417.")]])
-    optimiser = torch.optim.Adam(model.module.parameters(), 1e-2)
+    optimizer = torch.optim.Adam(model.module.parameters(), 1e-2)
     for _ in range(40):
         loss = torch.nn.functional.cross_entropy(model.logits(text[:, :-1])[0], text[0, 1:])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+        optimizer.step()
     save_pretrained(model, place)
     return place
 

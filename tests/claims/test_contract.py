@@ -70,11 +70,11 @@ def test_every_mechanism_runs_and_its_ledger_is_its_plan(mechanism: str, undistu
     entries = read_entries(run.path(ReleaseFile.LEDGER))
     planned = {step.name: times for step, times in executed.executions().items() if times}
     assert entries.charges() == {**planned, MEASURING: 1}
-    for neighbours in result.planned.mechanism.notions():
+    for neighbors in result.planned.mechanism.notions():
         by_plan: Counter[Event] = Counter({HELD_OUT_ALONE: 1})
         for step, times in executed.executions().items():
-            by_plan[cost(step, neighbours)] += times
-        assert Counter(dict(entries.compositions()[str(neighbours)])) == +by_plan
+            by_plan[cost(step, neighbors)] += times
+        assert Counter(dict(entries.compositions()[str(neighbors)])) == +by_plan
     assert result.guarantee.figures == result.planned.guarantee.figures
     assert from_json(Guarantee, run.path(PrivateFile.GUARANTEE).read_bytes()) == result.guarantee
     outside = from_json(Guarantee, run.path(ReleaseFile.GUARANTEE).read_bytes())
@@ -128,7 +128,7 @@ def test_a_run_that_lost_a_step_goes_on_to_the_same_model_and_pays_for_it(
     twice = list(plan.steps())[lost - 1].name
     assert entries.charges() == Counter(step.name for step in plan.steps()) + Counter([twice, MEASURING])
     for figure in result.guarantee.figures:
-        spent = entries.compositions()[str(figure.neighbours)]
+        spent = entries.compositions()[str(figure.neighbors)]
         assert figure.epsilon == account(spent).epsilon(figure.delta) if figure.delta else figure.epsilon == 0
     ours, theirs = (read_model(RunFolder.view(folder)) for folder in (tmp_path / "run", whole.folder))
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())

@@ -142,7 +142,7 @@ def test_public_steps_are_free_only_where_t1_says_so(tmp_path: Path) -> None:
 
 @dataclasses.dataclass(slots=True)
 class Noised:
-    """A sum before and after its noise, and the gradient that an optimiser was given next."""
+    """A sum before and after its noise, and the gradient that an optimizer was given next."""
 
     before: Tensor
     after: Tensor
@@ -162,12 +162,12 @@ def _overhear(monkeypatch: pytest.MonkeyPatch, noise: bool = True) -> list[Noise
         heard.append(Noised(before, _flat(tensors), deviation))
 
     def applying(
-        optimiser: Optimizer, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor], noise: float = 0.0
+        optimizer: Optimizer, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor], noise: float = 0.0
     ) -> None:
         given = _flat(list(gradients.values()))
         if heard and heard[-1].applied is None and len(heard[-1].after) == len(given):
             heard[-1].applied = given
-        apply(optimiser, parameters, gradients, noise)
+        apply(optimizer, parameters, gradients, noise)
 
     monkeypatch.setattr(NoiseStream, "add_", adding)
     monkeypatch.setattr(Optimizer, "apply", applying)
@@ -197,16 +197,16 @@ def _everybody(parts: Parts, step: Step) -> DrawnUnits:
     return drawn
 
 
-def _owned(parts: Parts, pool: Pool, neighbours: Neighbors, entity: int) -> set[int]:
+def _owned(parts: Parts, pool: Pool, neighbors: Neighbors, entity: int) -> set[int]:
     """Rows of one unit: records are those of one entity, which all say the same; users, the first."""
     entities = parts.pools.entities()
     of_entity = [row for row in parts.pools.rows(pool) if entity in _entities_of(entities, row)]
     of_user = [row for row in parts.pools.rows(pool) if parts.store.users[row] == parts.store.users[entity]]
-    if neighbours.unit == Unit.USER:
+    if neighbors.unit == Unit.USER:
         return set(of_user)
-    if neighbours.unit == Unit.USER_AND_ENTITY:
+    if neighbors.unit == Unit.USER_AND_ENTITY:
         return {*of_user, *of_entity}
-    return set(of_entity if neighbours.unit == Unit.ENTITY else of_entity[: neighbours.copies])
+    return set(of_entity if neighbors.unit == Unit.ENTITY else of_entity[: neighbors.copies])
 
 
 def _entities_of(entities: Any, row: int) -> list[int]:  # noqa: ANN401
@@ -238,23 +238,23 @@ def test_t2_no_unit_moves_a_private_sum_by_more_than_was_priced(
         updates.carry_out(step, drawn, Streams.research(0))
         return heard[before]
 
-    for neighbours in parts.mechanism.notions():
-        event = cost(step, neighbours)
+    for neighbors in parts.mechanism.notions():
+        event = cost(step, neighbors)
         if not isinstance(event, Gaussian | SampledGaussian | ExposedGaussian):
             continue
-        unit = _owned(parts, step.pool, neighbours, entity=0)
+        unit = _owned(parts, step.pool, neighbors, entity=0)
         world = _without(everybody, unit)
         other = everybody
-        if neighbours.relation == Relation.REPLACE:
-            other = _without(everybody, _owned(parts, step.pool, neighbours, entity=1))
+        if neighbors.relation == Relation.REPLACE:
+            other = _without(everybody, _owned(parts, step.pool, neighbors, entity=1))
         assert len(unit) >= 1
         one, two = summed(other), summed(world)
-        copies = neighbours.copies * (2 if neighbours.relation == Relation.REPLACE else 1)
+        copies = neighbors.copies * (2 if neighbors.relation == Relation.REPLACE else 1)
         priced = one.deviation / event.noise_multiplier * copies
         moved = float((one.before.double() - two.before.double()).norm())
-        assert moved <= priced * 1.0001, neighbours
-        if mechanism != "uedp-published" and neighbours.relation == Relation.ZERO_OUT:
-            assert moved >= 0.4 * priced, neighbours
+        assert moved <= priced * 1.0001, neighbors
+        if mechanism != "uedp-published" and neighbors.relation == Relation.ZERO_OUT:
+            assert moved >= 0.4 * priced, neighbors
 
 
 def _sensitivity(step: Step, update: Noisy | SplitBatch) -> float:
@@ -286,8 +286,8 @@ def test_t3_noise_and_divisor_are_the_priced_ones(
     _trained(parts, tmp_path, parts.mechanism.plan())
     deviation = 0.7 * _sensitivity(step, update)
     assert [sum_.deviation for sum_ in heard] == pytest.approx([deviation] * len(heard))
-    for neighbours in parts.mechanism.notions():
-        event = cost(step, neighbours)
+    for neighbors in parts.mechanism.notions():
+        event = cost(step, neighbors)
         if isinstance(event, Gaussian | SampledGaussian | ExposedGaussian):
             assert event.noise_multiplier == pytest.approx(_priced_noise(step, update))
 
@@ -324,7 +324,7 @@ def test_t3_units_are_drawn_at_the_priced_rate(mechanism: str, tmp_path: Path) -
     assert private.population == units
     assert fits(3 / units)
     assert not fits(3.6 / units)
-    for neighbours in parts.mechanism.notions():
-        event = cost(step, neighbours)
+    for neighbors in parts.mechanism.notions():
+        event = cost(step, neighbors)
         if isinstance(event, SampledGaussian | ExposedGaussian):
             assert event.sampling_rate == 3 / units

@@ -241,7 +241,7 @@ def test_one_run_has_one_epsilon(trained: tuple[Guarantee, list[Progress], Path]
     spent = read_entries(folder / "release" / ReleaseFile.LEDGER).compositions()
     assert written == guarantee
     for figure in guarantee.figures:
-        assert figure.epsilon == account(spent[str(figure.neighbours)]).epsilon(figure.delta)
+        assert figure.epsilon == account(spent[str(figure.neighbors)]).epsilon(figure.delta)
     shown = [progress.epsilon for progress in seen if progress.epsilon is not None]
     assert shown[-1] == pytest.approx(headline.epsilon, rel=0.005)
 

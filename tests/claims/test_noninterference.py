@@ -1,6 +1,6 @@
 """T12 (theory, sections 9 and 13): nothing in `release/` depends on what is protected, but through noise.
 
-The whole pipeline (train, audit, report) runs on a corpus and on a neighbour. Three things are forced to be equal, as
+The whole pipeline (train, audit, report) runs on a corpus and on a neighbor. Three things are forced to be equal, as
 each has a reason to leave although it depends on protected content: the trained weights (a function of noisy sums,
 which the ledger prices), the noisy sums of utility (a ledger line of their own), and keyed hashes (random without the
 key). Every byte of `release/` must then be equal.
@@ -62,7 +62,7 @@ UNITS: dict[str, Change] = {
     "uedp": other_words,
     "uedp-published": other_words,
 }
-"""What the neighbour has in the place of one record, or of all records of one user. `plain` claims nothing."""
+"""What the neighbor has in the place of one record, or of all records of one user. `plain` claims nothing."""
 OF_USERS = ("user", "uedp", "uedp-published")
 QUICK = ("dpsgd", "selective", "crt", "uedp")
 ATTACKS = AuditConfig(candidates=50, secrets=5, surrogates=1)
@@ -174,13 +174,13 @@ def _unit(records: list[Record], mechanism: str, folder: Path, side: Split) -> s
     raise AssertionError("no unit")
 
 
-def test_every_mechanism_has_neighbours() -> None:
+def test_every_mechanism_has_neighbors() -> None:
     assert {*UNITS, "plain"} == set(REGISTRY)
 
 
 @pytest.mark.usefixtures("forced")
 @pytest.mark.parametrize("mechanism", mechanisms())
-def test_what_leaves_is_equal_for_neighbours(mechanism: str, tmp_path: Path) -> None:
+def test_what_leaves_is_equal_for_neighbors(mechanism: str, tmp_path: Path) -> None:
     """A training unit of the claim, and a held-out record whatever is claimed."""
     records = corpus()
     worlds = {
@@ -193,9 +193,9 @@ def test_what_leaves_is_equal_for_neighbours(mechanism: str, tmp_path: Path) -> 
         worlds["entity"] = changed(records, renamed, {record.id for record in records})
     before = released(tmp_path / "before", records, mechanism)
     assert {"model.safetensors", "report.html", "certificate.md", "README.md", "audit.json"} <= before.keys()
-    for name, neighbour in worlds.items():
-        assert neighbour != records
-        after = released(tmp_path / name.replace(" ", "-"), neighbour, mechanism)
+    for name, neighbor in worlds.items():
+        assert neighbor != records
+        after = released(tmp_path / name.replace(" ", "-"), neighbor, mechanism)
         assert differing(before, after) == [], name
 
 
@@ -224,8 +224,8 @@ def test_without_force_only_priced_fields_of_utility_depend_on_held_out_records(
     """The same noise in both worlds: what differs is what the noise hides. The page and the card print it."""
     _force_weights(monkeypatch)
     records = corpus()
-    neighbour = changed(records, other_text, _unit(records, "plain", tmp_path / "u", Split.VALIDATION))
-    worlds = [released(tmp_path / name, one, "plain") for name, one in (("a", records), ("b", neighbour))]
+    neighbor = changed(records, other_text, _unit(records, "plain", tmp_path / "u", Split.VALIDATION))
+    worlds = [released(tmp_path / name, one, "plain") for name, one in (("a", records), ("b", neighbor))]
     found = differing(*worlds)
     fields = [tuple(one.split(": ")) for one in found if ": " in one and not one.startswith("manifest.json")]
     assert ("utility.json", "sums[]") in fields
@@ -302,11 +302,11 @@ def test_control_membership_in_the_released_audit_is_caught(tmp_path: Path, monk
     """Row 9. The table refuses the fields; where it would not, the comparison finds them."""
     monkeypatch.setattr(Audit, "outside", lambda self: self)
     records = corpus()
-    neighbour = changed(records, other_text, _unit(records, "user", tmp_path / "u", Split.TRAIN))
+    neighbor = changed(records, other_text, _unit(records, "user", tmp_path / "u", Split.TRAIN))
     with pytest.raises(RunError, match=r"training_records\[\]\.attack"):
         released(tmp_path / "refused", records, "dpsgd")
     monkeypatch.setattr(tacit.runs.folder, "check_fields", lambda *_: None)
-    found = differing(*(released(tmp_path / name, one, "dpsgd") for name, one in (("a", records), ("b", neighbour))))
+    found = differing(*(released(tmp_path / name, one, "dpsgd") for name, one in (("a", records), ("b", neighbor))))
     assert any(one.startswith("audit.json: training_records") for one in found)
 
 

@@ -44,7 +44,7 @@ def invoked(*arguments: object) -> str:
 def test_the_claim_the_verdict_and_all_attacks_are_shown(run: Path) -> None:
     output = invoked(run, "--candidates", 12, "--reference", run, "--checkpoints")
     words = ["Each training record has", "Consistent: with 97.5 % confidence", "My ID is {4 digits}", "does not"]
-    words += ["text alone", "loss", "zlib", "min-k", "neighbourhood", "reference", "most probable text", "held out"]
+    words += ["text alone", "loss", "zlib", "min-k", "neighborhood", "reference", "most probable text", "held out"]
     words += [
         "12 members and 12 others",
         "models on the way",

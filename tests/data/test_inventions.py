@@ -145,9 +145,9 @@ NOISE: dict[str, Any] = {"noise_multiplier": 1.0, "expected_batch_size": 10, "ep
 def test_public_steps_stay_free_and_the_price_is_that_of_placeholders(name: str) -> None:
     words = {"mechanism": name, **WORDS, **({} if name == "redaction" else NOISE)}
     mechanisms = [mechanism_of({**words, "public_view": view}) for view in ("redacted", "invented")]
-    for neighbours in mechanisms[0].notions():
+    for neighbors in mechanisms[0].notions():
         redacted, invented = (
-            [spent for spent in mechanism.plan().spend(neighbours) if not isinstance(spent[0], Free)]
+            [spent for spent in mechanism.plan().spend(neighbors) if not isinstance(spent[0], Free)]
             for mechanism in mechanisms
         )
         assert redacted == invented

@@ -67,11 +67,11 @@ def test_g2_masking_one_record_changes_its_rows_and_nothing_else(
     """T9 of the theory: preparation on D and on D', where one record's secrets are masked."""
     masked = data.draw(st.integers(0, len(corpus) - 1))
     records = records_of(corpus, 0)
-    neighbour = records.copy()
-    neighbour[masked] = corpus[masked].record(f"r{masked}", ("<MASK>",) * len(corpus[masked].kinds))
+    neighbor = records.copy()
+    neighbor[masked] = corpus[masked].record(f"r{masked}", ("<MASK>",) * len(corpus[masked].kinds))
     with TemporaryDirectory() as folder:
         one = prepare(records, Annotated(), tokenizer, Path(folder) / "D", choice)
-        other = prepare(neighbour, Annotated(), tokenizer, Path(folder) / "masked", choice)
+        other = prepare(neighbor, Annotated(), tokenizer, Path(folder) / "masked", choice)
         assert public_files(one) == public_files(other)
         differing = {
             int(one.records[row])

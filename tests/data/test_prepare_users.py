@@ -85,8 +85,8 @@ def test_g2_the_deal_is_the_same_for_ever() -> None:
 
 
 @pytest.mark.statistical
-def test_g2_neighbours_in_the_corpus_meet_no_more_often_than_chance() -> None:
-    """Neighbours share a user with chance about 14/15,000; at 15,000 pairs more than 50 have p < 1e-9.
+def test_g2_neighbors_in_the_corpus_meet_no_more_often_than_chance() -> None:
+    """Neighbors share a user with chance about 14/15,000; at 15,000 pairs more than 50 have p < 1e-9.
 
     Control: users dealt in the order of the corpus.
     """

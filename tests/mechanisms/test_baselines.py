@@ -62,7 +62,7 @@ def test_de_identification_masks_what_the_policy_marks_and_promises_users_nothin
     trained = _trained("de-identification", tmp_path)
     assert _views(trained) == {View.REDACTED}
     (figure,) = trained.guarantee.figures
-    assert (figure.neighbours.unit, figure.epsilon) == (Unit.SECRETS, 0.0), "marked spans alone"
+    assert (figure.neighbors.unit, figure.epsilon) == (Unit.SECRETS, 0.0), "marked spans alone"
     assert "No statement about unmarked text." in trained.guarantee.sentence()
     assert "that a record was used" in trained.guarantee.not_protected
 
@@ -82,7 +82,7 @@ def test_anonymisation_masks_digits_by_one_placeholder(tmp_path: Path) -> None:
 def test_user_level_promises_users_and_nothing_else(tmp_path: Path) -> None:
     """UeDP, section 5: McMahan et al."""
     trained = _trained("user-level", tmp_path)
-    assert [figure.neighbours.unit for figure in trained.guarantee.figures] == [Unit.USER]
+    assert [figure.neighbors.unit for figure in trained.guarantee.figures] == [Unit.USER]
     assert "(user-level)" in trained.guarantee.sentence()
 
 

@@ -97,9 +97,9 @@ def test_what_is_executed_is_what_is_priced(name: str) -> None:
     for step in executed.steps():
         counted[step] = counted.get(step, 0) + 1
     assert counted == {step: times for step, times in executed.executions().items() if times}
-    for neighbours, spent in planned(mechanism).items():
-        assert sum(times for _, times in spent) == sum(counted.values()), neighbours
-        assert not any(isinstance(event, Unbounded) for event, _ in spent), neighbours
+    for neighbors, spent in planned(mechanism).items():
+        assert sum(times for _, times in spent) == sum(counted.values()), neighbors
+        assert not any(isinstance(event, Unbounded) for event, _ in spent), neighbors
     assert from_json(Plan, to_json(executed)) == executed
 
 
@@ -267,7 +267,7 @@ def test_uedp_with_a_plain_rest_promises_users_nothing() -> None:
     from tacit.mechanisms.uedp import UeDP
 
     mechanism = UeDP(PrivateSteps(1000, 50, 60, 4.0), 5, 3, rest=PublicSteps(32, 30))
-    assert [neighbours.unit for neighbours in mechanism.notions()] == [Unit.ENTITY]
+    assert [neighbors.unit for neighbors in mechanism.notions()] == [Unit.ENTITY]
     guarantee = mechanism.conclude(planned(mechanism), Evidence())
     assert "users" in guarantee.not_protected
     user = Neighbors(Unit.USER, copies=5)
@@ -321,7 +321,7 @@ def test_a_base_model_from_elsewhere_is_a_condition_of_every_claim(name: str) ->
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_a_device_on_which_nothing_was_compared_is_a_condition_of_every_claim(name: str) -> None:
-    """Neighbours are compared on processors; an accelerator may add in another order, or mix rows."""
+    """Neighbors are compared on processors; an accelerator may add in another order, or mix rows."""
     with_it = guarantee_of(name, replace(EVIDENCE, accelerated=True))
     assert UNCOMPARED_DEVICE not in guarantee_of(name, EVIDENCE).holds_if
     assert (UNCOMPARED_DEVICE in with_it.holds_if) == (name != "plain")

@@ -77,7 +77,7 @@ def test_an_entry_is_true_of_its_mechanism(name: str) -> None:
     mechanism = plan({"mechanism": name, **EXAMPLES[name]}).mechanism
     assert mechanism.name == entry.name == name
     assert type(mechanism) is entry.kind
-    assert set(entry.units) == {neighbours.unit for neighbours in mechanism.notions()}
+    assert set(entry.units) == {neighbors.unit for neighbors in mechanism.notions()}
 
 
 def test_names_are_used_once() -> None:

@@ -260,11 +260,11 @@ def test_the_ledger_is_the_plan_and_the_claim_speaks_of_labels(mechanism: str, c
     entries = read_entries(run.path(ReleaseFile.LEDGER))
     planned = {step.name: times for step, times in executed.executions().items() if times}
     assert entries.charges() == {**planned, MEASURING: 1}
-    for neighbours in result.planned.mechanism.notions():
+    for neighbors in result.planned.mechanism.notions():
         by_plan: Counter[Event] = Counter({HELD_OUT_ALONE: 1})
         for step, times in executed.executions().items():
-            by_plan[cost(step, neighbours)] += times
-        assert Counter(dict(entries.compositions()[str(neighbours)])) == +by_plan
+            by_plan[cost(step, neighbors)] += times
+        assert Counter(dict(entries.compositions()[str(neighbors)])) == +by_plan
     guarantee = from_json(Guarantee, run.path(PrivateFile.GUARANTEE).read_bytes())
     assert guarantee == result.guarantee
     assert guarantee.figures == result.planned.guarantee.figures

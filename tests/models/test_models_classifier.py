@@ -236,7 +236,7 @@ def test_the_error_rate_falls(name: str, steps: int, rate: float, noise_multipli
     model, held_out = MODELS[name](), separable(200, 1)
     size = 64
     before = errors(model, held_out)
-    optimiser = Optimizer(OptimizerConfig(learning_rate=rate), steps)
+    optimizer = Optimizer(OptimizerConfig(learning_rate=rate), steps)
     parameters = {name: value for name, value in model.module.named_parameters() if value.requires_grad}
     noise = research_noise(3)
     model.module.train()
@@ -247,7 +247,7 @@ def test_the_error_rate_falls(name: str, steps: int, rate: float, noise_multipli
         else:
             sums, deviation = clipped_sum(model, batch, Flat(1.0)).sums, noise_multiplier
             noise.add_(sums.values(), deviation)
-        optimiser.apply(parameters, {name: value / size for name, value in sums.items()}, deviation / size)
+        optimizer.apply(parameters, {name: value / size for name, value in sums.items()}, deviation / size)
     after = errors(model, held_out)
     assert before.share > 0.4
     assert after.interval().high < 0.3

@@ -263,12 +263,12 @@ LEARNED = "No 4 is qwe"
 
 def learn(model: Learner, rows: list[list[int]], steps: int) -> None:
     """By heart."""
-    optimiser = torch.optim.Adam(model.module.parameters(), 3e-2)
+    optimizer = torch.optim.Adam(model.module.parameters(), 3e-2)
     batch = TextBatch.of_rows(rows)
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model.token_losses(batch).total.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+        optimizer.step()
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def packed(tied: bool) -> bytes:
 
 
 def logits_of_llama2c(shape: Any, weights: dict[str, Any], tokens: list[int]) -> Floats:  # noqa: ANN401
-    """The oracle: run.c's forward pass, position by position, in double precision; pairs of neighbours are turned."""
+    """The oracle: run.c's forward pass, position by position, in double precision; pairs of neighbors are turned."""
     wide: dict[str, Floats] = {kind: value.astype(np.float64) for kind, value in weights.items()}
     size = shape.width // shape.heads
     keys: list[list[Floats]] = [[] for _ in range(shape.layers)]

@@ -1,6 +1,6 @@
 """CRT's appendix A.6, "The devil is in the details" (Zhao et al., NAACL 2022): a test for each of its six points.
 
-Two corpora are neighbours when one has a secret where the other has it masked. All goes through what training uses:
+Two corpora are neighbors when one has a secret where the other has it masked. All goes through what training uses:
 policies, `prepare`, the annotator, pools, and a run.
 """
 
@@ -59,7 +59,7 @@ def _marked(records: Sequence[Record], policy: Policy) -> list[Record]:
 
 
 def _masked(records: Sequence[Record], which: int) -> list[Record]:
-    """The neighbour: the first secret of one record is masked."""
+    """The neighbor: the first secret of one record is masked."""
     spans = records[which].spans
     assert spans
     changed = list(records)
@@ -83,7 +83,7 @@ def _plan(records: int, flagged: int) -> Plan:
     return mechanism_of({"mechanism": "crt", **words}).plan()
 
 
-def test_1_neighbours_are_a_corpus_and_the_same_one_perfectly_redacted(tmp_path: Path) -> None:
+def test_1_neighbors_are_a_corpus_and_the_same_one_perfectly_redacted(tmp_path: Path) -> None:
     """A detected secret against its mask: no difference. Against one that nobody detects: some, so nothing is said."""
     policy = Digits()
     corpus = _texts("my code is 4711, thanks", "it rained all day", "call 555 now")
@@ -179,7 +179,7 @@ def test_3_data_points_are_whole_sentences_and_a_sentence_that_is_not_is_one_uni
 
 
 def test_4_a_duplicate_leaves_no_mark_of_its_own(tmp_path: Path) -> None:
-    """Neighbours of a corpus with repeated text, repeated secrets and secrets of several kinds: no difference."""
+    """Neighbors of a corpus with repeated text, repeated secrets and secrets of several kinds: no difference."""
     policy: Policy = Either(Regex(r"\b[A-Z]\w+", "NAME"), Digits())
     corpus = _texts(
         "call 12 now", "call 12 now", "call 34 now", "call Ann now", "call Ann now", "it rained", "it rained"
@@ -188,8 +188,8 @@ def test_4_a_duplicate_leaves_no_mark_of_its_own(tmp_path: Path) -> None:
     ours = _prepared(tmp_path / "D", marked, Gold())
     assert len(ours) == 2, "one text with a mask, whatever is under it, and one without"
     for number in range(5):
-        neighbour = _prepared(tmp_path / f"masked {number}", _masked(marked, number), Gold())
-        assert [neighbour.redacted(row).tolist() for row in range(len(neighbour))] == [
+        neighbor = _prepared(tmp_path / f"masked {number}", _masked(marked, number), Gold())
+        assert [neighbor.redacted(row).tolist() for row in range(len(neighbor))] == [
             ours.redacted(row).tolist() for row in range(len(ours))
         ]
     specials = {token for row in _contents(ours) for token in row if token >= TOKENIZER.first_special}

@@ -112,7 +112,7 @@ def test_strangers_are_refused(accountant: Accountant, event: NoisyEvent) -> Non
 @every
 def test_relations_are_kept_apart(accountant: Accountant, event: NoisyEvent) -> None:
     """Two relations in one composition answer no question."""
-    with pytest.raises(ClaimRefused, match="one neighbouring relation"):
+    with pytest.raises(ClaimRefused, match="one neighboring relation"):
         accountant.profile(((event, 1), (Gaussian(1.0, 1, REPLACE), 1)))
 
 

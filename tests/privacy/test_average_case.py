@@ -138,7 +138,7 @@ def test_average_lines_are_printed_with_their_attackers_and_their_condition() ->
     assert "attacker" not in silent.sentence()
     replaced = guarantee.figures[1]
     assert f"A single missed record has {replaced} if it is protected" in guarantee.sentence()
-    assert replaced.neighbours.relation == Relation.REPLACE
+    assert replaced.neighbors.relation == Relation.REPLACE
     measured = {
         bool(one.evidence.among_secrets): [condition.status == Status.MEASURED for condition in one.holds_if].count(
             True

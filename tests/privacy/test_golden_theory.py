@@ -41,7 +41,7 @@ def test_selective_at_the_papers_settings(
 
 def test_a_value_in_several_records() -> None:
     figures = guarantee("selective", epochs=37, **WIKITEXT).figures
-    by_copies = {f.neighbours.copies: f.epsilon for f in figures if f.neighbours.relation == Relation.ZERO_OUT}
+    by_copies = {f.neighbors.copies: f.epsilon for f in figures if f.neighbors.relation == Relation.ZERO_OUT}
     assert by_copies == pytest.approx({1: 2.12, 2: 4.13, 5: 11.1, 10: 25.2}, rel=ONE_PERCENT)
 
 

@@ -20,7 +20,7 @@ PRICING_FUNCTIONS = {"cost", "_why_free", "_hidden_sum", "_visible_sum", "_whole
 
 
 def price_table(p: Any) -> list[tuple[Any, Any, Any]]:  # noqa: ANN401  (p is the plan module or a mutant of it)
-    """(step, neighbours, expected event) rows, built with the classes of module `p`."""
+    """(step, neighbors, expected event) rows, built with the classes of module `p`."""
     view, pool, unit = p.View, p.Pool, p.Unit
     plain, noisy = p.Plain(), p.Noisy(0.8, 1.0, 64.0)
     poisson, hidden_rate = p.PoissonRecords(0.02), p.PoissonRecords(0.02, rate_is_public=False)
@@ -119,9 +119,9 @@ def wrong_rows(module: Any) -> list[int]:  # noqa: ANN401
     return [number for number, row in enumerate(price_table(module)) if not _agrees(module, *row)]
 
 
-def _agrees(module: Any, step: Any, neighbours: Any, expected: Any) -> bool:  # noqa: ANN401
+def _agrees(module: Any, step: Any, neighbors: Any, expected: Any) -> bool:  # noqa: ANN401
     try:
-        event = module.cost(step, neighbours)
+        event = module.cost(step, neighbors)
     except ClaimRefused:
         return bool(expected == REFUSED)
     if isinstance(expected, type):

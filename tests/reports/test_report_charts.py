@@ -142,7 +142,7 @@ def test_g2_spending_ends_with_what_the_ledger_counted() -> None:
     )
     headline = planned.guarantee.figures[0]
     steps = planned.plan.executions()
-    prices = {step.name: {str(headline.neighbours): cost(step, headline.neighbours)} for step in steps}
+    prices = {step.name: {str(headline.neighbors): cost(step, headline.neighbors)} for step in steps}
     spent = spending(planned.plan, Entries(prices, {step.name: times for step, times in steps.items()}), headline)
     assert spent is not None
     assert spent.points[0] == (0, 0.0)

@@ -169,8 +169,8 @@ def test_the_average_case_figure_is_drawn_for_crt_alone_and_is_that_of_the_theor
     folder = write_run(tmp_path / "crt", "crt")
     run = read_run(folder)
     figure = run.guarantee.figures[1]
-    assert figure.neighbours.relation == Relation.REPLACE
-    replaced = account(run.plan.spend(figure.neighbours))
+    assert figure.neighbors.relation == Relation.REPLACE
+    replaced = account(run.plan.spend(figure.neighbors))
     chart = average_case_chart([run], {1: ("key", 0)})
     assert chart is not None
     assert float(chart.table.rows[0][4]) == pytest.approx(

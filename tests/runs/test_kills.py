@@ -125,7 +125,7 @@ def _check_finished(folder: Path, undisturbed: Path, deaths: int) -> None:
     guarantee = from_json(Guarantee, run.path(ReleaseFile.GUARANTEE).read_bytes())
     spent = read_entries(run.path(ReleaseFile.LEDGER)).compositions()
     for figure in guarantee.figures:
-        assert figure.epsilon == account(spent[str(figure.neighbours)]).epsilon(figure.delta)
+        assert figure.epsilon == account(spent[str(figure.neighbors)]).epsilon(figure.delta)
 
     learner, tokenizer = load(folder)
     assert learner.vocabulary_size == tokenizer.vocabulary_size

@@ -100,7 +100,7 @@ def write_run(
     with RunFolder.create(folder) as run:
         for step, times in planned.plan.executions().items():
             notions = planned.mechanism.notions()
-            run.ledger.declare(step.name, {str(neighbours): cost(step, neighbours) for neighbours in notions})
+            run.ledger.declare(step.name, {str(neighbors): cost(step, neighbors) for neighbors in notions})
             if times:
                 run.ledger.charge(step.name, times)
         run.write_json(ReleaseFile.PLAN, Terms.of(planned.mechanism))

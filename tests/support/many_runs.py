@@ -16,7 +16,7 @@ def many_run_bound(
     confidence: float = 0.95,
     rehearsal: tuple[Floats, Floats] | None = None,
 ) -> float:
-    """A lower bound on epsilon at `delta` from independent scores of two neighbouring worlds, one score a repetition.
+    """A lower bound on epsilon at `delta` from independent scores of two neighboring worlds, one score a repetition.
 
     Two directions, and in each two rates, share the doubt. Thresholds are chosen on `rehearsal`: scores of both worlds
     that do not depend on the real ones, such as simulated ones, best as many. Without it they are chosen on one half of

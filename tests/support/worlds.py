@@ -1,4 +1,4 @@
-"""Small corpora and their neighbours: equal but for one unit's protected content, by the claim of each mechanism."""
+"""Small corpora and their neighbors: equal but for one unit's protected content, by the claim of each mechanism."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,5 +63,5 @@ def renamed(record: Record) -> Record:
 
 
 def changed(records: list[Record], change: Change, ids: set[str]) -> list[Record]:
-    """The neighbour in which `change` was applied to the records with these ids."""
+    """The neighbor in which `change` was applied to the records with these ids."""
     return [change(record) if record.id in ids else record for record in records]

@@ -293,11 +293,11 @@ def lower_bound(scores: Scores, rehearsal: Scores, delta: float) -> float:
 
 
 def claims_of(mechanism: Mechanism) -> dict[str, dict[float, float]]:
-    """Epsilon by delta, for each kind of neighbours; what the guarantee says at its delta is among them."""
+    """Epsilon by delta, for each kind of neighbors; what the guarantee says at its delta is among them."""
     spent = planned(mechanism)
     claims = {str(notion): {delta: account(done).epsilon(delta) for delta in DELTAS} for notion, done in spent.items()}
     for figure in mechanism.conclude(spent, Evidence()).figures:
-        assert claims[str(figure.neighbours)][figure.delta] == figure.epsilon
+        assert claims[str(figure.neighbors)][figure.delta] == figure.epsilon
     return claims
 
 

@@ -597,7 +597,7 @@ def tables() -> ModuleType:
 def _line(group: str, seed: int, perplexity: float | None) -> dict[str, Any]:
     part = {"count": 9, "nats": 9.0, "perplexity": perplexity, "accuracy": 0.5}
     tokens = dict.fromkeys(("overall", "public", "private"), part)
-    claim = {"figures": [{"neighbours": "a record", "epsilon": 1.9991, "delta": 1e-5}], "published": None}
+    claim = {"figures": [{"neighbors": "a record", "epsilon": 1.9991, "delta": 1e-5}], "published": None}
     utility = {"tokens": tokens, "nats_a_character": 1.0, "words": None, "normalised": None}
     known = {"mechanism": group, "claim": claim, "utility": utility, "attacks": None}
     refused = {"expected": "a", "found": "b", "way_out": "c"}

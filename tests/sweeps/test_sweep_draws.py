@@ -55,7 +55,7 @@ def line_of(name: str, group: str, seed: int, epsilon: float | None, perplexity:
     ]
     staged = {"two-stage membership": 0.7, "two-stage membership of random scores": 0.69}
     attacks = {"verdict": "consistent", "figures": {**exposed, **staged}, "checkpoints": curve}
-    claims = [] if epsilon is None else [{"neighbours": "a record", "epsilon": epsilon, "delta": 1e-5}]
+    claims = [] if epsilon is None else [{"neighbors": "a record", "epsilon": epsilon, "delta": 1e-5}]
     return {
         "name": name,
         "group": group,

@@ -75,19 +75,19 @@ def trained_in_the_open(
     copied, generator = in_float64(learner), np.random.Generator(np.random.PCG64DXSM(seed))
     moving = {name: p for name, p in copied.module.named_parameters() if p.requires_grad}
     start = {name: p.detach().clone() for name, p in moving.items()}
-    optimiser = torch.optim.SGD(moving.values(), lr=settings.learning_rate)
+    optimizer = torch.optim.SGD(moving.values(), lr=settings.learning_rate)
     for _ in range(settings.epochs):
         order = generator.permutation(len(batch))
         for first in range(0, len(order), settings.batch_size):
             index = torch.from_numpy(order[first : first + settings.batch_size])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             losses = torch.nn.functional.cross_entropy(
                 copied.logits(batch.tokens[index][:, :-1]).transpose(1, 2), batch.tokens[index][:, 1:], reduction="none"
             )
             weights = batch.weights[index].double()
             if weights.sum() > 0:
                 ((losses * weights).sum() / weights.sum()).backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                optimizer.step()
     return {name: start[name] - p.detach() for name, p in moving.items()}
 
 

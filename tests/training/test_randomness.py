@@ -39,8 +39,8 @@ def largest_correlation(streams: list[np.random.Generator]) -> float:
 def test_g1_streams_are_uncorrelated() -> None:
     """False alarm 1e-6 (normal tails, Bonferroni over the pairs). Control: a stream that is used under two names."""
     streams = Streams.research(3)
-    neighbour = Streams.research(4)
-    apart = [streams.batches, streams.other, neighbour.batches, neighbour.other]
+    neighbor = Streams.research(4)
+    apart = [streams.batches, streams.other, neighbor.batches, neighbor.other]
     limit = float(norm.isf(1e-6 / 2 / 6))
     assert largest_correlation(apart) < limit
     again = Streams.research(3)

@@ -24,22 +24,22 @@ from tacit.training.checkpoints import Checkpoint, Checkpoints
 from tacit.training.pools import ShuffleState
 from tacit.training.randomness import Streams
 
-FILES = ("model.safetensors", "optimiser.safetensors", "state.json", "manifest.json")
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
 
 
 def a_checkpoint(step: int, streams: Streams | None = None) -> Checkpoint:
     model = {"weight": torch.full((8, 4), float(step)), "half": torch.ones(3, dtype=torch.bfloat16)}
-    optimiser = {"weight.moment": torch.full((8, 4), -float(step)), "step": torch.tensor(step)}
+    optimizer = {"weight.moment": torch.full((8, 4), -float(step)), "step": torch.tensor(step)}
     state = (streams or Streams.research(1)).state()
-    return Checkpoint(step, model, optimiser, state, {"0 public": ShuffleState("ab12", 7)})
+    return Checkpoint(step, model, optimizer, state, {"0 public": ShuffleState("ab12", 7)})
 
 
 def is_of_step(checkpoint: Checkpoint, step: int) -> bool:
     return (
         checkpoint.step == step
         and bool(torch.all(checkpoint.model["weight"] == step))
-        and bool(torch.all(checkpoint.optimiser["weight.moment"] == -step))
-        and int(checkpoint.optimiser["step"]) == step
+        and bool(torch.all(checkpoint.optimizer["weight.moment"] == -step))
+        and int(checkpoint.optimizer["step"]) == step
     )
 
 
@@ -70,12 +70,12 @@ def test_what_was_written_comes_back(run: RunFolder) -> None:
     assert Streams.resumed(read.streams).batches.random() == streams.batches.random()
 
 
-def test_a_plain_optimiser_has_no_tensors(run: RunFolder) -> None:
+def test_a_plain_optimizer_has_no_tensors(run: RunFolder) -> None:
     bare = Checkpoint(0, {"w": torch.zeros(1)}, {}, Streams.release().state(), {})
     Checkpoints(run).write(bare)
     resumed = Checkpoints(run).latest()
     assert resumed is not None
-    assert (resumed.checkpoint.optimiser, resumed.checkpoint.samplers) == ({}, {})
+    assert (resumed.checkpoint.optimizer, resumed.checkpoint.samplers) == ({}, {})
 
 
 def test_g1_each_file_is_synced_before_the_name(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,19 +260,19 @@ def test_settings_from_a_file_with_words_over_them(tmp_path: Path) -> None:
 
 def _adam_by_torch(gradients: list[torch.Tensor], settings: OptimizerConfig) -> torch.Tensor:
     value = torch.zeros(5, requires_grad=True)
-    optimiser = torch.optim.Adam([value], lr=settings.learning_rate)
+    optimizer = torch.optim.Adam([value], lr=settings.learning_rate)
     for gradient in gradients:
         value.grad = gradient.clone()
-        optimiser.step()
+        optimizer.step()
     return value.detach()
 
 
 def test_adam_without_noise_is_adam() -> None:
     settings = OptimizerConfig("adam", 0.1, lr_scheduler="none")
     gradients = [torch.randn(5, generator=torch.Generator().manual_seed(k)) for k in range(6)]
-    ours, optimiser = {"w": torch.zeros(5)}, Optimizer(settings, 6)
+    ours, optimizer = {"w": torch.zeros(5)}, Optimizer(settings, 6)
     for gradient in gradients:
-        optimiser.apply(ours, {"w": gradient})
+        optimizer.apply(ours, {"w": gradient})
     assert torch.allclose(ours["w"], _adam_by_torch(gradients, settings), atol=1e-6)
 
 
@@ -282,14 +282,14 @@ def test_adam_takes_the_variance_of_the_noise_off() -> None:
     generator = torch.Generator().manual_seed(0)
     settings = OptimizerConfig("adam", 0.1, lr_scheduler="none")
     for deviation, values in ((1.0, corrected), (0.0, plain)):
-        optimiser = Optimizer(settings, 300)
+        optimizer = Optimizer(settings, 300)
         generator.manual_seed(0)
         for _ in range(300):
-            optimiser.apply(values, {"w": 0.01 + torch.randn(20_000, generator=generator)}, deviation)
+            optimizer.apply(values, {"w": 0.01 + torch.randn(20_000, generator=generator)}, deviation)
     assert float(corrected["w"].abs().mean() / plain["w"].abs().mean()) > 1.5
 
 
-def test_an_optimiser_goes_on_where_it_stood() -> None:
+def test_an_optimizer_goes_on_where_it_stood() -> None:
     gradients = [torch.randn(4, generator=torch.Generator().manual_seed(k)) for k in range(8)]
     whole, halves = {"w": torch.zeros(4)}, {"w": torch.zeros(4)}
     settings = OptimizerConfig("adam", 0.1, warmup_steps=3, max_grad_norm=0.5)

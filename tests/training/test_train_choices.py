@@ -27,7 +27,7 @@ from tacit.models.causal_lm import CausalLM
 from tacit.models.loading import load
 from tacit.models.lstm import LSTM
 from tacit.privacy.guarantee import Status
-from tacit.privacy.plan import Moves
+from tacit.privacy.plan import TrainablePart
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
 from tacit.training.callbacks import Choice
@@ -138,13 +138,13 @@ def test_a_shape_that_makes_no_model_is_refused(shape: dict[str, Any], corpus: P
     ("moves", "expected"),
     [("all", {"embedding", "layers", "head"}), ("head", {"head"}), ("biases", {"layers", "head"})],
 )
-def test_private_steps_move_what_they_are_told(moves: Moves, expected: set[str]) -> None:
+def test_private_steps_move_what_they_are_told(moves: TrainablePart, expected: set[str]) -> None:
     learner = LSTM.new(LSTMConfig(20))
     assert {name.split(".")[0] for name in moving_names(learner, moves)} == expected
 
 
 def test_adapters_are_refused_where_there_are_none() -> None:
-    with pytest.raises(ConfigError, match="adapters to move"):
+    with pytest.raises(ConfigError, match="adapters to train"):
         moving_names(LSTM.new(LSTMConfig(20)), "adapters")
     assert len(moving_names(CausalLM.new(CausalLMConfig(20, 16, 1, 2, 16), LoRAConfig(2)), "adapters")) == 8
 

@@ -122,10 +122,10 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     apply = Optimizer.apply
 
     def applying(
-        optimiser: Optimizer, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor], noise: float = 0.0
+        optimizer: Optimizer, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor], noise: float = 0.0
     ) -> None:
-        used.append(optimiser.settings.rate(optimiser._done, optimiser._total))
-        apply(optimiser, parameters, gradients, noise)
+        used.append(optimizer.settings.rate(optimizer._done, optimizer._total))
+        apply(optimizer, parameters, gradients, noise)
 
     monkeypatch.setattr(Optimizer, "apply", applying)
     return used

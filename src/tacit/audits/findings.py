@@ -222,16 +222,16 @@ def figure_for(guarantee: Guarantee, measured: Neighbors) -> Figure | None:
     covering = [
         figure
         for figure in guarantee.figures
-        if (figure.neighbours.unit, figure.neighbours.relation) == (measured.unit, measured.relation)
-        and figure.neighbours.copies >= measured.copies
+        if (figure.neighbors.unit, figure.neighbors.relation) == (measured.unit, measured.relation)
+        and figure.neighbors.copies >= measured.copies
     ]
-    return min(covering, key=lambda figure: figure.neighbours.copies, default=None)
+    return min(covering, key=lambda figure: figure.neighbors.copies, default=None)
 
 
 def _why_not(guarantee: Guarantee, measured: Neighbors) -> str:
     if not guarantee.figures:
         return f"{guarantee.mechanism} claims no figure that an attack on {measured} could contradict"
-    protected = " and ".join(str(figure.neighbours) for figure in guarantee.figures)
+    protected = " and ".join(str(figure.neighbors) for figure in guarantee.figures)
     return f"the attack measured {measured}; the claim protects {protected}"
 
 
@@ -274,6 +274,6 @@ def measured_by(guarantee: Guarantee, known: bool, replaced: bool, copies: int) 
     units = (Unit.USER, *[Unit.SECRETS] * (known and replaced), *[Unit.FLAGGED_RECORD] * known, Unit.RECORD)
     for unit in units:
         for figure in guarantee.figures:
-            if (figure.neighbours.unit, figure.neighbours.relation) == (unit, relation):
-                return Neighbors(unit, relation, figure.neighbours.copies if unit == Unit.USER else copies)
+            if (figure.neighbors.unit, figure.neighbors.relation) == (unit, relation):
+                return Neighbors(unit, relation, figure.neighbors.copies if unit == Unit.USER else copies)
     return Neighbors(Unit.RECORD, relation, copies)

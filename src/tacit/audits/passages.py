@@ -6,7 +6,7 @@
 | zlib | loss over the length of the text compressed by zlib | Carlini et al. 2021 |
 | reference | loss minus the loss under a model that did not see the text | Carlini et al. 2021 |
 | min-k | mean of the lowest share of standardised log-probabilities (Min-K%++) | Zhang et al. 2024, 2404.02936 |
-| neighbourhood | loss minus the mean loss of texts whose secrets are stand-ins | Mattern et al. 2023, 2305.18462 |
+| neighborhood | loss minus the mean loss of texts whose secrets are stand-ins | Mattern et al. 2023, 2305.18462 |
 
 Results hold ids and numbers, never a text. A score that is not a number is an error that names the id. Candidates of
 different token lengths do not compare fairly by totals, so every score is a mean; canaries of one template and one
@@ -116,24 +116,24 @@ def min_k_scores(speaker: Outspoken, passages: Sequence[Passage], share: float =
     return _scores(passages, lowest, _standardised(speaker, passages))
 
 
-def neighbourhood_scores(
-    speaker: Speaker, passages: Sequence[Passage], neighbours: Mapping[str, Sequence[Passage]]
+def neighborhood_scores(
+    speaker: Speaker, passages: Sequence[Passage], neighbors: Mapping[str, Sequence[Passage]]
 ) -> Scores:
-    """Loss minus the mean loss of each candidate's neighbours, which differ from it in their secrets alone."""
-    without = [passage.id for passage in passages if not neighbours.get(passage.id)]
+    """Loss minus the mean loss of each candidate's neighbors, which differ from it in their secrets alone."""
+    without = [passage.id for passage in passages if not neighbors.get(passage.id)]
     if without:
         raise AttackError(
-            "a neighbour for every candidate", f"none for {without[0]}", "make some with CandidateRows.surrogates"
+            "a neighbor for every candidate", f"none for {without[0]}", "make some with CandidateRows.surrogates"
         )
     own = loss_scores(speaker, passages)
     around = [
-        Passage(f"{passage.id}/{number}", neighbour.tokens, neighbour.counted_from)
+        Passage(f"{passage.id}/{number}", neighbor.tokens, neighbor.counted_from)
         for passage in passages
-        for number, neighbour in enumerate(neighbours[passage.id])
+        for number, neighbor in enumerate(neighbors[passage.id])
     ]
     losses = loss_scores(speaker, around).by_id
     means = {
-        passage.id: float(np.mean([losses[f"{passage.id}/{number}"] for number in range(len(neighbours[passage.id]))]))
+        passage.id: float(np.mean([losses[f"{passage.id}/{number}"] for number in range(len(neighbors[passage.id]))]))
         for passage in passages
     }
     return _difference(own, Scores(means))

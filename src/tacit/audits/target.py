@@ -214,7 +214,7 @@ class Candidates:
     """Rows of both sides, as many of each, under names that do not tell the side to any score."""
 
     passages: tuple[Passage, ...]
-    neighbours: dict[str, list[Passage]]
+    neighbors: dict[str, list[Passage]]
     texts: dict[str, str]
     inside: dict[str, bool]
 
@@ -231,14 +231,14 @@ class Candidates:
             (sides[1], row, False) for row in chosen[1][:size]
         ]
         rng.shuffle(places)
-        passages, neighbours, inside = [], {}, {}
+        passages, neighbors, inside = [], {}, {}
         for number, (side, row, trained) in enumerate(places):
             name = f"candidate-{number}"
             passages.append(side.passage(name, row))
-            neighbours[name] = side.surrogates(name, row, settings.surrogates, rng)
+            neighbors[name] = side.surrogates(name, row, settings.surrogates, rng)
             inside[name] = trained
         texts = {one.id: target.tokenizer.decode(one.tokens[1:-1]) for one in passages}
-        return cls(tuple(passages), neighbours, texts, inside)
+        return cls(tuple(passages), neighbors, texts, inside)
 
 
 def check_finite(learner: Learner) -> None:

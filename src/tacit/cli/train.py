@@ -231,7 +231,7 @@ def _print_for_people(console: Console, planned: "Planned") -> None:
         table.add_row("clip norm", f"{private.clip_norm:g}")
     for figure in planned.guarantee.figures:
         table.add_row(
-            f"{figure.neighbours}", f"epsilon {rounded_up(figure.epsilon, 4)} at delta {rounded_up(figure.delta, 3)}"
+            f"{figure.neighbors}", f"epsilon {rounded_up(figure.epsilon, 4)} at delta {rounded_up(figure.delta, 3)}"
         )
     console.print(table)
     console.print()

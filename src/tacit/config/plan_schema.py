@@ -3,7 +3,7 @@
 from typing import Literal
 
 from tacit.config.setting import REQUIRED, VALUE, section, setting
-from tacit.privacy.plan import ClipStyle, Moves, Targets
+from tacit.privacy.plan import ClipStyle, Targets, TrainablePart
 
 _OF_PLAN = "a public number of the plan"
 
@@ -88,7 +88,7 @@ class PlanConfig:
     clip_style: ClipStyle | None = setting(
         None, "How gradients are clipped: flat, automatic or per parameter.", auto="flat", release=VALUE, why=_OF_PLAN
     )
-    trainable: Moves | None = setting(
+    trainable: TrainablePart | None = setting(
         None, "What private steps train: all, head, biases or adapters.", auto="all", release=VALUE, why=_OF_PLAN
     )
     public_batch_size: int | None = setting(

@@ -71,7 +71,7 @@ def _same_class(character: str, rng: random.Random) -> str:
 
 @cache
 def _class_of(block: int, category: str) -> str:
-    """The characters of one category among 64 neighbours in Unicode: a script's letters of one case, or its digits."""
+    """The characters of one category among 64 neighbors in Unicode: a script's letters of one case, or its digits."""
     characters = (chr(code) for code in range(block * 64, block * 64 + 64))
     return "".join(character for character in characters if unicodedata.category(character) == category)
 

@@ -5,7 +5,7 @@ Formal guarantees:
 G1 (hostile text). `encode` gives ids below `first_special` only: text that spells `<MASK>` or `<END>` is ordinary text.
    Special tokens of the vocabulary it came from, such as `<|endoftext|>`, are not looked for in text either. Special
    ids enter a sequence only when a program puts them there.
-G2 (local). The ids of a text depend on that text alone: no padding, truncation, dropout or neighbour in the batch.
+G2 (local). The ids of a text depend on that text alone: no padding, truncation, dropout or neighbor in the batch.
 G3 (lossless). When `lossless`, the ids of texts encoded apart and put in a row decode to the texts in a row. A lone
    surrogate, which no valid text holds, becomes U+FFFD.
 G4 (one definition). A tokenizer saved and loaded again has the same hash; equal hashes encode and decode alike.

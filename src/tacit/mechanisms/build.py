@@ -155,7 +155,7 @@ class Terms:
         return rebuild(self.mechanism, self.plan)
 
     def prices(self) -> dict[str, dict[str, Event]]:
-        """What one execution of each step costs each kind of neighbours, as a ledger declares it."""
+        """What one execution of each step costs each kind of neighbors, as a ledger declares it."""
         notions = self.rebuilt().notions()
         prices = {step.name: {str(one): cost(step, one) for one in notions} for step in self.plan.executions()}
         measuring = self.measuring
@@ -179,8 +179,8 @@ class Terms:
             for step, planned in self.plan.executions().items()
         }
         return {
-            neighbours: tuple((cost(step, neighbours), count) for step, count in times.items() if count)
-            for neighbours in self.rebuilt().notions()
+            neighbors: tuple((cost(step, neighbors), count) for step, count in times.items() if count)
+            for neighbors in self.rebuilt().notions()
         }
 
     def conclude(self, charges: Mapping[str, int], evidence: Evidence) -> Guarantee:
@@ -200,7 +200,7 @@ def with_utility(guarantee: Guarantee, measuring: Measuring, times: int) -> Guar
 
 def with_labels(guarantee: Guarantee, plan: Plan) -> Guarantee:
     """`guarantee` with what it means for classes and labels; where nothing is claimed, nothing is added."""
-    units = {figure.neighbours.unit for figure in guarantee.figures}
+    units = {figure.neighbors.unit for figure in guarantee.figures}
     if not units:
         return guarantee
     public = (PUBLIC_LABELS,) if Unit.SECRETS in units else ()

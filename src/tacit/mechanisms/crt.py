@@ -16,15 +16,7 @@ its redaction is stable; groups count surviving records; the average case is pri
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.mechanisms.mechanism import (
-    LABELLED,
-    NOISY_CONDITIONS,
-    Needs,
-    PrivateSteps,
-    PublicSteps,
-    Spent,
-    average_lines,
-)
+from tacit.mechanisms.mechanism import LABELED, NOISY_CONDITIONS, Needs, PrivateSteps, PublicSteps, Spent, average_lines
 from tacit.mechanisms.settings import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, PlanSettings, routed_steps
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
@@ -71,7 +63,7 @@ class CRT:
             mechanism=self.name,
             claim=claim,
             figures=figures,
-            holds_if=(*NOISY_CONDITIONS, EXACT_DUPLICATES, ROUTED, *((LABELLED,) if evidence.among_secrets else ())),
+            holds_if=(*NOISY_CONDITIONS, EXACT_DUPLICATES, ROUTED, *((LABELED,) if evidence.among_secrets else ())),
             not_protected=("secrets in sentences that both policies cleared", "which sentences were cleared"),
             evidence=evidence,
             average_case=REPLACED,

@@ -29,7 +29,6 @@ from tacit.privacy.guarantee import (
 )
 from tacit.privacy.plan import (
     ClipStyle,
-    Moves,
     Neighbors,
     Noisy,
     Phase,
@@ -40,6 +39,7 @@ from tacit.privacy.plan import (
     ShuffledBatch,
     Step,
     Targets,
+    TrainablePart,
     View,
 )
 
@@ -94,7 +94,7 @@ INVENTED = Condition("what was invented for secrets comes from their kinds and f
 INVENTED_BY_KIND = Condition("what was invented for secrets comes from their kinds alone", Status.MET)
 
 
-LABELLED = Condition(
+LABELED = Condition(
     "labels of a random sample of this corpus are right; secrets whose redaction is not stable count as missed",
     Status.MEASURED,
 )
@@ -115,7 +115,7 @@ _LARGEST_POWER = 700.0
 Spent = Mapping[Neighbors, Composition]
 
 
-"""What was done, priced for each kind of neighbours a mechanism speaks of: from its plan, or from a ledger."""
+"""What was done, priced for each kind of neighbors a mechanism speaks of: from its plan, or from a ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class PrivateSteps:
     clip_norm: float = 1.0
     chosen_delta: float | None = None
     clip_style: ClipStyle = "flat"
-    moves: Moves = "all"
+    trainable: TrainablePart = "all"
 
     def __post_init__(self) -> None:
         _require(self.population >= 1, "a population of at least 1 unit", self.population)
@@ -187,11 +187,11 @@ class PrivateSteps:
     def step(self, view: View, pool: Pool, targets: Targets = Targets.ALL) -> Step:
         """The noisy step that draws records of `pool`."""
         draw = PoissonRecords(self.sampling_rate)
-        return Step("private", view, pool, draw, self.noisy(), "private", targets, self.moves)
+        return Step("private", view, pool, draw, self.noisy(), "private", targets, self.trainable)
 
     def figures(self, spent: Spent) -> tuple[Figure, ...]:
-        """What each kind of neighbours has, at the delta of the claim."""
-        return tuple(figure(done, neighbours, self.delta, self.population) for neighbours, done in spent.items())
+        """What each kind of neighbors has, at the delta of the claim."""
+        return tuple(figure(done, neighbors, self.delta, self.population) for neighbors, done in spent.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class Mechanism(Protocol):
         """The steps, in order."""
 
     def notions(self) -> tuple[Neighbors, ...]:
-        """The kinds of neighbours its guarantee speaks of."""
+        """The kinds of neighbors its guarantee speaks of."""
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """The guarantee that is true after `spent`."""
@@ -242,7 +242,7 @@ def concluded(mechanism: Mechanism, spent: Spent, evidence: Evidence) -> Guarant
     """What `mechanism` concludes, under conditions on what was trained elsewhere, and on its randomness."""
     guarantee = mechanism.conclude(spent, evidence)
     said = any(LEARNED_ELSEWHERE in condition.text for condition in guarantee.holds_if)
-    by_policy = any(one.neighbours.unit in BY_POLICY for one in guarantee.figures)
+    by_policy = any(one.neighbors.unit in BY_POLICY for one in guarantee.figures)
     more = {
         KNOWN_SEED: evidence.repeatable,
         FROZEN_DETECTOR: evidence.detector_data is not None and by_policy and not said,
@@ -259,7 +259,7 @@ def concluded(mechanism: Mechanism, spent: Spent, evidence: Evidence) -> Guarant
 def planned(mechanism: Mechanism) -> Spent:
     """What the whole plan of `mechanism` will have spent."""
     plan = mechanism.plan()
-    return {neighbours: plan.spend(neighbours) for neighbours in mechanism.notions()}
+    return {neighbors: plan.spend(neighbors) for neighbors in mechanism.notions()}
 
 
 def with_private(mechanism: Mechanism, private: PrivateSteps) -> Mechanism:

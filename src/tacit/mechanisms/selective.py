@@ -6,9 +6,9 @@ Shi et al., "Selective Differential Privacy for Language Modeling" (NAACL 2022).
 |---|---|
 | policy function F, bit matrix P | the policy's marked spans, frozen as public annotation |
 | sigma, C | `noise_multiplier`, `clip_norm` |
-| B_np, regular update | public step: the redacted or invented view, batches and optimiser of its own |
+| B_np, regular update | public step: the redacted or invented view, batches and optimizer of its own |
 | B_p, private update | private step: a fresh Poisson draw over the records with secrets |
-| F-neighbours | a record's secrets, zero-out: same length, mask and public tokens |
+| F-neighbors | a record's secrets, zero-out: same length, mask and public tokens |
 
 Where we differ: public and private steps share no batch, so the draw is hidden; a record's secrets have one gradient.
 """
@@ -70,7 +70,7 @@ class Selective:
         """Differential privacy for what the marked spans say."""
         figures = self.private.figures(spent)
         blanked, _, *copies = figures
-        copies_words = ", ".join(f"{rounded_up(figure.epsilon, 4)} for {figure.neighbours.copies}" for figure in copies)
+        copies_words = ", ".join(f"{rounded_up(figure.epsilon, 4)} for {figure.neighbors.copies}" for figure in copies)
         return Guarantee(
             mechanism=self.name,
             claim="For each training record, the values of its protected spans are "

@@ -109,8 +109,8 @@ class PlanSettings:
         norm, delta = self.take("clip_norm"), self.take("delta")
         if as_printed:
             return PrivateSteps(population, expected, steps, noise, norm, delta)
-        style, moves = self.take("clip_style", "flat"), self.take("trainable", "all")
-        return PrivateSteps(population, expected, steps, noise, norm, delta, style, moves)
+        style, trainable = self.take("clip_style", "flat"), self.take("trainable", "all")
+        return PrivateSteps(population, expected, steps, noise, norm, delta, style, trainable)
 
     def passes(self, population: int) -> PrivateSteps:
         """As `private` as printed, for a mechanism whose steps are whole passes: epochs are steps."""

@@ -57,7 +57,7 @@ class UeDP:
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """One epsilon for each of the three units."""
         figures = self.private.figures(spent)
-        words = "; ".join(f"{figure.neighbours.unit}: {figure}" for figure in figures)
+        words = "; ".join(f"{figure.neighbors.unit}: {figure}" for figure in figures)
         dropped = "not stated" if evidence.dropped_share is None else f"{evidence.dropped_share:.2%}"
         return Guarantee(
             mechanism=self.name,

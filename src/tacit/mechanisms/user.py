@@ -40,7 +40,13 @@ class UserLevel:
         if self.records_per_user is None:
             draw = PoissonUsers(self.private.sampling_rate, self.weight_cap, self.local_epochs)
             step = Step(
-                "private", View.FULL, Pool.EVERY, draw, self.private.noisy(), "private", moves=self.private.moves
+                "private",
+                View.FULL,
+                Pool.EVERY,
+                draw,
+                self.private.noisy(),
+                "private",
+                trainable=self.private.trainable,
             )
         else:
             step = self.private.step(View.FULL, Pool.CAPPED)

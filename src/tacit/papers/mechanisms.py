@@ -15,7 +15,7 @@ CADP-LM's Algorithm 1 as printed: both parts of one minibatch are used (arXiv 23
 | N_S, |B| | `private.population`, `private.expected_batch` |
 | gamma | `recall` |
 | sigma, C | `noise_multiplier`, `clip_norm` |
-| eta, of DP-SGD and SGD | `learning_rate` of the private optimiser: one rate, plain SGD, no decay |
+| eta, of DP-SGD and SGD | `learning_rate` of the private optimizer: one rate, plain SGD, no decay |
 | B_S empty, B_NS empty: not said | nothing happens, no noise either: which batches have flagged records is public |
 
 UeDP-Alg, Algorithm 1 as printed, with the estimators f_E and f_E+ (Lai et al., IEEE Big Data 2022).
@@ -78,7 +78,7 @@ def published_guarantee(
     """The guarantee of an algorithm as printed: the formula's number, the number that holds, and why they differ."""
     claim = (
         f"Published formula: epsilon = {published.epsilon:.4g} at delta = {published.delta:.3g} (not a proof). "
-        f"What holds for the algorithm as printed, under its conditions: {figures[0]} for {figures[0].neighbours}. "
+        f"What holds for the algorithm as printed, under its conditions: {figures[0]} for {figures[0].neighbors}. "
         f"Reasons: {'; '.join(published.reasons)}."
     )
     return Guarantee(name, claim, figures, holds_if, not_protected, evidence, published=published)
@@ -217,7 +217,9 @@ class UeDPPublished:
     def plan(self) -> Plan:
         """One two-level draw a round."""
         draw = UsersAndEntities(self.private.sampling_rate, self.entity_rate, self.other_rate)
-        step = Step("private", View.FULL, Pool.EVERY, draw, self.private.noisy(), "private", moves=self.private.moves)
+        step = Step(
+            "private", View.FULL, Pool.EVERY, draw, self.private.noisy(), "private", trainable=self.private.trainable
+        )
         return Plan((Phase(((step, self.private.steps),)),))
 
     def notions(self) -> tuple[Neighbors, ...]:

@@ -213,7 +213,7 @@ def sealed(header: SampleHeader, items: tuple[LabelItem, ...]) -> SampleHeader:
     return replace(header, seal=hashlib.sha256(content.encode()).hexdigest())
 
 
-_LABELLED = "LABELLED"
+_LABELED = "LABELED"
 _KEYS = {"id", "text", "user", "label", "found", "secrets"}
 _FAULTS_SHOWN = 10
 
@@ -336,10 +336,10 @@ def _places(entry: object, text: str) -> list[Span]:
         while at >= 0:
             starts.append(at)
             at = text.find(entry, at + 1)
-        return [Span(start, start + len(entry), _LABELLED) for start in starts]
+        return [Span(start, start + len(entry), _LABELED) for start in starts]
     if not isinstance(entry, list) or len(entry) not in (2, 3) or any(type(end) is not int for end in entry[:2]):
         return []
-    start, end, kind = (*entry, _LABELLED)[:3]
+    start, end, kind = (*entry, _LABELED)[:3]
     inside = isinstance(kind, str) and 0 <= start < end <= len(text)
     return [Span(start, end, kind)] if inside else []
 

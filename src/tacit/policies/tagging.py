@@ -2,7 +2,7 @@
 
 spaCy's part of reading: pipelines loaded once a process, texts of any length, one text at a time.
 
-One text at a time, because a batch would make a text's numbers depend on its neighbours': the sums of a matrix product
+One text at a time, because a batch would make a text's numbers depend on its neighbors': the sums of a matrix product
 may round differently in a larger matrix, and a mask must be a function of its own record alone. With the small English
 pipeline, batches of 64 took 1.1 (dialogs) to 1.4 times (sentences) less processor time for entities; leaving out the
 components that nobody asks for is worth more, about 2.4 times.

@@ -239,10 +239,10 @@ class LibraryPLD:
 
     def _law(self, spent: PricedEvents) -> Law:
         relation = spent.relation
-        neighbours = (
+        neighbors = (
             NeighboringRelation.REPLACE_ONE if relation is Relation.REPLACE else NeighboringRelation.REPLACE_SPECIAL
         )
-        accountant = PLDAccountant(neighbours, value_discretization_interval=self.interval)
+        accountant = PLDAccountant(neighbors, value_discretization_interval=self.interval)
         for event, count in spent.events:
             accountant.compose(_translated(event), count)
         return _LibraryLaw(accountant)
@@ -291,7 +291,7 @@ def average_case(replaced: Prices, delta: float, missed: float, cleared: float) 
         raise ClaimRefused(
             expected="miss rates between 0 and 1, the one of both policies together no larger, and the other above 0",
             found=f"{missed} and {cleared}",
-            way_out="measure them on a labelled sample: an upper confidence bound is never 0",
+            way_out="measure them on a labeled sample: an upper confidence bound is never 0",
         )
     room = delta / missed
     epsilon = 0.0 if room >= 1 else replaced.epsilon(room)

@@ -45,7 +45,7 @@ def to_registry_yaml(guarantee: Guarantee, name: str, description: str) -> str:
             "unprotected_quantities": list(guarantee.not_protected),
         },
         "privacy_unit": [
-            {"unit": str(figure.neighbours.unit), "details": str(figure.neighbours)} for figure in guarantee.figures
+            {"unit": str(figure.neighbors.unit), "details": str(figure.neighbors)} for figure in guarantee.figures
         ],
         "privacy_parameters": [_parameters(figure) for figure in guarantee.figures],
         "deployment_model": SETTING,
@@ -63,7 +63,7 @@ def to_registry_yaml(guarantee: Guarantee, name: str, description: str) -> str:
 
 def _parameters(figure: Figure) -> dict[str, float | str]:
     return {
-        "unit": str(figure.neighbours),
+        "unit": str(figure.neighbors),
         "epsilon": float(rounded_up(figure.epsilon, 6)),
         "delta": figure.delta,
         "mu_gdp": float(rounded_up(figure.mu, 6)),
@@ -77,13 +77,13 @@ def _section(title: str, body: str) -> list[str]:
 def _figure_table(figures: tuple[Figure, ...]) -> str:
     if not figures:
         return ""
-    head = "| neighbours | epsilon | delta | mu-GDP | accountant |\n|---|---|---|---|---|\n"
+    head = "| neighbors | epsilon | delta | mu-GDP | accountant |\n|---|---|---|---|---|\n"
     return head + "\n".join(_figure_row(figure) for figure in figures)
 
 
 def _figure_row(figure: Figure) -> str:
     numbers = (rounded_up(figure.epsilon, 4), rounded_up(figure.delta, 3), rounded_up(figure.mu, 4))
-    return f"| {figure.neighbours} | {' | '.join(numbers)} | {figure.accountant} |"
+    return f"| {figure.neighbors} | {' | '.join(numbers)} | {figure.accountant} |"
 
 
 def _published_lines(guarantee: Guarantee) -> str:

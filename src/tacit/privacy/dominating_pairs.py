@@ -203,7 +203,7 @@ def put_in_order(composition: Composition) -> PricedEvents:
     relations = {event.relation for event in counts}
     if len(relations) > 1:
         raise ClaimRefused(
-            expected="events of one neighbouring relation",
+            expected="events of one neighboring relation",
             found=" and ".join(sorted(relations)),
             way_out="account for each relation by itself: the two epsilons answer different questions",
         )

@@ -39,7 +39,7 @@ class Figure:
     profile: at fixed deltas, so that two figures compare. curve: more pairs that are true too, for pictures.
     """
 
-    neighbours: Neighbors
+    neighbors: Neighbors
     epsilon: float
     delta: float
     mu: float
@@ -52,7 +52,7 @@ class Figure:
 
 
 @lru_cache(maxsize=256)
-def figure(composition: Composition, neighbours: Neighbors, delta: float, units: int) -> Figure:
+def figure(composition: Composition, neighbors: Neighbors, delta: float, units: int) -> Figure:
     """What `composition` costs at `delta`, among `units` public units; refused when no finite epsilon is true."""
     check_delta(delta, units)
     profile = account(composition)
@@ -60,18 +60,18 @@ def figure(composition: Composition, neighbours: Neighbors, delta: float, units:
     if not math.isfinite(epsilon):
         raise ClaimRefused(
             expected="a finite epsilon",
-            found=f"steps that read the protected content of {neighbours.unit} without noise",
+            found=f"steps that read the protected content of {neighbors.unit} without noise",
             way_out="use a mechanism that protects this unit (tacit plan --list), or claim nothing",
         )
-    return Figure(neighbours, epsilon, delta, profile.mu(), profile.accountant, profile.curve(), profile.fine())
+    return Figure(neighbors, epsilon, delta, profile.mu(), profile.accountant, profile.curve(), profile.fine())
 
 
-def unused(composition: Composition, neighbours: Neighbors) -> Figure:
+def unused(composition: Composition, neighbors: Neighbors) -> Figure:
     """The figure (0, 0) of content that no step read; refused when one did."""
     profile = account(composition)
     if profile.delta(0.0) > 0:
         raise ClaimRefused("steps that never read the content", "one that does", "price them with `figure`")
-    return Figure(neighbours, 0.0, 0.0, 0.0, profile.accountant, profile.curve())
+    return Figure(neighbors, 0.0, 0.0, 0.0, profile.accountant, profile.curve())
 
 
 _OF_NOISE = 0.2
@@ -194,7 +194,7 @@ class Guarantee:
         """The claim for people, with what its words mean here, coverage, and every condition that is not met."""
         evidence = self.evidence
         meant = [f"A record is {evidence.record_is}."] if evidence.record_is else []
-        about_users = any(figure.neighbours.unit in _WITH_USERS for figure in self.figures)
+        about_users = any(figure.neighbors.unit in _WITH_USERS for figure in self.figures)
         meant += [f"Users: {evidence.user_origin}."] if evidence.user_origin and about_users else []
         unmet = [f"Not met: {one.text}." for one in self.holds_if if one.status == Status.UNMET]
         measured = [] if self.utility is None else [str(self.utility)]
@@ -220,7 +220,7 @@ def coverage_lines(covered: Figure, coverage: Coverage | None) -> tuple[str, ...
     if coverage is None:
         return (COVERAGE_NOT_MEASURED,)
     rate = coverage.miss_rate
-    who, otherwise = _COVERED[covered.neighbours.unit]
+    who, otherwise = _COVERED[covered.neighbors.unit]
     mean = f"({rounded_up(covered.epsilon, 4)}, {rounded_up(min(1.0, covered.delta + rate), 3)})"
     return (
         f"Coverage: {who} have {covered}, worst case.",
@@ -289,7 +289,7 @@ def _compare_with_nothing(a_claims: bool, b_claims: bool) -> GuaranteeComparison
 
 
 def _why_not_comparable(a: Guarantee, b: Guarantee) -> str | None:
-    ours, theirs = a.figures[0].neighbours, b.figures[0].neighbours
+    ours, theirs = a.figures[0].neighbors, b.figures[0].neighbors
     if ours != theirs:
         return f"they protect different things: {ours} against {theirs}"
     if ours.unit in BY_POLICY and (a.evidence.policy_hash is None or a.evidence.policy_hash != b.evidence.policy_hash):

@@ -1,7 +1,7 @@
 """The page an auditor reads: what a step may do, and the one place where that becomes a price.
 
 A step is: which view of which pool of records it reads, how it draws from the pool, what update it applies. A plan
-is a list of steps. The trainer executes `Plan.steps()`; `cost(step, neighbours)` prices each of them; the ledger
+is a list of steps. The trainer executes `Plan.steps()`; `cost(step, neighbors)` prices each of them; the ledger
 holds nothing else. Theorem and notation: docs/theory.md.
 """
 
@@ -122,7 +122,9 @@ class UsersAndEntities:
 
 
 ClipStyle = Literal["flat", "automatic", "per parameter"]  # the sensitivity is the clip norm, whichever way
-Moves = Literal["all", "head", "biases", "adapters"]  # parameters of a step: its gradient and noise have no other
+TrainablePart = Literal[
+    "all", "head", "biases", "adapters"
+]  # parameters of a step: its gradient and noise have no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +174,16 @@ class Targets(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """View x pool x draw x update, which of the plan's optimisers applies it, and to which parameters."""
+    """View x pool x draw x update, which of the plan's optimizers applies it, and to which parameters."""
 
     name: str
     view: View
     pool: Pool
     draw: Draw
     update: Update
-    optimiser: Literal["public", "private"]
+    optimizer: Literal["public", "private"]
     targets: Targets = Targets.ALL
-    moves: Moves = "all"
+    trainable: TrainablePart = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,26 +215,26 @@ class Plan:
                 counts[step] = counts.get(step, 0) + times * phase.rounds
         return counts
 
-    def spend(self, neighbours: Neighbors) -> Composition:
+    def spend(self, neighbors: Neighbors) -> Composition:
         """What the whole plan costs a unit."""
-        return tuple((cost(step, neighbours), times) for step, times in self.executions().items() if times)
+        return tuple((cost(step, neighbors), times) for step, times in self.executions().items() if times)
 
 
-def cost(step: Step, neighbours: Neighbors) -> Event:
+def cost(step: Step, neighbors: Neighbors) -> Event:
     """The price of one execution of `step` for one unit. Nothing else in the product turns a step into a price."""
-    if step.pool in (Pool.CAPPED, Pool.NO_ENTITY) and neighbours.unit not in _OWNERS:
-        raise _refused(f"{neighbours.unit}, which decides about {step.pool}", "claim privacy of users or entities")
-    free = _why_free(step, neighbours.unit)
+    if step.pool in (Pool.CAPPED, Pool.NO_ENTITY) and neighbors.unit not in _OWNERS:
+        raise _refused(f"{neighbors.unit}, which decides about {step.pool}", "claim privacy of users or entities")
+    free = _why_free(step, neighbors.unit)
     if free is not None:
         return Free(free)
     update = step.update
     if isinstance(update, Plain):
         return Unbounded(f"a plain update reads the {step.view} text of {step.pool}")
     if isinstance(update, SplitBatch):
-        if neighbours.unit != _SPLIT_PROTECTS[update.by]:
-            return Unbounded(f"the exact part of a batch split by {update.by} reads {neighbours.unit}")
-        return joint([_visible_sum(update.noise_multiplier, step.draw, neighbours)] * update.queries)
-    return _hidden_sum(update.noise_multiplier, step, neighbours)
+        if neighbors.unit != _SPLIT_PROTECTS[update.by]:
+            return Unbounded(f"the exact part of a batch split by {update.by} reads {neighbors.unit}")
+        return joint([_visible_sum(update.noise_multiplier, step.draw, neighbors)] * update.queries)
+    return _hidden_sum(update.noise_multiplier, step, neighbors)
 
 
 def _why_free(step: Step, unit: Unit) -> str | None:
@@ -246,9 +248,9 @@ def _why_free(step: Step, unit: Unit) -> str | None:
     return None
 
 
-def _hidden_sum(noise: float, step: Step, neighbours: Neighbors) -> NoisyEvent:
+def _hidden_sum(noise: float, step: Step, neighbors: Neighbors) -> NoisyEvent:
     """One noisy sum of a draw that nothing else depends on."""
-    unit, relation, copies = neighbours.unit, neighbours.relation, neighbours.copies
+    unit, relation, copies = neighbors.unit, neighbors.relation, neighbors.copies
     draw = step.draw
     if isinstance(draw, PoissonUsers):
         if unit != Unit.USER:
@@ -256,7 +258,7 @@ def _hidden_sum(noise: float, step: Step, neighbours: Neighbors) -> NoisyEvent:
         return SampledGaussian(noise, draw.rate, 1, relation)
     if isinstance(draw, UsersAndEntities):
         if unit != Unit.USER_AND_ENTITY or relation != Relation.ZERO_OUT:
-            raise _refused(f"a two-level draw priced for {neighbours}", "price it for a user and an entity, zero-out")
+            raise _refused(f"a two-level draw priced for {neighbors}", "price it for a user and an entity, zero-out")
         # A sentence with the entity is drawn with any of its other entities, so its draw hides nothing; and a clipped
         # update becomes another one: 2C, where Lemmas 1 and 2 of the paper count C (docs/theory.md, section 5).
         return Gaussian(noise / 2, 1, relation)
@@ -266,22 +268,22 @@ def _hidden_sum(noise: float, step: Step, neighbours: Neighbors) -> NoisyEvent:
         raise _refused("secrets beside records that have none", "count private targets, or draw records with secrets")
     if isinstance(draw, PoissonRecords):
         return SampledGaussian(noise, _public_rate(draw), copies, relation)
-    return _whole_pass(noise, draw, neighbours)
+    return _whole_pass(noise, draw, neighbors)
 
 
-def _visible_sum(noise: float, draw: Draw, neighbours: Neighbors) -> NoisyEvent:
+def _visible_sum(noise: float, draw: Draw, neighbors: Neighbors) -> NoisyEvent:
     """One noisy sum of a draw that everybody sees: no amplification."""
     if isinstance(draw, PoissonRecords):
-        if neighbours.copies > 1:
-            raise _refused(f"a visible draw priced for {neighbours}", "price it for one record")
-        return ExposedGaussian(noise, _public_rate(draw), neighbours.relation)
-    return _whole_pass(noise, draw, neighbours)
+        if neighbors.copies > 1:
+            raise _refused(f"a visible draw priced for {neighbors}", "price it for one record")
+        return ExposedGaussian(noise, _public_rate(draw), neighbors.relation)
+    return _whole_pass(noise, draw, neighbors)
 
 
-def _whole_pass(noise: float, draw: Draw, neighbours: Neighbors) -> Gaussian:
+def _whole_pass(noise: float, draw: Draw, neighbors: Neighbors) -> Gaussian:
     """A record takes part in exactly one batch of a pass, so the pass is one Gaussian (parallel composition)."""
     if isinstance(draw, ShuffledPass):
-        return Gaussian(noise, neighbours.copies, neighbours.relation)
+        return Gaussian(noise, neighbors.copies, neighbors.relation)
     raise _refused(f"a noisy {draw.kind}", "draw records by Poisson, or a whole shuffled pass")
 
 

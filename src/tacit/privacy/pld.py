@@ -236,7 +236,7 @@ def _compose(whole: list[tuple[Pair, int]]) -> GridLaw:
     size = 1 << (math.ceil((high - low) / interval) + 7).bit_length()
     steps, start, lost, slack, moment = [], 0, 0.0, 0.0, 0.0
     for (pair, count), line in zip(pairs, lines, strict=True):
-        step = _discretise(pair, line, interval)
+        step = _discretize(pair, line, interval)
         steps.append((step.masses, count))
         start += count * step.offset
         lost += -math.expm1(count * math.log1p(-step.lost)) if step.lost < 1 else 1.0
@@ -301,7 +301,7 @@ def _window(pairs: list[tuple[Pair, int]]) -> tuple[float, float, float]:
     return low - margin, high + margin, float(_WINDOW_ORDERS[best])
 
 
-def _discretise(pair: Pair, line: _Line, interval: float) -> _Step:
+def _discretize(pair: Pair, line: _Line, interval: float) -> _Step:
     first, last = math.floor(line.low_loss / interval), math.ceil(line.high_loss / interval)
     last = max(last, first + 2)
     inner: Floats = np.arange(first + 1, last, dtype=np.float64) * interval

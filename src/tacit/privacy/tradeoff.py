@@ -82,7 +82,7 @@ def tradeoff_chart(
     regions: tuple[Region, ...] = ()
     described = [one.tip.replace("\n", ", ") for one in series if one.tip]
     if figure is not None:
-        named = f"what the claim allows ({figure.neighbours})"
+        named = f"what the claim allows ({figure.neighbors})"
         regions = (Region(named, f"{key}-allowed", (*frontier(figure, lowest), (lowest, lowest))),)
         described.append(f"at 1 % false alarms the claim allows {percent(allowed(figure, [0.01])[0])} true ones")
     return ScatterChart(
@@ -108,14 +108,14 @@ def best_guess(figure: Figure) -> float:
 class Spending:
     """Epsilon at `delta` for one kind of neighbors after that many steps of any kind."""
 
-    neighbours: str
+    neighbors: str
     delta: float
     points: tuple[tuple[int, float], ...]
 
 
 def spending(plan: Plan, ledger: Entries, figure: Figure) -> Spending | None:
     """The epsilon of `figure` as it grew; none where nothing was spent or the ledger does not price it."""
-    notion = str(figure.neighbours)
+    notion = str(figure.neighbors)
     priced = all(notion in prices for prices in ledger.prices.values()) and bool(ledger.prices)
     if not priced or not 0 < figure.delta < 1:
         return None

@@ -41,7 +41,7 @@ def average_case_chart(runs: Sequence[Finished], looks: Mapping[int, tuple[str, 
         (run, figure)
         for run in runs
         for figure in run.guarantee.figures
-        if figure.neighbours == run.guarantee.average_case
+        if figure.neighbors == run.guarantee.average_case
     ]
     shown = [_priced(run, figure) for run, figure in of_it[:COLOURS]]
     if not shown:
@@ -76,7 +76,7 @@ def average_case_chart(runs: Sequence[Finished], looks: Mapping[int, tuple[str, 
 
 def _priced(run: Finished, figure: Figure) -> _Priced:
     times = {step: max(count, run.ledger.counts.get(step.name, 0)) for step, count in run.plan.executions().items()}
-    spent = tuple((cost(step, figure.neighbours), count) for step, count in times.items() if count)
+    spent = tuple((cost(step, figure.neighbors), count) for step, count in times.items() if count)
     among = run.guarantee.evidence.among_secrets
     if among is None:
         return _Priced(run, figure, quick_account(spent), None, None)
@@ -88,7 +88,7 @@ def _priced(run: Finished, figure: Figure) -> _Priced:
 def _series(one: _Priced, look: int, key: str) -> tuple[Series, ...]:
     called, figure = name(one.run.name), one.figure
     points = tuple(Point(rate, one.at(rate)) for rate in _RATES)
-    tip = f"{called}\nepsilon {rounded_up(figure.epsilon, 4)} for {figure.neighbours} where a secret is missed"
+    tip = f"{called}\nepsilon {rounded_up(figure.epsilon, 4)} for {figure.neighbors} where a secret is missed"
     curve = Series(called, points, look, key, markers=False, tip=tip)
     if one.rates is None or one.own is None:
         return (curve,)

@@ -157,7 +157,7 @@ def timeline_chart(run: Finished) -> Chart | None:
 
 def _headline_price(run: Finished, step: Step) -> Event | None:
     prices = run.ledger.prices.get(step.name, {})
-    return None if run.headline is None else prices.get(str(run.headline.neighbours))
+    return None if run.headline is None else prices.get(str(run.headline.neighbors))
 
 
 def _price_kind(event: Event | None) -> str:
@@ -200,8 +200,8 @@ def spending_chart(run: Finished) -> Chart | None:
     final = spent.points[-1]
     delta = rounded_up(spent.delta, 3)
     points = tuple(Point(float(step), epsilon) for step, epsilon in spent.points)
-    tip = f"{spent.neighbours}\nepsilon {number(final[1], 4)} at delta {delta}, after {final[0]:,} steps"
-    series = (Series(spent.neighbours, points, 0, "spent", markers=False, tip=tip),)
+    tip = f"{spent.neighbors}\nepsilon {number(final[1], 4)} at delta {delta}, after {final[0]:,} steps"
+    series = (Series(spent.neighbors, points, 0, "spent", markers=False, tip=tip),)
     ends = (Series("in the end", (Point(float(final[0]), final[1], tip),), 0, "spent", lines=False),)
     table = Table(("Steps", "Epsilon"), tuple((f"{step:,}", number(epsilon, 4)) for step, epsilon in spent.points))
     return ScatterChart(
@@ -213,7 +213,7 @@ def spending_chart(run: Finished) -> Chart | None:
         series + ends,
         table,
         legend=False,
-        note=f"For {spent.neighbours}, priced from the ledger.",
+        note=f"For {spent.neighbors}, priced from the ledger.",
     )
 
 
@@ -226,21 +226,21 @@ def allowed_chart(figure: Figure) -> Chart:
 
 
 def profile_chart(figures: tuple[Figure, ...]) -> Chart | None:
-    """delta over epsilon for each kind of neighbours; none where nothing is spent."""
+    """delta over epsilon for each kind of neighbors; none where nothing is spent."""
     shown = [figure for figure in figures[:_MOST_CURVES] if _drawable(figure)]
     if not shown:
         return None
     series = tuple(part for look, figure in enumerate(shown) for part in _profile_series(figure, look))
     deltas = sorted({delta for figure in shown for _, delta in figure.profile}, reverse=True)
     table = Table(
-        ("Delta", *(str(figure.neighbours) for figure in shown)),
+        ("Delta", *(str(figure.neighbors) for figure in shown)),
         tuple((rounded_up(delta, 3), *(_epsilon_at(figure, delta) for figure in shown)) for delta in deltas),
     )
     widest = [epsilon for figure in shown for epsilon, _ in figure.profile if math.isfinite(epsilon)]
     return ScatterChart(
         "profile",
         "The whole privacy profile",
-        "The probability delta with which the loss may exceed epsilon, for each kind of neighbours.",
+        "The probability delta with which the loss may exceed epsilon, for each kind of neighbors.",
         axis_for("Epsilon", [0.0, *widest], logarithmic=False, least=0.0),
         Axis("Delta", min(deltas) / 2, 1.0, True),
         series,
@@ -260,7 +260,7 @@ def _profile_series(figure: Figure, look: int) -> tuple[Series, ...]:
     known = [(epsilon, delta) for epsilon, delta in (*figure.profile, *fine) if math.isfinite(epsilon) and delta > 0]
     known += [(figure.epsilon, figure.delta)] if figure.delta > 0 else []
     known.sort(key=lambda point: (-point[1], point[0]))
-    said = str(figure.neighbours)
+    said = str(figure.neighbors)
     tip = f"{said}\nclaimed: epsilon {rounded_up(figure.epsilon, 4)}, delta {rounded_up(figure.delta, 3)}"
     curve = Series(said, tuple(Point(*place) for place in known), look, f"profile-{look}", markers=False, tip=tip)
     stated = (Point(figure.epsilon, figure.delta, tip),) if figure.delta > 0 else ()

@@ -80,7 +80,7 @@ def families(runs: Sequence[Finished]) -> tuple[Family, ...]:
     """The runs by mechanism and unit, in the order of their first."""
     found: dict[str, list[Finished]] = {}
     for run in runs:
-        protects = f": {run.headline.neighbours}" if run.headline is not None else ""
+        protects = f": {run.headline.neighbors}" if run.headline is not None else ""
         found.setdefault(f"{run.guarantee.mechanism}{protects}", []).append(run)
     return tuple(
         Family(name, f"family-{look}", look, tuple(members)) for look, (name, members) in enumerate(found.items())
@@ -108,7 +108,7 @@ def _line(run: Finished, family: Family, wanted: list[str]) -> ComparedLine:
     return ComparedLine(
         run,
         family,
-        "nothing" if figure is None else str(figure.neighbours),
+        "nothing" if figure is None else str(figure.neighbors),
         "none" if figure is None else rounded_up(figure.epsilon, 4),
         "–" if figure is None else rounded_up(figure.delta, 3),
         sum(condition.status in (Status.ASSUMED, Status.UNMET) for condition in run.guarantee.holds_if),
@@ -201,7 +201,7 @@ def _better_said_the_other_way(comparison: GuaranteeComparison, first: Finished,
     """Whether the reason reads as "promises more", and names two units in one fixed order, from the other side."""
     if comparison.order is not Order.NOT_COMPARABLE or first.headline is None or second.headline is None:
         return comparison.order is Order.WORSE
-    return str(first.headline.neighbours) > str(second.headline.neighbours)
+    return str(first.headline.neighbors) > str(second.headline.neighbors)
 
 
 _LONGEST_LABEL = 20
@@ -319,7 +319,7 @@ def _points(
 def _tip(run: Finished, place: tuple[float, float], names: tuple[str, str], apart: list[str]) -> str:
     x_name, y_name = (name.partition(":")[0] for name in names)
     x = "none" if math.isinf(place[0]) else number(place[0], 4)
-    protects = "claims nothing" if run.headline is None else f"protects {run.headline.neighbours}"
+    protects = "claims nothing" if run.headline is None else f"protects {run.headline.neighbors}"
     return "\n".join(
         [run.name, f"{run.guarantee.mechanism}, {protects}", f"{x_name} {x}", f"{y_name} {number(place[1], 4)}", *apart]
     )

@@ -66,7 +66,7 @@ def _price(run: Finished) -> Tile:
     if figure is None:
         return Tile("Epsilon", "none", "no guarantee is claimed")
     return Tile(
-        "Epsilon", rounded_up(figure.epsilon, 4), f"at delta {rounded_up(figure.delta, 3)}, for {figure.neighbours}"
+        "Epsilon", rounded_up(figure.epsilon, 4), f"at delta {rounded_up(figure.delta, 3)}, for {figure.neighbors}"
     )
 
 
@@ -121,7 +121,7 @@ def meanings(run: Finished) -> list[FactMeaning]:
     """Each figure of the claim, and how often a guess can be right."""
     return [
         FactMeaning(
-            str(figure.neighbours),
+            str(figure.neighbors),
             rounded_up(figure.epsilon, 4),
             rounded_up(figure.delta, 3),
             ceiling(best_guess(figure)),

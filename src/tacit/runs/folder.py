@@ -15,7 +15,7 @@
         identity.json        keyed hashes of all that the run is made of (`tacit.training.identity`)
         guarantee.json, utility.json, audit.json
                              as those of `release/`, with exact counts and plain hashes, and with attacks on records
-        policy.json          how well the policy did on labelled held-out records, where there are any: counts
+        policy.json          how well the policy did on labeled held-out records, where there are any: counts
         sample.json          a few training records with their secrets hidden, and how often each kind was marked
         report.html          the page with that sample, on request
         prepared.json        SHA-256 of what was prepared (`tacit.runs.verify`)
@@ -24,7 +24,7 @@
         best.safetensors     the best model seen, when one is chosen
         kept/                models on the way, on request (`tacit.runs.weights`)
         tensorboard/         event files, on request
-        checkpoints/         tensors, optimiser, random streams (`tacit.training.checkpoints`)
+        checkpoints/         tensors, optimizer, random streams (`tacit.training.checkpoints`)
 
 Formal guarantees:
 

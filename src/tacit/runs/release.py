@@ -56,7 +56,7 @@ _PLAN = {
     **_rows(ReleaseReason.PUBLIC, "mechanism.*", "measuring.records"),  # settings, and public numbers of units
     **_rows(
         ReleaseReason.SETTING,
-        *(f"{_STEP}.{word}" for word in ("name", "view", "pool", "optimiser", "targets", "moves")),
+        *(f"{_STEP}.{word}" for word in ("name", "view", "pool", "optimizer", "targets", "trainable")),
     ),
     **_rows(ReleaseReason.SETTING, f"{_STEP}.update.*", f"{_STEP}.draw.kind", f"{_STEP}.draw.batch_size"),
     **_rows(

@@ -86,7 +86,7 @@ def untrue_curve(written: Guarantee, follows: Guarantee, spent: Spent) -> str | 
 
 def _is_true(figure: Figure, spent: Spent) -> bool:
     epsilons, deltas = np.array(figure.curve).T
-    law = account(spent[figure.neighbours]).law
+    law = account(spent[figure.neighbors]).law
     return bool(np.all(epsilons >= 0) and np.all(deltas >= np.minimum(law.deltas(epsilons), 1) * (1 - TOLERANCE)))
 
 

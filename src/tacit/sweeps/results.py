@@ -142,7 +142,7 @@ def _claim(guarantee: Guarantee) -> Figures:
     published = guarantee.published
     return {
         "figures": [
-            {"neighbours": str(one.neighbours), "epsilon": number(one.epsilon), "delta": one.delta}
+            {"neighbors": str(one.neighbors), "epsilon": number(one.epsilon), "delta": one.delta}
             for one in guarantee.figures
         ],
         "published": None if published is None else {"epsilon": number(published.epsilon), "delta": published.delta},

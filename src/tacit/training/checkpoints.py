@@ -1,7 +1,7 @@
 """Checkpoints: all that a run needs to go on, in a folder that is there whole or not at all.
 
     private/checkpoints/step-000123/
-        model.safetensors, optimiser.safetensors      tensors
+        model.safetensors, optimizer.safetensors      tensors
         state.json                                    step, random streams, samplers, what the ledger had counted
         manifest.json                                 size and SHA-256 of each of them
 
@@ -36,7 +36,7 @@ from tacit.training.pools import ShuffleState
 from tacit.training.randomness import StreamsState
 
 KEPT = 2
-_MODEL, _OPTIMISER, _STATE, _MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
+_MODEL, _OPTIMIZER, _STATE, _MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 _STEP = re.compile(r"step-\d+")
 
 
@@ -46,7 +46,7 @@ class Checkpoint:
 
     step: int
     model: Mapping[str, Tensor]
-    optimiser: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
     streams: StreamsState
     samplers: Mapping[str, ShuffleState]
 
@@ -171,9 +171,9 @@ def _step_of(place: Path) -> int:
 def _write_files(folder: Path, checkpoint: Checkpoint, charges: dict[str, int]) -> None:
     state = _State(checkpoint.step, checkpoint.streams, dict(checkpoint.samplers), charges)
     save_tensors(folder / _MODEL, checkpoint.model)
-    save_tensors(folder / _OPTIMISER, checkpoint.optimiser)
+    save_tensors(folder / _OPTIMIZER, checkpoint.optimizer)
     write_new(folder / _STATE, to_json(state).encode())
-    for name in (_MODEL, _OPTIMISER, _STATE):
+    for name in (_MODEL, _OPTIMIZER, _STATE):
         sync_file(folder / name)
     write_new(folder / _MANIFEST, to_json(_manifest(folder)).encode())
     sync_file(folder / _MANIFEST)
@@ -181,7 +181,7 @@ def _write_files(folder: Path, checkpoint: Checkpoint, charges: dict[str, int]) 
 
 
 def _manifest(folder: Path) -> _Manifest:
-    places = {name: folder / name for name in (_MODEL, _OPTIMISER, _STATE)}
+    places = {name: folder / name for name in (_MODEL, _OPTIMIZER, _STATE)}
     return _Manifest({name: _FileEntry(place.stat().st_size, digest(place)) for name, place in places.items()})
 
 
@@ -196,8 +196,8 @@ def _read(folder: Path) -> tuple[Checkpoint, dict[str, int]]:
     if not _is_whole(folder):
         raise _Damaged
     state = from_json(_State, read_bytes(folder / _STATE))
-    model, optimiser = load_file(folder / _MODEL), load_file(folder / _OPTIMISER)
-    return Checkpoint(state.step, model, optimiser, state.streams, state.samplers), state.charges
+    model, optimizer = load_file(folder / _MODEL), load_file(folder / _OPTIMIZER)
+    return Checkpoint(state.step, model, optimizer, state.streams, state.samplers), state.charges
 
 
 def _check_counted(ledger: Mapping[str, int], checkpoint: Mapping[str, int]) -> None:

@@ -120,7 +120,7 @@ def _nominal_counts(config: Config) -> MeasuredCounts:
 
 def check_duplicates(mechanism: Mechanism, config: Config) -> None:
     """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
-    secrets_only = all(neighbours.unit == Unit.SECRETS for neighbours in mechanism.notions())
+    secrets_only = all(neighbors.unit == Unit.SECRETS for neighbors in mechanism.notions())
     redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
     if duplicates_of(config) != "keep" and not (secrets_only or redacted_only):
         raise ClaimRefused(

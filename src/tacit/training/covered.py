@@ -1,6 +1,6 @@
-"""Which settings a claim may be made under: those whose neighbours were compared (theory, section 13).
+"""Which settings a claim may be made under: those whose neighbors were compared (theory, section 13).
 
-`tests/claims/test_neighbours.py` draws settings from this table, makes two runs that differ in one unit, and compares
+`tests/claims/test_neighbors.py` draws settings from this table, makes two runs that differ in one unit, and compares
 them; `make test-all` draws every pair of values that is allowed here. What the table does not have was never compared,
 and is refused under a claim. Settings that are numbers (sizes, rates, limits) are drawn at random there and not listed;
 a device other than a processor, on which nothing was compared, is an assumption of the claim.
@@ -209,12 +209,12 @@ def choice_of(experiment: Config) -> dict[str, str]:
 
 
 def check_covered(experiment: Config) -> None:
-    """Refuse a claim under settings whose neighbours were never compared."""
+    """Refuse a claim under settings whose neighbors were never compared."""
     choice = choice_of(experiment)
     for setting, value in choice.items():
         if value not in COVERED[setting]:
             raise ClaimRefused(
-                expected=f"{setting}: {' or '.join(COVERED[setting])}, which the neighbour fuzzer compared",
+                expected=f"{setting}: {' or '.join(COVERED[setting])}, which the neighbor fuzzer compared",
                 found=f"{setting}: {value}, under the claim of {experiment.plan.mechanism}",
                 way_out=f"change {setting}, or take mechanism: plain, which claims nothing",
             )

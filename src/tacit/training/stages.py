@@ -320,7 +320,7 @@ def _chosen_by_held_out(experiment: Config) -> bool:
 
 
 def _declare(run: RunFolder, terms: Terms) -> None:
-    """Tell the ledger what each step costs each kind of neighbours; a resumed ledger knows already."""
+    """Tell the ledger what each step costs each kind of neighbors; a resumed ledger knows already."""
     known = run.ledger.charges()
     for step, prices in terms.prices().items():
         if step not in known:
@@ -332,11 +332,11 @@ def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy_hash: s
 
 
 def _check_dependence(mechanism: Mechanism, depends: Dependence, policy_hash: str) -> None:
-    for neighbours in mechanism.notions():
-        secrets_only = neighbours.unit == Unit.SECRETS
+    for neighbors in mechanism.notions():
+        secrets_only = neighbors.unit == Unit.SECRETS
         if not (depends.free_for_secrets(policy_hash) if secrets_only else depends.free_for_records):
             raise ClaimRefused(
-                expected=f"a tokenizer that says nothing about {neighbours.unit}",
+                expected=f"a tokenizer that says nothing about {neighbors.unit}",
                 found=f"one that depends on: {depends.source.value}",
                 way_out="use tokenizer: bytes, or give a vocabulary_corpus that is public",
             )

@@ -97,20 +97,20 @@ class Trainer:
         return done
 
     def _checkpoint(self, step: int, streams: Streams) -> Checkpoint:
-        optimiser = {
-            f"{kind}.{name}": value for kind, o in self._updates.optimisers.items() for name, value in o.state().items()
+        optimizer = {
+            f"{kind}.{name}": value for kind, o in self._updates.optimizers.items() for name, value in o.state().items()
         }
         model = {name: value.detach() for name, value in self._learner.module.named_parameters()}
-        return Checkpoint(step, model, optimiser, streams.state(), self._samplers.states())
+        return Checkpoint(step, model, optimizer, streams.state(), self._samplers.states())
 
     def _restore(self, checkpoint: Checkpoint) -> Streams:
         parameters = dict(self._learner.module.named_parameters())
         if parameters.keys() != checkpoint.model.keys():
             raise RunError("a checkpoint of this model", "other parameters", "resume with the model that was trained")
         self._learner.module.load_state_dict(dict(checkpoint.model), strict=False)  # a tied weight has one name
-        for kind, optimiser in self._updates.optimisers.items():
+        for kind, optimizer in self._updates.optimizers.items():
             mark = f"{kind}."
-            state = {name.removeprefix(mark): v for name, v in checkpoint.optimiser.items() if name.startswith(mark)}
-            optimiser.restore(state)
+            state = {name.removeprefix(mark): v for name, v in checkpoint.optimizer.items() if name.startswith(mark)}
+            optimizer.restore(state)
         self._samplers.restore(checkpoint.samplers)
         return Streams.resumed(checkpoint.streams)

@@ -1,9 +1,9 @@
-"""Carrying out one step on one draw: which gradient, which noise, which optimiser. One method a kind of update.
+"""Carrying out one step on one draw: which gradient, which noise, which optimizer. One method a kind of update.
 
 G1 (as priced). A private draw reaches the model only through its noisy sum, over the public divisor; an empty draw adds
    noise all the same. The algorithms as printed use parts of a draw exactly, and add nothing for an empty part: they
    are priced so, with who was drawn in the open.
-G2 (rates). An optimiser's schedule spans all the updates it will make; those printed have SGD and one rate.
+G2 (rates). An optimizer's schedule spans all the updates it will make; those printed have SGD and one rate.
 
 A user's whole update as one clipped vector: train on the user's rows, take the difference, clip it.
 
@@ -12,7 +12,7 @@ McMahan et al., "Learning Differentially Private Recurrent Language Models" (ICL
 | paper | here |
 |---|---|
 | E, B, eta | `LocalSettings` |
-| -Delta_k | the pseudo-gradient theta - theta_local, so that an optimiser may go down along the sum |
+| -Delta_k | the pseudo-gradient theta - theta_local, so that an optimizer may go down along the sum |
 | S | `clipping.clip_norm` |
 | w_k <= 1 | the weight of a unit, a public number |
 
@@ -45,7 +45,6 @@ from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
 from tacit.privacy.plan import (
     ClipStyle,
-    Moves,
     Noisy,
     Plain,
     Plan,
@@ -53,6 +52,7 @@ from tacit.privacy.plan import (
     ShuffledPass,
     SplitBatch,
     Step,
+    TrainablePart,
     UsersAndEntities,
 )
 from tacit.training.gradients.clipped import (
@@ -242,14 +242,14 @@ class Updates:
         executions = plan.executions()
         self.learner: Trainable[Any] = learner
         self.reader, self.pools, self.settings = reader, pools, settings
-        self.optimisers = {
+        self.optimizers = {
             name: Optimizer(
-                chosen, sum(times * _draws(step, pools) for step, times in executions.items() if step.optimiser == name)
+                chosen, sum(times * _draws(step, pools) for step, times in executions.items() if step.optimizer == name)
             )
             for name, chosen in (("public", settings.public), ("private", settings.private))
         }
         self.parameters = {name: p for name, p in learner.module.named_parameters() if p.requires_grad}
-        self.moving = {step.moves: moving_names(learner, step.moves) for step in executions}
+        self.moving = {step.trainable: moving_names(learner, step.trainable) for step in executions}
         self._device = next(learner.module.parameters()).device
         self._positions = settings.positions or min(8192, max(512, _SCORES // learner.vocabulary_size))
 
@@ -258,14 +258,14 @@ class Updates:
         update = step.update
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
             if isinstance(update, Plain):
-                return self.plain(step, self.read(step, drawn.rows), self.optimisers[step.optimiser])
+                return self.plain(step, self.read(step, drawn.rows), self.optimizers[step.optimizer])
             if isinstance(update, SplitBatch):
                 done: Done = resolve_name(_AS_PRINTED[update.by])(self, step, update, drawn, streams)
                 return done
             if isinstance(step.draw, PoissonUsers | UsersAndEntities):
                 return self._users(step, update, drawn, streams)
             batch = self.read(step, drawn.rows)
-            return self.noisy(step, update, batch, streams, self.optimisers[step.optimiser])
+            return self.noisy(step, update, batch, streams, self.optimizers[step.optimizer])
 
     def read(self, step: Step, rows: np.ndarray) -> Examples:
         """The rows as `step` sees them, on the model's device."""
@@ -273,7 +273,7 @@ class Updates:
 
     def plain(self, step: Step, batch: Examples, rule: Optimizer) -> Done:
         """One step along the mean gradient of `batch`."""
-        moving = self.moving[step.moves]
+        moving = self.moving[step.trainable]
         result = plain_sum(self.learner, batch, positions=self._positions, parameters=moving)
         weight = max(result.weight, 1.0)
         gradients = {name: total / weight for name, total in result.sums.items()}
@@ -283,7 +283,7 @@ class Updates:
     def noisy(self, step: Step, update: Noisy | SplitBatch, batch: Examples, streams: Streams, rule: Optimizer) -> Done:
         """One step along the noisy sum of the clipped gradients of `batch`, over the public divisor."""
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
-        moving = self.moving[step.moves]
+        moving = self.moving[step.trainable]
         result = clipped_sum(self.learner, batch, clipping, positions=self._positions, parameters=moving)
         self._apply(rule, update, result.sums, result.sensitivity, streams)
         return Done(_counted(batch), None, _facts(result.norms, result.non_finite))
@@ -312,9 +312,9 @@ class Updates:
             _STYLES[update.style](update.clip_norm),
             replace(self.settings.local, epochs=epochs),
             positions=self._positions,
-            parameters=self.moving[step.moves],
+            parameters=self.moving[step.trainable],
         )
-        rule = self.optimisers[step.optimiser]
+        rule = self.optimizers[step.optimizer]
         self._apply(rule, update, result.sums, most * result.sensitivity, streams)
         return Done(sum(counts), None, _facts(result.norms, result.non_finite))
 
@@ -347,17 +347,19 @@ def _facts(norms: Tensor, non_finite: int) -> dict[str, float]:
     return {"drawn": len(norms), "non_finite": non_finite, "median_norm": median}
 
 
-def moving_names(learner: Trainable[Any], moves: Moves) -> list[str]:
+def moving_names(learner: Trainable[Any], trainable: TrainablePart) -> list[str]:
     """The names of the parameters that a step moves."""
     known = {name: p for name, p in learner.module.named_parameters() if p.requires_grad}
     of_head = {id(parameter) for parameter in learner.head.parameters()}
-    belongs: dict[Moves, Callable[[str], bool]] = {
+    belongs: dict[TrainablePart, Callable[[str], bool]] = {
         "all": lambda name: True,
         "head": lambda name: id(known[name]) in of_head,
         "biases": lambda name: name.endswith("bias"),
         "adapters": lambda name: ".lora_" in name,
     }
-    names = [name for name in known if belongs[moves](name)]
+    names = [name for name in known if belongs[trainable](name)]
     if not names:
-        raise ConfigError(f"a model with {moves} to move", "none", "choose another `plan.trainable`, or another model")
+        raise ConfigError(
+            f"a model with {trainable} to train", "none", "choose another `plan.trainable`, or another model"
+        )
     return names

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacit.audits.findings import Attack, Column, Compared, Finding, Highlight, finite
-from tacit.audits.passages import blind, loss_scores, min_k_scores, neighbourhood_scores, reference_scores, zlib_scores
+from tacit.audits.passages import blind, loss_scores, min_k_scores, neighborhood_scores, reference_scores, zlib_scores
 from tacit.audits.statistics import Judged, MeasuredRate, Rates, Scores, disjoint_groups, grouped, judged, rates, roc
 from tacit.audits.target import Candidates, Target
 from tacit.common.charts import Point, ScatterChart, Series, Table
@@ -20,7 +20,7 @@ from tacit.privacy.plan import Neighbors, Unit
 from tacit.privacy.tradeoff import tradeoff_chart
 
 FEW_ROWS = "Membership was not attacked: one side of the corpus has fewer than 10 records. Raise held_out."
-ATTACKS = ("loss", "zlib", "min-k", "neighbourhood", "reference")
+ATTACKS = ("loss", "zlib", "min-k", "neighborhood", "reference")
 _BLIND = "without the model (blind)"
 _MEANING = "accuracy of ranking by loss; chance is 0.5"
 _CURVE_POINTS = 200
@@ -72,14 +72,14 @@ def membership(target: Target, config: AuditConfig, observe: Observer) -> Member
 
 def _every_score(target: Target, candidates: Candidates, observe: Observer) -> dict[str, Scores]:
     learner, passages, reference = target.learner, candidates.passages, target.reference
-    with_neighbours = [one for one in passages if candidates.neighbours[one.id]]
+    with_neighbors = [one for one in passages if candidates.neighbors[one.id]]
     attacks: dict[str, Callable[[], Scores]] = {
         "loss": lambda: loss_scores(learner, passages),
         "zlib": lambda: zlib_scores(learner, passages, candidates.texts),
         "min-k": lambda: min_k_scores(learner, passages),
     }
-    if len({candidates.inside[one.id] for one in with_neighbours}) == 2:
-        attacks["neighbourhood"] = lambda: neighbourhood_scores(learner, with_neighbours, candidates.neighbours)
+    if len({candidates.inside[one.id] for one in with_neighbors}) == 2:
+        attacks["neighborhood"] = lambda: neighborhood_scores(learner, with_neighbors, candidates.neighbors)
     if reference is not None:
         attacks["reference"] = lambda: reference_scores(learner, reference, passages)
     found = {}
@@ -205,14 +205,14 @@ def _charts(found: MembershipResult, guarantee: Guarantee) -> tuple[ScatterChart
 def _record_figure(guarantee: Guarantee) -> Figure | None:
     """The figure that bounds an attack on a record's membership; a claim about anything else bounds none."""
     record = Neighbors(Unit.RECORD, Relation.ZERO_OUT, 1)
-    return next((figure for figure in guarantee.figures if figure.neighbours == record), None)
+    return next((figure for figure in guarantee.figures if figure.neighbors == record), None)
 
 
 def _why_no_bound(guarantee: Guarantee) -> str:
     if not guarantee.figures:
         return "Nothing is claimed, so nothing bounds what an attack may reach."
     return (
-        f"The claim is about {guarantee.figures[0].neighbours.unit}. The attacks on membership ask whether a record "
+        f"The claim is about {guarantee.figures[0].neighbors.unit}. The attacks on membership ask whether a record "
         "was used, which this claim does not hide, so no bound is drawn beside them."
     )
 

@@ -241,7 +241,7 @@ def _tune(
     share = float(rows.sensitive.mean())
     head = torch.tensor(start[0], dtype=torch.float32, requires_grad=True)
     bias = torch.tensor(start[1], dtype=torch.float32, requires_grad=True)
-    optimiser = torch.optim.AdamW([*model.parameters(), head, bias], lr=learning_rate, weight_decay=0.01)
+    optimizer = torch.optim.AdamW([*model.parameters(), head, bias], lr=learning_rate, weight_decay=0.01)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model.train()
@@ -255,9 +255,9 @@ def _tune(
                 truth = torch.tensor(rows.sensitive[chosen], dtype=torch.float32)
                 weight = torch.where(truth > 0, 0.5 / share, 0.5 / (1 - share))
                 loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, truth, weight)
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                optimizer.step()
                 told(len(chosen), int(real.sum()), float(loss.detach()))
     model.eval().save_pretrained(target, safe_serialization=True)
     copyfile(next(path for path in model_files(folder) if path.name == "tokenizer.json"), target / "tokenizer.json")

@@ -1,4 +1,4 @@
-"""Settings for the neighbour fuzzer: choices of `tacit.training.covered` with every allowed pair, and runs of them."""
+"""Settings for the neighbor fuzzer: choices of `tacit.training.covered` with every allowed pair, and runs of them."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -137,7 +137,7 @@ def published(folder: Path) -> Iterator[Path]:
     with patch.dict(mechanisms._OWN), patch.dict(own._OWN):
         for unit in (Unit.SECRETS, Unit.RECORD, Unit.FLAGGED_RECORD):
             register_mechanism(f"own {unit}", "of somebody", _own(unit))
-        register_model("neighbours", OwnNetwork)
+        register_model("neighbors", OwnNetwork)
         yield folder
     torch.set_num_threads(threads)
 
@@ -258,7 +258,7 @@ def _layers(choice: Mapping[str, str], chance: Random) -> int:
 def _model(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str, Any]:
     model, classifies = choice["model"], choice["task"] == "classification"
     rate = {"none": 0.0, "some": 0.4}
-    words: dict[str, Any] = {"model": {"own": "neighbours"}.get(model, model)}
+    words: dict[str, Any] = {"model": {"own": "neighbors"}.get(model, model)}
     if model == "lstm":
         words["model_config"] = {"embedding_size": 5, "hidden_size": 6, "layers": _layers(choice, chance)}
         words["model_config"] |= {name: rate[choice[name]] for name in ("embedding_dropout", "weight_drop")}

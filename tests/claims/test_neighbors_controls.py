@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from neighbour_checks import Broken, fuzz
-from neighbour_settings import OwnNetwork, published, words_of
+from neighbor_checks import Broken, fuzz
+from neighbor_settings import OwnNetwork, published, words_of
 from tacit.data.ownership import Annotator
 from tacit.data.prepare import DuplicateKey
 from tacit.models import loading as own
@@ -51,7 +51,7 @@ def _dropping(module: nn.Module, device: torch.device) -> Iterator[None]:
 @contextmanager
 def _one_mask() -> Iterator[None]:
     """As if nobody checked."""
-    with patch("tacit.training.gradients.clipped.exact", _dropping), patch("neighbour_worlds.check_gradients"):
+    with patch("tacit.training.gradients.clipped.exact", _dropping), patch("neighbor_worlds.check_gradients"):
         yield
 
 
@@ -77,9 +77,9 @@ class Encoder(OwnNetwork):
 def _bidirectional() -> Iterator[None]:
     """As if nobody checked."""
     with (
-        patch.dict(own._OWN, {"neighbours": Encoder}),
+        patch.dict(own._OWN, {"neighbors": Encoder}),
         patch.object(own, "_check"),
-        patch("neighbour_worlds.check_gradients"),
+        patch("neighbor_worlds.check_gradients"),
     ):
         yield
 
@@ -111,7 +111,7 @@ CONTROLS: dict[str, tuple[Any, dict[str, str]]] = {
 
 @pytest.mark.parametrize("mistake", CONTROLS)
 def test_a_mistake_that_we_made_is_caught(mistake: str, place: Path, tmp_path: Path) -> None:
-    """In the first corpora already; and where it is, the same neighbours are equal enough without the mistake."""
+    """In the first corpora already; and where it is, the same neighbors are equal enough without the mistake."""
     control, choice = CONTROLS[mistake]
     whole = {**{name: values[0] for name, values in COVERED.items()}, **choice}
     for seed in range(SEEDS):

@@ -1,4 +1,4 @@
-"""The seven comparisons of the neighbour fuzzer (theory, section 13); `Broken` names the one that failed."""
+"""The seven comparisons of the neighbor fuzzer (theory, section 13); `Broken` names the one that failed."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neighbour_corpora import (
+from neighbor_corpora import (
     NAMES,
     Draft,
     Other,
@@ -24,7 +24,7 @@ from neighbour_corpora import (
     text_of,
     text_replaced,
 )
-from neighbour_worlds import Name, Transcript, World, carry_out, distance, force_past, make_world, same_left, same_sums
+from neighbor_worlds import Name, Transcript, World, carry_out, distance, force_past, make_world, same_left, same_sums
 from tacit.privacy.events import Free, NoisyEvent, Unbounded
 from tacit.privacy.plan import Neighbors, Noisy, PoissonUsers, Pool, SplitBatch, Step, Unit, UsersAndEntities, cost
 from tacit.training.checks import duplicates_of
@@ -37,7 +37,7 @@ ROUNDING = 1e-7  # of the clip norm, for each row of a draw
 
 
 class Broken(AssertionError):
-    """Two neighbours differ by more than is priced."""
+    """Two neighbors differ by more than is priced."""
 
 
 def require(holds: bool, what: str) -> None:
@@ -54,7 +54,7 @@ def fuzz(folder: Path, words: Mapping[str, Any], seed: int) -> int:
     ours = make_world(folder / "D", drafts, _with_aliases(folder, words, None), None)
     pairs = 0
     for of in _one_a_unit(ours.mechanism.notions(), chance):
-        for other in neighbours(ours, drafts, of, chance):
+        for other in neighbors(ours, drafts, of, chance):
             chosen = _with_aliases(folder, words, other.entity)
             theirs = make_world(folder / f"D{pairs}", other.drafts, chosen, ours.mechanism)
             compare(ours, theirs, of, other, chance)
@@ -75,7 +75,7 @@ def _one_a_unit(notions: Sequence[Neighbors], chance: Random) -> list[Neighbors]
     return [chance.choice([notion for notion in notions if notion.unit == unit]) for unit in units]
 
 
-def neighbours(ours: World, drafts: Sequence[Draft], of: Neighbors, chance: Random) -> list[Other]:
+def neighbors(ours: World, drafts: Sequence[Draft], of: Neighbors, chance: Random) -> list[Other]:
     """Corpora that differ in one unit, in every way that the claim speaks of."""
     experiment = ours.experiment
     everywhere = places(drafts, experiment.data.segment_by != "record")
@@ -83,7 +83,7 @@ def neighbours(ours: World, drafts: Sequence[Draft], of: Neighbors, chance: Rand
         flagged = [place for number, place in enumerate(everywhere) if ours.marks.flagged[number]]
         kinds = ("ID",) if experiment.policy == "digits" else ("ID", "NAME", "PLACE")
         candidates = flagged if of.unit == Unit.FLAGGED_RECORD else everywhere
-        printed = experiment.plan.mechanism == "selective-published"  # its neighbours have the same lengths
+        printed = experiment.plan.mechanism == "selective-published"  # its neighbors have the same lengths
         found = differing_in_records(drafts, of, candidates, kinds, chance, same_length=printed)
         keeps = duplicates_of(experiment) == "keep" or of.unit == Unit.SECRETS
         return [other for other in found if keeps or other.name == "removed"]
@@ -217,7 +217,7 @@ def _compare_priced(
     full = [carry_out(w, step, batch, weights, seed) for w, batch in zip((ours, theirs), drawn, strict=True)]
     if isinstance(step.update, SplitBatch) and step.update.by == "segments":
         if any(len(ours.store.full(row)[0]) != len(theirs.store.full(row)[0]) for row in range(len(ours.names))):
-            return  # equal in characters, not in tokens: no neighbours of the algorithm as printed
+            return  # equal in characters, not in tokens: no neighbors of the algorithm as printed
         _within(full[0], full[1], 2 * copies, event, rows)  # the batch is seen: the unit takes part in both worlds
         return
     empty = ours.owned_rows(other.owned)
@@ -304,7 +304,7 @@ def _alone(world: World, step: Step, update: Noisy, batch: DrawnUnits, weights: 
         force_past(world, weights, seed)
         world.nulls.rows = frozenset()
         module.eval()
-        moving = [p for name, p in module.named_parameters() if name in world.updates.moving[step.moves]]
+        moving = [p for name, p in module.named_parameters() if name in world.updates.moving[step.trainable]]
         examples = world.reader.batch(batch.rows, step.view, step.targets)
         total = world.learner.token_losses(examples).total  # type: ignore[arg-type]
         found = torch.autograd.grad(total, moving, materialize_grads=True)
@@ -330,4 +330,4 @@ def _noise_covers_all(world: World, step: Step) -> None:
     before = {name: value.detach() for name, value in world.learner.module.named_parameters()}
     moved = {name for name, value in before.items() if not bool((found.left[f"model.{name}"] == value).all())}
     require(moved <= gradients.keys(), "7: a step moves what it added no noise to")
-    require(set(gradients) == set(world.updates.moving[step.moves]), "7: other parameters than the step moves")
+    require(set(gradients) == set(world.updates.moving[step.trainable]), "7: other parameters than the step moves")

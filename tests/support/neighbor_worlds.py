@@ -1,7 +1,7 @@
-"""T11, the neighbour fuzzer: two worlds that differ in one unit, made and trained by the product's own functions.
+"""T11, the neighbor fuzzer: two worlds that differ in one unit, made and trained by the product's own functions.
 
 A world is a corpus with all that a run makes of it before its first step. Private steps are compared under a forced
-past: both worlds have the same weights, optimisers and draw, and what is added as noise is replaced by the same
+past: both worlds have the same weights, optimizers and draw, and what is added as noise is replaced by the same
 numbers, so that whatever still differs was told by something else than the noisy sum (theory, section 13).
 """
 
@@ -17,7 +17,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from neighbour_corpora import HELD_OUT_USERS, Draft
+from neighbor_corpora import HELD_OUT_USERS, Draft
 from runs import quiet
 from tacit.config.load import check_public_steps, load_config
 from tacit.config.schema import Config
@@ -193,8 +193,8 @@ class Transcript:
     """What one draw released, and what it left behind."""
 
     queries: list[tuple[list[Tensor], float]]  # sums before noise, and the deviation of the noise
-    applied: list[tuple[dict[str, Tensor], float]]  # gradients that an optimiser got, and the deviation it was told
-    left: dict[str, Tensor]  # parameters and optimisers afterwards
+    applied: list[tuple[dict[str, Tensor], float]]  # gradients that an optimizer got, and the deviation it was told
+    left: dict[str, Tensor]  # parameters and optimizers afterwards
     streams: Any
     tokens: int
     public_loss: float | None
@@ -202,7 +202,7 @@ class Transcript:
 
 @contextmanager
 def _forced(seed: int, queries: list[Any], applied: list[Any], real_noise: bool) -> Iterator[None]:
-    """Noise is noted and replaced by numbers that are the same in both worlds; optimisers note what they get."""
+    """Noise is noted and replaced by numbers that are the same in both worlds; optimizers note what they get."""
     apply = Optimizer.apply
 
     class Forced(NoiseStream):
@@ -228,19 +228,19 @@ WEIGHTS = {"as they begin": 0.0, "random": 0.5, "large": 30.0, "beyond all bound
 
 
 def force_past(world: World, weights: str, seed: int) -> None:
-    """The same weights and the same optimisers, whatever the world: an earlier step moved all that moves."""
+    """The same weights and the same optimizers, whatever the world: an earlier step moved all that moves."""
     chance = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in world.learner.module.named_parameters():
             value.copy_(world.start[name] + WEIGHTS[weights] * torch.randn(value.shape, generator=chance))
-    for kind, optimiser in world.updates.optimisers.items():
-        optimiser.restore({"done": torch.tensor(0)})
-        steps = [step for step in world.plan.executions() if step.optimiser == kind]
-        names = [name for step in steps[:1] for name in world.updates.moving[step.moves]]
+    for kind, optimizer in world.updates.optimizers.items():
+        optimizer.restore({"done": torch.tensor(0)})
+        steps = [step for step in world.plan.executions() if step.optimizer == kind]
+        names = [name for step in steps[:1] for name in world.updates.moving[step.trainable]]
         sizes = {name: world.updates.parameters[name] for name in names}
         past = {name: torch.randn(value.shape, generator=chance).to(value.dtype) for name, value in sizes.items()}
         if past:
-            optimiser.apply({name: torch.zeros_like(value) for name, value in past.items()}, past)
+            optimizer.apply({name: torch.zeros_like(value) for name, value in past.items()}, past)
 
 
 def carry_out(
@@ -286,8 +286,8 @@ def _carry_out(
     with _forced(seed, queries, applied, noise):
         done = world.updates.carry_out(step, drawn, streams)
     left = {f"model.{name}": value.detach().clone() for name, value in world.learner.module.named_parameters()}
-    for kind, optimiser in world.updates.optimisers.items():
-        left |= {f"{kind}.{name}": value.clone() for name, value in optimiser.state().items()}
+    for kind, optimizer in world.updates.optimizers.items():
+        left |= {f"{kind}.{name}": value.clone() for name, value in optimizer.state().items()}
     return Transcript(queries, applied, left, streams.state(), done.tokens, done.public_loss)
 
 

@@ -1,4 +1,4 @@
-"""T11, the neighbour fuzzer (theory, section 13): two runs that differ in one unit differ by what is priced.
+"""T11, the neighbor fuzzer (theory, section 13): two runs that differ in one unit differ by what is priced.
 
 Settings are drawn from the table `tacit.training.covered`: here, choices that together have every allowed pair of
 values, with one corpus each, always the same; in `make test-all`, new choices and corpora every time, whose seed is
@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 import pytest
 
-from neighbour_checks import fuzz
-from neighbour_settings import completed, covering_choices, published, words_of
+from neighbor_checks import fuzz
+from neighbor_settings import completed, covering_choices, published, words_of
 from runs import experiment, quiet, write_corpus
 from tacit.config.load import load_config
 from tacit.config.schema import Config
@@ -41,7 +41,7 @@ def experiment_of(words: dict[str, Any]) -> Config:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_neighbours_differ_by_what_is_priced(part: int, place: Path, tmp_path: Path) -> None:
+def test_neighbors_differ_by_what_is_priced(part: int, place: Path, tmp_path: Path) -> None:
     """Every pair of values that the table allows, once."""
     choices, _, _ = covering_choices(0)
     for number, choice in list(enumerate(choices))[part::PARTS]:
@@ -52,7 +52,7 @@ def test_neighbours_differ_by_what_is_priced(part: int, place: Path, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("round_", range(10))
-def test_neighbours_of_other_corpora_and_choices(
+def test_neighbors_of_other_corpora_and_choices(
     round_: int,
     place: Path,
     tmp_path: Path,
@@ -72,7 +72,7 @@ def test_neighbours_of_other_corpora_and_choices(
             error.add_note(f"seed {seed}, number {number}: {json.dumps(words)}")
             raise
     counts = f"{pairs:,} pairs of values in {len(choices)} choices, {worlds} pairs of worlds, seed {seed}"
-    record_property("counts", f"neighbours, round {round_}: {counts}")
+    record_property("counts", f"neighbors, round {round_}: {counts}")
 
 
 def test_every_value_is_in_a_pair_and_every_need_names_values() -> None:

@@ -1,4 +1,4 @@
-"""Random small corpora for the neighbour fuzzer, and the corpora that differ from them in one unit.
+"""Random small corpora for the neighbor fuzzer, and the corpora that differ from them in one unit.
 
 A record is a draft: turns made of parts, each public text or a secret of some kind. Rows have different lengths; some
 records are equal, some differ in their secrets, label, marks or user only; listed strings also occur unmarked, marked
@@ -59,8 +59,8 @@ def some_drafts(chance: Random) -> list[Draft]:
         _draft(chance, 4, [Part("pay "), Part("4711", "ID")]),
     ]
     unmarked = _changed(drafts[3], None, lambda part: replace(part, kind=None))
-    relabelled = replace(drafts[4], label=LABELS[1 - LABELS.index(drafts[4].label)])
-    drafts += [replace(unmarked, id="r5"), replace(relabelled, id="r6")]
+    relabeled = replace(drafts[4], label=LABELS[1 - LABELS.index(drafts[4].label)])
+    drafts += [replace(unmarked, id="r5"), replace(relabeled, id="r6")]
     for number in range(len(drafts), chance.randint(7, 12)):
         drafts.append(_twin(chance, number, chance.choice(drafts)) if chance.random() < 0.5 else _draft(chance, number))
     return drafts
@@ -140,7 +140,7 @@ def places(drafts: Sequence[Draft], cut: bool) -> list[Place]:
 
 @dataclass(frozen=True)
 class Other:
-    """A neighbouring corpus: its drafts, the ids of the records that the unit owns, and what was done to them."""
+    """A neighboring corpus: its drafts, the ids of the records that the unit owns, and what was done to them."""
 
     name: str
     drafts: tuple[Draft, ...]
