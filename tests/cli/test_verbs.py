@@ -154,7 +154,7 @@ def test_policies_are_compared_by_words_or_by_name(tmp_path: Path) -> None:
     records = list(verbs.simulate("customersim", dialogs=10))
     by_words = verbs.compare_policies(records, ["digits", "pii"], processes=1)
     assert [one.name for one in by_words.policies] == ["digits", "pii"]
-    assert verbs.compare_policies(records, {"mine": Digits()}, processes=1).policies[0].hash == Digits().hash
+    assert verbs.compare_policies(records, {"mine": Digits()}, processes=1).policies[0].policy_hash == Digits().hash
 
 
 def test_a_detector_is_trained_shown_and_measured(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tacit.data.canaries import CANARY, draw_canaries, plant
 from tacit.data.marked import Part
 from tacit.data.records import Record
 from tacit.errors import PrepareError
-from tacit.policies.marking import Marker, Unmarked
+from tacit.policies.marking import Policies, Unmarked
 from tacit.policies.patterns import Digits
 
 WORDS = ("oak", "elm", "fir", "ash", "yew")
@@ -96,7 +96,7 @@ def test_g3_planting_adds_the_canaries_that_are_inside_and_changes_nothing(
     assert len({record.id for record in planted}) == len(planted)
     values = {canary.id: canary.value for canary in canaries}
     for record in copies:
-        spans = Marker(Digits()).mark(Unmarked(Part.PLANTED, replace(record, text="x" * len(record.text)))).spans
+        spans = Policies(Digits()).mark(Unmarked(Part.PLANTED, replace(record, text="x" * len(record.text)))).spans
         assert [record.text[span.start : span.end] for span in spans] == [values[record.user or ""]] * plan.known
         assert all(span.kind == CANARY for span in record.spans or ())
 

@@ -18,15 +18,15 @@ from runs import experiment, quiet, write_corpus
 from tacit import quickstart as quick
 from tacit.audits.attacks.exposure import exposure_finding
 from tacit.cli.main import app
+from tacit.common.serialize import from_json, to_json
 from tacit.config.load import load_config, released
 from tacit.config.schema import Config
 from tacit.config.setting import NO, VALUE, every_setting
 from tacit.data.corpus import read
 from tacit.data.records import Record, Span
-from tacit.errors import ConfigError, PolicyError, RunError
+from tacit.errors import ConfigError, RunError
 from tacit.policies.card import MOST_KINDS, OTHERS, MeasuredPolicy
-from tacit.policies.excerpts import Excerpt
-from tacit.policies.marking import KEPT, Inside
+from tacit.policies.marking import KEPT, Excerpt, Inside
 from tacit.policies.patterns import Digits, Gold, Regex
 from tacit.policies.policy import Forgetful
 from tacit.privacy.account import account, average_case
@@ -54,7 +54,7 @@ def inside_run(folder: Path, records: list[Record], **words: Any) -> Path:  # no
     sampler = sampled(records, Digits())
     with RunFolder.open(folder) as run:
         kept = Inside(sampler.excerpts(), (("PHONE", len(records)), ("<b>", 1)))
-        run.write_json(PrivateFile.SAMPLE, kept.to_json())
+        run.write_json(PrivateFile.SAMPLE, kept)
     return folder
 
 
@@ -198,11 +198,11 @@ def test_a_sample_hides_secrets_and_does_not_depend_on_the_order() -> None:
     kept = [{str(one.pieces) for one in sampler.excerpts()} for sampler in samplers]
     assert kept[0] == kept[1]
     assert len(samplers[0].excerpts()) == KEPT
-    written = json.dumps(Inside(samplers[0].excerpts(), ()).to_json())
+    written = to_json(Inside(samplers[0].excerpts(), ()))
     assert "555" not in written
     assert "Ann" not in written
     assert "call" in written
-    assert Inside.from_json(json.loads(written)).excerpts == samplers[0].excerpts()
+    assert from_json(Inside, written).excerpts == samplers[0].excerpts()
     lengths = {str(_excerpt_of(text).pieces) for text in ("call 1234567 or Ann", "call 12345678901 or Ann")}
     assert len(lengths) == 1  # the length of a secret shows nowhere
 
@@ -240,7 +240,7 @@ def test_hostile_records_stay_text_on_the_inside_page(tmp_path: Path, hostile: s
     folder = inside_run(tmp_path / "run", [record], template=hostile)
     with RunFolder.open(folder) as run:
         kept = Inside(read_inside(folder).excerpts, ((hostile, 3),))
-        run.write_json(PrivateFile.SAMPLE, kept.to_json())
+        run.write_json(PrivateFile.SAMPLE, kept)
     text = report_inside(folder, 5).page.read_text()
     page = Page(text)
     assert page.tags.count("script") == 1
@@ -263,7 +263,7 @@ def test_a_damaged_sample_and_one_that_is_not_there_are_refused(tmp_path: Path) 
     with pytest.raises(RunError, match=PrivateFile.SAMPLE):
         report_inside(folder, 5)
     path.write_text('{"excerpts": [{"record": 1}], "kinds": []}')
-    with pytest.raises(PolicyError, match="a sample as tacit writes it"):
+    with pytest.raises(RunError, match=f"Inside as JSON[^$]*{PrivateFile.SAMPLE}"):
         report_inside(folder, 5)
     path.unlink()
     with pytest.raises(RunError, match="leave --sample out"):

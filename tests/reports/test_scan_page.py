@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scans import read_scan
 from tacit.common.formatting import Interval, ceiling, interval, percent
 from tacit.data.records import Record, Span
 from tacit.policies.patterns import Digits, Everything, Regex
-from tacit.policies.scan import Scan, scan
+from tacit.policies.scan import scan
 from tacit.reports.policy_pages import MOST_KINDS, scan_page
 
 HOSTILE = (
@@ -87,7 +88,7 @@ def test_g1_any_text_and_any_kind_make_a_well_formed_page(text: str, kind: str) 
 
 def test_g2_the_page_is_a_pure_function_of_the_result() -> None:
     result = scan([labelled("some text")], Digits())
-    again = Scan.from_json(json.loads(json.dumps(result.to_json())))
+    again = read_scan(json.loads(json.dumps(result.to_json())))
     assert scan_page(result) == scan_page(again) == scan_page(result)
 
 

@@ -16,7 +16,7 @@ from tacit.policies.card import CardCounts, MeasuredPolicy
 from tacit.policies.card import measured as measured_counts
 from tacit.policies.detectors.detector import DetectorOverlap
 from tacit.policies.detectors.detector import check_detector_data as check_overlap
-from tacit.policies.marking import Marker, RecordSampler, Unmarked
+from tacit.policies.marking import Policies, RecordSampler, Unmarked
 from tacit.policies.policy import Policy
 from tacit.training.marking import side_of
 from tacit.training.overlap import Overlap
@@ -26,8 +26,8 @@ def mark(
     records: Iterable[Record], policy: Policy, conservative: Policy | None = None, part: Part = Part.TRAIN
 ) -> Iterator[MarkedRecord]:
     """Each record with its marks."""
-    marker = Marker(policy, conservative)
-    return (MarkedRecord(record, marker.mark(Unmarked(part, record))) for record in records)
+    policies = Policies(policy, conservative)
+    return (MarkedRecord(record, policies.mark(Unmarked(part, record))) for record in records)
 
 
 def prepare(

@@ -18,8 +18,8 @@ from tacit.errors import ConfigError, RunError
 from tacit.policies import patterns
 from tacit.policies import tagging as folders
 from tacit.policies.entities import SpacyEntities
+from tacit.policies.marking import Policies
 from tacit.policies.patterns import Digits, Regex
-from tacit.policies.policy import Policies
 from tacit.privacy.ledger import Ledger
 from tacit.runs.environment import here
 from tacit.runs.files import PrivateFile, ReleaseFile

@@ -20,7 +20,7 @@ from tacit.data.marked import MarkedCorpus, MarkedRecord, Marks, Part, Refusal, 
 from tacit.data.records import Record, Span
 from tacit.errors import PolicyError
 from tacit.policies import marking
-from tacit.policies.marking import Marker, Unmarked, mark_all
+from tacit.policies.marking import Policies, Unmarked, mark_all
 from tacit.policies.patterns import Capitals, Digits, Gold
 from tacit.policies.policy import Policy
 from tacit.runs.files import PrivateFile
@@ -172,7 +172,7 @@ def test_marked_records_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_processes_mark_as_one_does_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marking, "_BATCH_RECORDS", 7)
     records = [Unmarked(Part.TRAIN, Record(f"r{n}", f"Call {n} or Ann." if n % 3 else "it rained")) for n in range(60)]
-    marker = Marker(Digits(), Capitals())
+    marker = Policies(Digits(), Capitals())
     alone = list(mark_all(marker, records))
     monkeypatch.setattr(marking, "SECONDS_ALONE", -1.0)
     monkeypatch.setattr(marking, "cores", lambda: 2)
@@ -190,13 +190,13 @@ class HereAlone(Digits):
 def test_a_policy_that_cannot_be_sent_marks_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marking, "SECONDS_ALONE", -1.0)
     records = [Unmarked(Part.TRAIN, Record("r", "Call 5"))]
-    assert [marks.flagged for _, marks in mark_all(Marker(HereAlone()), records)] == [True]
+    assert [marks.flagged for _, marks in mark_all(Policies(HereAlone()), records)] == [True]
     assert not workers.can_be_sent(HereAlone())
-    assert workers.can_be_sent(Marker(Digits(), Capitals()))
+    assert workers.can_be_sent(Policies(Digits(), Capitals()))
 
 
 def test_a_canary_that_is_known_is_marked_and_one_that_is_not_is_left_to_the_policy() -> None:
     for known in (True, False):
         record = Record("canary", "my word is oak", spans=(Span(11, 14, CANARY),) if known else ())
-        assert bool(Marker(Digits()).mark(Unmarked(Part.PLANTED, record)).spans) == known
-        assert not Marker(Digits()).mark(Unmarked(Part.TRAIN, record)).spans
+        assert bool(Policies(Digits()).mark(Unmarked(Part.PLANTED, record)).spans) == known
+        assert not Policies(Digits()).mark(Unmarked(Part.TRAIN, record)).spans

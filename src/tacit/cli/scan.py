@@ -14,7 +14,7 @@ from tacit.cli.output import AsJson, print_json, share_cell, share_value, watchi
 
 if TYPE_CHECKING:
     from tacit.policies.card import PolicyCard
-    from tacit.policies.excerpts import Excerpt
+    from tacit.policies.marking import Excerpt
     from tacit.policies.scan import Scan
 
 _STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "bright_green")
@@ -71,7 +71,7 @@ def _print(result: "Scan", console: Console, out: Path) -> None:
         console.print(_card(result.card), Text(result.card.sentence()), "", sep="\n")
     styles = {kind: _STYLES[at % len(_STYLES)] for at, kind in enumerate(sorted(_kinds_shown(result)))}
     for shown in result.sample:
-        console.print(Text(f"record {shown.number:,}" + (f": {shown.id}" if shown.id else ""), style="bold"))
+        console.print(Text(f"record {shown.record:,}" + (f": {shown.id}" if shown.id else ""), style="bold"))
         console.print(_text(shown, styles), "", sep="\n")
     if result.sample:
         console.print(Text(_legend(result.shows_secrets), style="dim"))

@@ -1,28 +1,31 @@
-"""How well a policy does on labelled text, with exact intervals: the policy card.
+"""How well a policy does on labeled text, with exact intervals: the policy card.
 
 What is counted
 - recall, by the kind the label gives: gold spans whose every character lies in found spans (of whatever kind, and
   several found spans may share the work), white space excepted: where a name is marked word by word, the blank that is
-  left tells where marks stand, which is public annotation. Those with some but not all characters found are counted
-  beside it, and are misses.
+  left only reveals where marks are, which is public annotation. Those with some but not all characters found are
+  counted beside it, and are misses.
 - precision, by the kind the policy gives: found spans that overlap a gold span of whatever kind; and the same for
   characters.
-- kinds are those of one vocabulary (`policy.kinds`): what one calls NAME and another PER is one kind.
-- records: a record is missed when it holds at least one gold span that is not wholly found.
+- records: a record is missed when it contains at least one gold span that is not completely found.
+
+Kinds are those of one vocabulary (`common_kind`): what one calls NAME and another PER is one kind.
 
 Intervals for recall and precision are two-sided Clopper-Pearson, exact if spans were drawn one by one; spans of one
 record resemble each other, so read them as a guide. The claim a certificate may use is the bound on records, which
-needs only that the labelled records were drawn at random (theory, section 7).
+needs only that the labeled records were drawn at random (theory, section 7).
 
 F2 = 5 P R / (4 P + R) grows with P and with R. Its interval takes both lower ends and both upper ends of the
 97.5 % intervals of P and R: both hold at once with 95 % confidence however the two depend on each other.
 
-How well a policy did on labelled held-out records, as counts for pages that stay inside.
-
-G1 (numbers). It holds counts, and names of kinds that look like names: at most `MOST_KINDS`, one word, no
-   number. All other kinds are counted together under `OTHERS`, so that no text of a corpus gets out as a kind.
-G2 (inside). The counts are exact functions of what held-out people wrote, so they are written to `private/` alone.
-G3 (labels). A policy that repeats the labels, and a corpus without labels, give none.
+G1 (additive). Counting records in several parts and adding with `+` equals counting them in one.
+G2 (bound). `miss_bound` is the one-sided 95 % Clopper-Pearson upper bound on the share of records with any missed
+   secret: 0 of 200 gives .0149, 20 of 200 gives .142.
+G3 (complete). The JSON form of a card contains the counts and everything computed from them.
+G4 (numbers). `MeasuredPolicy` has counts, and names of kinds that look like names: at most `MOST_KINDS`, one word, no
+   number. All other kinds are counted together under `OTHERS`, so that no text of a corpus gets out as a kind. The
+   counts are exact functions of what held-out people wrote, so they are written to `private/` alone.
+G5 (labels). A policy that repeats the labels, and a corpus without labels, have no card.
 """
 
 import math
@@ -30,6 +33,8 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple, Self
 
 from tacit.common.formatting import Interval, exact_interval, upper_bound
@@ -40,6 +45,9 @@ from tacit.policies.policy import Policy
 
 CONFIDENCE = 0.95
 _BOTH_HOLD = 1 - (1 - CONFIDENCE) / 2
+MOST_KINDS = 40
+OTHERS = "(others)"
+_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,29}\d{0,2}")
 
 
 class KindCounts(NamedTuple):
@@ -55,15 +63,12 @@ class KindCounts(NamedTuple):
 
     def plus(self, other: "KindCounts") -> "KindCounts":
         """Both counts together."""
-        return KindCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return KindCounts(*map(add, self, other))
 
 
 @dataclass
 class CardCounts:
-    """What a card is computed from. Counts of parts of a corpus add up to the counts of the whole, in any order.
-
-    G1 (additive). Counting records in several parts and adding with `+` equals counting them in one.
-    """
+    """What a card is computed from. Counts of parts of a corpus add up to the counts of the whole, in any order."""
 
     records: int = 0
     missed_records: int = 0
@@ -109,10 +114,7 @@ class CardCounts:
 
     def overall(self) -> KindCounts:
         """The counts of all kinds together."""
-        total = KindCounts()
-        for counts in self.kinds.values():
-            total = total.plus(counts)
-        return total
+        return reduce(KindCounts.plus, self.kinds.values(), KindCounts())
 
     def _count(self, label: str, counts: KindCounts) -> None:
         kind = common_kind(label)
@@ -138,12 +140,7 @@ class PolicyQuality(NamedTuple):
 
 @dataclass(frozen=True)
 class PolicyCard:
-    """A policy's measured quality.
-
-    G2. `miss_bound` is the one-sided 95 % Clopper-Pearson upper bound on the share of records with any missed
-        secret: 0 of 200 gives .0149, 20 of 200 gives .142.
-    G3. The JSON form holds the counts and everything computed from them; reading it back gives an equal card.
-    """
+    """A policy's measured quality."""
 
     policy_id: str
     policy_hash: str
@@ -160,7 +157,7 @@ class PolicyCard:
 
     @property
     def miss_bound(self) -> float:
-        """With 95 % confidence at most this share of records holds a secret that the policy misses."""
+        """With 95 % confidence at most this share of records contains a secret that the policy misses."""
         return upper_bound(self.counts.missed_records, self.counts.records, CONFIDENCE)
 
     @property
@@ -195,23 +192,9 @@ class PolicyCard:
             "kinds": {kind: _quality_to_json(quality_) for kind, quality_ in self.kinds.items()},
         }
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """The card that `to_json` wrote; what follows from the counts is computed anew."""
-        try:
-            kinds = {kind: KindCounts(**entry["counts"]) for kind, entry in value["kinds"].items()}
-            counts = CardCounts(value["records"], value["records_with_a_miss"], kinds)
-            return cls(value["policy"]["id"], value["policy"]["hash"], counts)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise PolicyError(
-                expected="a policy card as tacit writes it",
-                found=f"{type(error).__name__} while reading it",
-                way_out="write the card again with `tacit scan`",
-            ) from error
-
 
 def knows_labels(policy: Policy) -> bool:
-    """Whether the policy, or a part of it, repeats the labels: measuring it against them would say nothing."""
+    """Whether the policy, or a part of it, repeats the labels: measuring it against them would mean nothing."""
     return _holds(policy.content(), Gold().content())
 
 
@@ -232,7 +215,7 @@ def quality(counts: KindCounts) -> PolicyQuality:
 
 
 def f2(precision: float, recall: float) -> float:
-    """The F measure that holds recall four times as dear as precision."""
+    """The F measure that weighs recall four times as much as precision."""
     return 0.0 if precision * recall == 0 else 5 * precision * recall / (4 * precision + recall)
 
 
@@ -274,26 +257,17 @@ def _holds(value: object, part: object) -> bool:
 
 
 def _quality_to_json(measured: PolicyQuality) -> dict[str, Any]:
-    def share(value: ShareOf) -> dict[str, Any]:
-        return {"value": value.value, "low": value.interval.low, "high": value.interval.high}
-
+    shares = {"recall": measured.recall, "precision": measured.precision, "f2": measured.f2}
     return {
         "counts": measured.counts._asdict(),
-        "recall": share(measured.recall),
-        "precision": share(measured.precision),
+        **{name: {"value": share.value, **share.interval._asdict()} for name, share in shares.items()},
         "character_precision": measured.character_precision,
-        "f2": share(measured.f2),
     }
-
-
-MOST_KINDS = 40
-OTHERS = "(others)"
-_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,29}\d{0,2}")
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredKind:
-    """The counts of a kind: labelled ones by the label's kind, found ones by the policy's (`tacit.policies.card`)."""
+    """The counts of a kind: labelled ones by the label's kind, found ones by the policy's."""
 
     kind: str
     labelled: int
@@ -333,8 +307,12 @@ class MeasuredPolicy:
         return PolicyCard(self.policy_id, self.policy_hash, CardCounts(self.records, self.missed_records, kinds))
 
 
+def measured_card(policy: Policy, counts: CardCounts) -> PolicyCard | None:
+    """The card of `policy`; none without labels, or when the policy repeats them."""
+    return PolicyCard(policy.id, policy.hash, counts) if counts.records and not knows_labels(policy) else None
+
+
 def measured(policy: Policy, counts: CardCounts) -> MeasuredPolicy | None:
-    """The policy against the labels that were counted; none without labels, or when the policy repeats them."""
-    if knows_labels(policy) or not counts.overall().gold:
-        return None
-    return MeasuredPolicy.of(PolicyCard(policy.id, policy.hash, counts))
+    """The card as a run keeps it; none without a labeled secret either."""
+    card = measured_card(policy, counts) if counts.overall().gold else None
+    return None if card is None else MeasuredPolicy.of(card)

@@ -7,18 +7,20 @@ policy that repeats them, has the rest: coverage, speed, mask stability and agre
 
 G1 (one result). The result does not depend on the number of processes; only `seconds` does.
 G2 (as alone). Each row equals what a scan with that policy alone counts.
-G3 (discreet). The result holds no text of the corpus but the names of kinds.
-G4 (flat). Memory does not grow with the corpus, but for its users.
+G3 (discreet). The result contains no text of the corpus but the names of kinds.
+G4 (flat). Memory does not grow with the corpus, except for its users.
 
 Each bound on missed records holds by itself. A person who picks a policy because of its row needs bounds that hold for
 all rows at once: `chosen_bound` splits the 5 % evenly among the policies (Bonferroni).
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, fields
 from itertools import combinations
+from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +30,20 @@ from tacit.data.corpus import read
 from tacit.data.records import Record, Span
 from tacit.errors import ConfigError
 from tacit.policies.card import CONFIDENCE, PolicyCard, ShareOf, common_characters, quality
-from tacit.policies.marking import BatchCounts, Looker, RecordBatch, batches, check_stability, counted, find_all
 from tacit.policies.policy import Policy
-from tacit.policies.scan import SMALL, WORDS, measured_card, name_of, set_aside
+from tacit.policies.scan import (
+    SMALL,
+    WORDS,
+    BatchCounts,
+    Looker,
+    RecordBatch,
+    Scan,
+    batches,
+    check_stability,
+    counted,
+    find_all,
+    result_of,
+)
 from tacit.policies.stability import StabilityCounts
 
 _FORMAT = 1
@@ -38,36 +51,16 @@ _WARM_UP = Record("warm-up", "SYS: Who is it?\nUSR: Ann Smith, 12 Elm Street, 55
 PolicyPair = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedPolicy:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPolicy(Scan):
     """One policy's row. `seconds` is processor time spent in finding, without loading."""
 
     name: str
-    id: str
-    hash: str
-    records: int
-    records_with_secrets: int
-    secrets: int
-    characters: int
-    tokens: int
-    sensitive_tokens: int
-    card: PolicyCard | None
-    stability: StabilityCounts
-    seconds: float = field(compare=False)
-
-    @property
-    def share_of_records(self) -> float:
-        """The share of records in which it finds anything."""
-        return self.records_with_secrets / self.records if self.records else 0.0
-
-    @property
-    def share_of_tokens(self) -> float:
-        """The share of tokens that overlap a finding."""
-        return self.sensitive_tokens / self.tokens if self.tokens else 0.0
+    found_characters: int
 
     @property
     def records_a_second(self) -> float:
-        """Records that one core looks through in a second."""
+        """Records per second on one core."""
         return self.records / max(self.seconds, 1e-9)
 
     @property
@@ -79,10 +72,6 @@ class ComparedPolicy:
     def redaction_stable(self) -> float | None:
         """Of the secrets that were masked, the share after which redaction gives the same text."""
         return self.stability.redaction_stable / self.stability.spans if self.stability.spans else None
-
-    def recall_of(self, kind: str) -> ShareOf | None:
-        """The recall of a gold kind; None without a card."""
-        return None if self.card is None else quality(self.card.counts.kinds[kind]).recall
 
 
 class Agreement(NamedTuple):
@@ -99,9 +88,8 @@ class Agreement(NamedTuple):
         return self.both / either if either else None
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedKindRow:
-    """One gold kind: how many labels it has, and each policy's recall."""
+class ComparedKindRow(NamedTuple):
+    """One gold kind: how many labels it has, and each policy's recall; None without a card."""
 
     kind: str
     labels: int
@@ -119,25 +107,30 @@ class PolicyComparison:
     token_unit: str
     quarantined: dict[str, int]
     policies: tuple[ComparedPolicy, ...]
-    both: dict[PolicyPair, int]
+    both: Mapping[PolicyPair, int]
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The gold kinds, in the order of the alphabet."""
-        cards = [policy.card for policy in self.policies if policy.card is not None]
-        return tuple(kind for kind, counts in sorted(cards[0].counts.kinds.items()) if counts.gold) if cards else ()
+        return tuple(sorted(row.kind for row in self.kind_rows()))
 
     def agreement(self, left: int, right: int) -> Agreement:
         """Of the policies at two places."""
         both = self.both[min(left, right), max(left, right)]
-        return Agreement(both, self.policies[left].characters, self.policies[right].characters)
+        return Agreement(both, self.policies[left].found_characters, self.policies[right].found_characters)
 
     def kind_rows(self) -> list[ComparedKindRow]:
         """The gold kinds, those with most labels first."""
-        counts = next((policy.card.counts.kinds for policy in self.policies if policy.card), {})
+        cards = [policy.card for policy in self.policies]
+        counts = next((card.counts.kinds for card in cards if card), {})
         rows = [
-            ComparedKindRow(kind, counts[kind].gold, tuple(policy.recall_of(kind) for policy in self.policies))
-            for kind in self.kinds
+            ComparedKindRow(
+                kind,
+                counted.gold,
+                tuple(None if card is None else quality(card.counts.kinds[kind]).recall for card in cards),
+            )
+            for kind, counted in counts.items()
+            if counted.gold
         ]
         return sorted(rows, key=lambda row: (-row.labels, row.kind))
 
@@ -174,20 +167,14 @@ class PolicyComparison:
         }
 
     def _policy_json(self, policy: ComparedPolicy) -> dict[str, Any]:
-        return {
-            "name": policy.name,
-            "id": policy.id,
-            "hash": policy.hash,
-            "records_with_secrets": policy.records_with_secrets,
-            "share_of_records": policy.share_of_records,
-            "secrets": policy.secrets,
-            "characters": policy.characters,
-            "tokens": policy.tokens,
-            "sensitive_tokens": policy.sensitive_tokens,
-            "share_of_tokens": policy.share_of_tokens,
+        same = ("name", "records_with_secrets", "share_of_records", "secrets", "tokens", "sensitive_tokens")
+        return {name: getattr(policy, name) for name in (*same, "share_of_tokens")} | {
+            "id": policy.policy_id,
+            "hash": policy.policy_hash,
+            "characters": policy.found_characters,
             "seconds_of_processor": policy.seconds,
             "records_a_second_and_core": policy.records_a_second,
-            "stability": policy.stability.to_json(),
+            "stability": asdict(policy.stability),
             "card": policy.card.to_json() if policy.card else None,
             "upper_bound_if_chosen_by_this_comparison": self.chosen_bound(policy.card) if policy.card else None,
         }
@@ -213,14 +200,14 @@ def compare_policies(
 ) -> PolicyComparison:
     """Look through `corpus` once with all of `policies`, by name, on all cores unless told otherwise.
 
-    `progress` hears the records and characters done so far.
+    `progress` is called with the records and characters done so far.
     """
     if not policies:
         raise ConfigError("at least one policy to compare", "none", "name some, such as digits and pii")
     records = read(corpus) if isinstance(corpus, str | Path) else corpus
-    lookers = tuple(Looker(policy, sample=0, show_secrets=False) for policy in policies.values())
+    lookers = tuple(map(Looker, policies.values()))
     number, all_batches = processes_for(batches(records), processes, SMALL)
-    total = _Parts.empty(len(lookers))
+    total = _Parts([BatchCounts() for _ in lookers], [0] * len(lookers), [0.0] * len(lookers), Counter())
     stability = [StabilityCounts() for _ in lookers]
     with Workers(lookers, number) as workers:
         for _, parts in workers.map(_look, all_batches):
@@ -230,16 +217,19 @@ def compare_policies(
         to_check = [(at, record) for at, part in enumerate(total.each) for _, record in part.to_check]
         for (at, _), counts in workers.map(_check, to_check):
             stability[at] += counts
+    rows = []
+    for at, (name, looker) in enumerate(zip(policies, lookers, strict=True)):
+        alone = result_of(records, looker, total.each[at], stability[at], total.seconds[at])
+        values = {one.name: getattr(alone, one.name) for one in fields(alone)}
+        rows.append(ComparedPolicy(name=name, found_characters=total.characters[at], **values))
     return PolicyComparison(
-        corpus=name_of(records),
-        records=total.each[0].records,
+        corpus=rows[0].corpus,
+        records=rows[0].records,
         labelled=total.each[0].card.records,
-        characters=total.each[0].characters,
+        characters=rows[0].characters,
         token_unit=WORDS,
-        quarantined=set_aside(records),
-        policies=tuple(
-            _row(name, policy, total, at, stability[at]) for at, (name, policy) in enumerate(policies.items())
-        ),
+        quarantined=rows[0].quarantined,
+        policies=tuple(rows),
         both=total.both,
     )
 
@@ -251,35 +241,30 @@ class _Parts:
     each: list[BatchCounts]
     characters: list[int]
     seconds: list[float]
-    both: dict[PolicyPair, int]
-
-    @classmethod
-    def empty(cls, policies: int) -> "_Parts":
-        pairs = combinations(range(policies), 2)
-        return cls([BatchCounts() for _ in range(policies)], [0] * policies, [0.0] * policies, dict.fromkeys(pairs, 0))
+    both: Counter[PolicyPair]
 
     def merge(self, other: "_Parts") -> None:
         for mine, theirs in zip(self.each, other.each, strict=True):
             mine.merge(theirs, sample=0)
-        self.characters = [mine + theirs for mine, theirs in zip(self.characters, other.characters, strict=True)]
-        self.seconds = [mine + theirs for mine, theirs in zip(self.seconds, other.seconds, strict=True)]
-        for pair, characters in other.both.items():
-            self.both[pair] += characters
+        self.characters = list(map(add, self.characters, other.characters))
+        self.seconds = list(map(add, self.seconds, other.seconds))
+        self.both.update(other.both)
 
 
 def _look(lookers: tuple[Looker, ...], batch: RecordBatch) -> _Parts:
-    parts = _Parts.empty(len(lookers))
-    found: list[list[tuple[Span, ...]]] = []
-    for at, looker in enumerate(lookers):
+    parts = _Parts([], [], [], Counter())
+    every: list[list[tuple[Span, ...]]] = []
+    for looker in lookers:
         with suppress(Exception):  # what goes wrong here goes wrong below too, with a record to name
             looker.policy.find(_WARM_UP)  # word lists and models are loaded before the clock starts
         began = time.process_time()
-        found.append(find_all(looker.policy, batch))
-        parts.seconds[at] = time.process_time() - began
-        parts.each[at] = counted(looker, batch, found[at])
-        parts.characters[at] = sum(span.end - span.start for spans in found[at] for span in spans)
-    for left, right in parts.both:
-        records = zip(found[left], found[right], strict=True)
+        found = find_all(looker.policy, batch)
+        parts.seconds.append(time.process_time() - began)
+        parts.each.append(counted(looker, batch, found))
+        parts.characters.append(sum(span.end - span.start for spans in found for span in spans))
+        every.append(found)
+    for left, right in combinations(range(len(lookers)), 2):
+        records = zip(every[left], every[right], strict=True)
         parts.both[left, right] = sum(sum(common_characters(mine, theirs)) for mine, theirs in records)
     return parts
 
@@ -287,21 +272,3 @@ def _look(lookers: tuple[Looker, ...], batch: RecordBatch) -> _Parts:
 def _check(lookers: tuple[Looker, ...], item: tuple[int, Record]) -> StabilityCounts:
     at, record = item
     return check_stability(lookers[at], record)
-
-
-def _row(name: str, policy: Policy, total: _Parts, at: int, stability: StabilityCounts) -> ComparedPolicy:
-    part = total.each[at]
-    return ComparedPolicy(
-        name=name,
-        id=policy.id,
-        hash=policy.hash,
-        records=part.records,
-        records_with_secrets=part.records_with_secrets,
-        secrets=part.secrets.total(),
-        characters=total.characters[at],
-        tokens=part.tokens,
-        sensitive_tokens=part.sensitive_tokens,
-        card=measured_card(policy, part.card),
-        stability=stability,
-        seconds=total.seconds[at],
-    )

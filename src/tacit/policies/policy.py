@@ -67,18 +67,6 @@ class Policy(ABC):
         return Without(self, other)
 
 
-@dataclass(frozen=True, slots=True)
-class Policies:
-    """What marks secrets and, for crt, what else routes a record to the protected ones: read once by a process."""
-
-    marking: Policy
-    conservative: Policy | None = None
-
-    def together(self) -> Policy:
-        """One policy of both: what either of them learned from matters."""
-        return self.marking if self.conservative is None else self.marking | self.conservative
-
-
 @dataclass(frozen=True)
 class Either(Policy):
     """What `left` or `right` finds.

@@ -3,42 +3,55 @@
     result = scan("chats.jsonl", pii, show_secrets=False)
 
 G1 (one result). The result does not depend on the number of processes; only `seconds` does.
-G2 (discreet). Unless secrets are asked for, the result holds no text of a found or a gold span (see `excerpt`).
-G3 (flat). Memory does not grow with the corpus, but for its users.
-G4. The JSON form, read back, gives an equal result.
+G2 (discreet). Unless secrets are asked for, the result contains no text of a found or a gold span (see `excerpt`).
+G3 (flat). Memory does not grow with the corpus, except for its users.
 """
 
+import heapq
+import random
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from tacit.common.formatting import printable
-from tacit.common.workers import Workers, processes_for
+from tacit.common.workers import Workers, in_batches, processes_for
 from tacit.data.corpus import CorpusReader, read
-from tacit.data.records import Record
-from tacit.errors import ConfigError, CorpusError
-from tacit.policies.card import CardCounts, PolicyCard, knows_labels
-from tacit.policies.excerpts import Excerpt
-from tacit.policies.marking import STABILITY_RECORDS, BatchCounts, Looker, batches, check_stability, look
+from tacit.data.records import Record, Span, spans_fault
+from tacit.errors import ConfigError, PolicyError, TacitError
+from tacit.policies.card import CardCounts, PolicyCard, measured_card
+from tacit.policies.marking import Excerpt, excerpt, id_hash
 from tacit.policies.policy import Policy
-from tacit.policies.stability import StabilityCounts
+from tacit.policies.stability import StabilityCounts, mask_stability
 
 WORDS = "words and marks"
 SMALL = 8  # batches: fewer are for one process
+STABILITY_RECORDS = 200
+_STABILITY_SPANS = 5
+_STABILITY_LONGEST = 5_000
+_BATCH_RECORDS = 1_000
+_BATCH_CHARACTERS = 100_000
 _FORMAT = 2
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_ONE_WORD = re.compile(r"\w+")
+Key = tuple[bytes, int]
+"""The hash of a record's id and the record's number."""
 
 
-class KindTotal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KindTotal:
     """How often a kind was found: spans, and records with at least one."""
 
     secrets: int
     records: int
 
 
-class UserGroup(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class UserGroup:
     """Users with `fewest` to `most` records, how many they are, and records of all users that a cap of `most` keeps."""
 
     fewest: int
@@ -47,7 +60,7 @@ class UserGroup(NamedTuple):
     kept: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
     """The result of a scan."""
 
@@ -59,7 +72,7 @@ class Scan:
     characters: int
     tokens: int
     sensitive_tokens: int
-    token_unit: str
+    token_unit: str = WORDS
     user_groups: tuple[UserGroup, ...]
     kinds: dict[str, KindTotal]
     quarantined: dict[str, int]
@@ -91,57 +104,72 @@ class Scan:
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values; the time it took is left out, so that equal results are equal files."""
-        return {
-            "format": _FORMAT,
-            "corpus": self.corpus,
-            "policy": {"id": self.policy_id, "hash": self.policy_hash},
-            "records": self.records,
-            "records_with_secrets": self.records_with_secrets,
-            "share_of_records": self.share_of_records,
-            "characters": self.characters,
-            "tokens": self.tokens,
-            "sensitive_tokens": self.sensitive_tokens,
-            "share_of_tokens": self.share_of_tokens,
-            "token_unit": self.token_unit,
-            "users": self.users,
-            "user_groups": [group._asdict() for group in self.user_groups],
-            "secrets": self.secrets,
-            "kinds": {kind: total._asdict() for kind, total in self.kinds.items()},
-            "quarantined": self.quarantined,
-            "card": self.card.to_json() if self.card else None,
-            "stability": self.stability.to_json(),
-            "shows_secrets": self.shows_secrets,
-            "sample": [shown.to_json() for shown in self.sample],
-        }
+        values = asdict(self)
+        del values["seconds"]
+        policy = {"id": values.pop("policy_id"), "hash": values.pop("policy_hash")}
+        derived = {name: getattr(self, name) for name in ("secrets", "users", "share_of_records", "share_of_tokens")}
+        card = self.card.to_json() if self.card else None
+        return {"format": _FORMAT, "policy": policy} | values | derived | {"card": card}
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """The result that `to_json` wrote."""
-        try:
-            return cls(
-                corpus=value["corpus"],
-                policy_id=value["policy"]["id"],
-                policy_hash=value["policy"]["hash"],
-                records=value["records"],
-                records_with_secrets=value["records_with_secrets"],
-                characters=value["characters"],
-                tokens=value["tokens"],
-                sensitive_tokens=value["sensitive_tokens"],
-                token_unit=value["token_unit"],
-                user_groups=tuple(UserGroup(**group) for group in value["user_groups"]),
-                kinds={kind: KindTotal(**total) for kind, total in value["kinds"].items()},
-                quarantined=value["quarantined"],
-                card=PolicyCard.from_json(value["card"]) if value["card"] else None,
-                stability=StabilityCounts.from_json(value["stability"]),
-                sample=tuple(Excerpt.from_json(entry) for entry in value["sample"]),
-                shows_secrets=value["shows_secrets"],
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorpusError(
-                expected="the result of a scan as tacit writes it",
-                found=f"{type(error).__name__} while reading it",
-                way_out="scan the corpus again with `tacit scan`",
-            ) from error
+
+class RecordBatch(NamedTuple):
+    """Records in a row; the first of them is number `first` of the corpus."""
+
+    first: int
+    records: list[Record]
+
+
+class Looker(NamedTuple):
+    """All that looking at a batch needs; sent to each process once."""
+
+    policy: Policy
+    sample: int = 0
+    show_secrets: bool = False
+
+
+@dataclass
+class BatchCounts:
+    """Counts of a part of a corpus. `sample` and `to_check` contain the first records with secrets by `Key`."""
+
+    records: int = 0
+    records_with_secrets: int = 0
+    characters: int = 0
+    tokens: int = 0
+    sensitive_tokens: int = 0
+    users: Counter[str] = field(default_factory=Counter)
+    secrets: Counter[str] = field(default_factory=Counter)
+    records_by_kind: Counter[str] = field(default_factory=Counter)
+    card: CardCounts = field(default_factory=CardCounts)
+    sample: list[tuple[Key, Excerpt]] = field(default_factory=list)
+    to_check: list[tuple[Key, Record]] = field(default_factory=list)
+
+    def merge(self, other: "BatchCounts", sample: int) -> None:
+        """Add what was counted elsewhere; at most `sample` excerpts stay."""
+        self.records += other.records
+        self.records_with_secrets += other.records_with_secrets
+        self.characters += other.characters
+        self.tokens += other.tokens
+        self.sensitive_tokens += other.sensitive_tokens
+        self.users.update(other.users)
+        self.secrets += other.secrets
+        self.records_by_kind += other.records_by_kind
+        self.card += other.card
+        self.sample = heapq.nsmallest(sample, self.sample + other.sample, key=_key)
+        self.to_check = heapq.nsmallest(STABILITY_RECORDS, self.to_check + other.to_check, key=_key)
+
+    def add(self, record: Record, found: tuple[Span, ...]) -> None:
+        """Count one record."""
+        tokens, sensitive = count_tokens(record.text, found)
+        self.records += 1
+        self.records_with_secrets += bool(found)
+        self.characters += len(record.text)
+        self.tokens += tokens
+        self.sensitive_tokens += sensitive
+        if record.user is not None:
+            self.users[record.user] += 1
+        self.secrets.update(span.kind for span in found)
+        self.records_by_kind.update({span.kind for span in found})
+        self.card.add(record, found)
 
 
 def scan(
@@ -157,7 +185,7 @@ def scan(
     """Look through `corpus` with `policy`, on all cores unless told otherwise.
 
     The sample is chosen by a hash of the record's id among records with secrets, and so are the `stability` records on
-    which mask stability is measured. `progress` hears the records and characters done so far.
+    which mask stability is measured. `progress` is called with the records and characters done so far.
     """
     if sample < 0:
         raise ConfigError(expected="a sample of 0 or more records", found=str(sample), way_out="give a whole number")
@@ -168,62 +196,41 @@ def scan(
     records = read(corpus) if isinstance(corpus, str | Path) else corpus
     number, all_batches = processes_for(batches(records), processes, SMALL)
     total = BatchCounts()
-    counted = StabilityCounts()
+    stable = StabilityCounts()
     looker = Looker(policy, sample, show_secrets)
     with Workers(looker, number) as workers:
-        for _, part in workers.map(look, all_batches):
+        for _, part in workers.map(_look, all_batches):
             total.merge(part, sample)
             if progress is not None:
                 progress(total.records, total.characters)
         for _, counts in workers.map(check_stability, [record for _, record in total.to_check[:stability]]):
-            counted += counts
+            stable += counts
             if progress is not None:
                 progress(total.records, total.characters)
-    return _result(records, policy, total, counted, show_secrets, time.perf_counter() - began)
+    return result_of(records, looker, total, stable, time.perf_counter() - began)
 
 
-def name_of(records: Iterable[Record]) -> str:
-    """What a result calls the corpus."""
-    return printable(records.path.name) if isinstance(records, CorpusReader) else "records"
-
-
-def set_aside(records: Iterable[Record]) -> dict[str, int]:
-    """How many records could not be read so far, by the reason why."""
-    if not isinstance(records, CorpusReader):
-        return {}
-    return {reason.value: count for reason, count in sorted(records.tally.reasons.items())}
-
-
-def measured_card(policy: Policy, counts: CardCounts) -> PolicyCard | None:
-    """The card of `policy`; none without labels, or when the policy repeats them."""
-    return PolicyCard(policy.id, policy.hash, counts) if counts.records and not knows_labels(policy) else None
-
-
-def _result(
-    records: Iterable[Record],
-    policy: Policy,
-    total: BatchCounts,
-    stability: StabilityCounts,
-    show_secrets: bool,
-    seconds: float,
+def result_of(
+    records: Iterable[Record], looker: Looker, total: BatchCounts, stability: StabilityCounts, seconds: float
 ) -> Scan:
+    """What was counted of all `records`."""
+    file = records if isinstance(records, CorpusReader) else None
     return Scan(
-        corpus=name_of(records),
-        policy_id=policy.id,
-        policy_hash=policy.hash,
+        corpus="records" if file is None else printable(file.path.name),
+        policy_id=looker.policy.id,
+        policy_hash=looker.policy.hash,
         records=total.records,
         records_with_secrets=total.records_with_secrets,
         characters=total.characters,
         tokens=total.tokens,
         sensitive_tokens=total.sensitive_tokens,
-        token_unit=WORDS,
         user_groups=user_groups(total.users),
-        kinds={kind: KindTotal(total.secrets[kind], total.records_by_kind[kind]) for kind in sorted(total.secrets)},
-        quarantined=set_aside(records),
-        card=measured_card(policy, total.card),
+        kinds={kind: KindTotal(found, total.records_by_kind[kind]) for kind, found in sorted(total.secrets.items())},
+        quarantined={} if file is None else {why.value: count for why, count in sorted(file.tally.reasons.items())},
+        card=measured_card(looker.policy, total.card),
         stability=stability,
         sample=tuple(shown for _, shown in total.sample),
-        shows_secrets=show_secrets,
+        shows_secrets=looker.show_secrets,
         seconds=seconds,
     )
 
@@ -236,3 +243,78 @@ def user_groups(records: Mapping[str, int]) -> tuple[UserGroup, ...]:
         return sum(min(size, cap) for size in records.values())
 
     return tuple(UserGroup(2 ** (bits - 1), 2**bits - 1, users[bits], kept(2**bits - 1)) for bits in sorted(users))
+
+
+def batches(records: Iterable[Record]) -> Iterator[RecordBatch]:
+    """Records in batches of bounded size, so that the slowest batch is not slow."""
+    first = 1
+    for batch in in_batches(records, lambda record: len(record.text), _BATCH_RECORDS, _BATCH_CHARACTERS):
+        yield RecordBatch(first, batch)
+        first += len(batch)
+
+
+def _look(looker: Looker, batch: RecordBatch) -> BatchCounts:
+    return counted(looker, batch, find_all(looker.policy, batch))
+
+
+def find_all(policy: Policy, batch: RecordBatch) -> list[tuple[Span, ...]]:
+    """What `policy` finds in each record; one that it cannot read, or spans that are not tidy, are an error."""
+    return [_find(policy, record, number) for number, record in enumerate(batch.records, batch.first)]
+
+
+def _find(policy: Policy, record: Record, number: int) -> tuple[Span, ...]:
+    try:
+        found = policy.find(record)
+        fault = spans_fault(found, len(record.text))
+    except TacitError as error:
+        raise PolicyError(error.expected, f"{error.found}, at record {number:,}", error.way_out) from error
+    except Exception as error:
+        raise _bad_policy(policy, number, type(error).__name__) from error
+    if fault:
+        raise _bad_policy(policy, number, fault)
+    return found
+
+
+def _bad_policy(policy: Policy, number: int, found: str) -> PolicyError:
+    return PolicyError(
+        expected=f"policy {policy.id} to give tidy spans for every record",
+        found=f"{found} at record {number:,}",
+        way_out="correct the policy, or remove this record from the corpus",
+    )
+
+
+def counted(looker: Looker, batch: RecordBatch, spans: list[tuple[Span, ...]]) -> BatchCounts:
+    """The counts of a batch in which `spans` were found."""
+    part = BatchCounts()
+    hits: list[tuple[Key, Record, tuple[Span, ...]]] = []
+    for number, (record, found) in enumerate(zip(batch.records, spans, strict=True), batch.first):
+        part.add(record, found)
+        if found:
+            hits.append(((id_hash(record), number), record, found))
+    part.sample = [
+        (key, excerpt(record, found, key[1], looker.show_secrets))
+        for key, record, found in heapq.nsmallest(looker.sample, hits, key=_key)
+    ]
+    short = [(key, record) for key, record, _ in hits if len(record.text) <= _STABILITY_LONGEST]
+    part.to_check = heapq.nsmallest(STABILITY_RECORDS, short, key=_key)
+    return part
+
+
+def check_stability(looker: Looker, record: Record) -> StabilityCounts:
+    """Mask stability of one record; chance is a function of its id."""
+    rng = random.Random(record.id.encode("utf-8", "surrogatepass"))
+    return mask_stability(looker.policy, record, rng, _STABILITY_SPANS)
+
+
+def count_tokens(text: str, spans: tuple[Span, ...]) -> tuple[int, int]:
+    """How many tokens `text` has, and how many of them overlap a span.
+
+    Words and marks of a span are those of the text cut at its ends, so only a word that reaches from one span into
+    the next would count twice.
+    """
+    twice = sum(bool(_ONE_WORD.fullmatch(text, a.end - 1, b.start + 1)) for a, b in pairwise(spans))
+    return len(_TOKEN.findall(text)), sum(len(_TOKEN.findall(text, *span[:2])) for span in spans) - twice
+
+
+def _key(entry: tuple[Key, *tuple[object, ...]]) -> Key:
+    return entry[0]

@@ -1,18 +1,17 @@
-"""Does a policy's mask depend on what the secrets say?
+"""Does a policy's mask depend on what the secrets are?
 
-If it does, the mask itself tells something about them. Two checks: put a random stand-in of the same kind in a
+If it does, the mask itself reveals something about them. Two checks: put a random stand-in of the same kind in a
 secret's place and see whether the rest of the mask moves (theory, T8), and CRT's exact condition that redacting a text
 equals redacting it after one secret was masked (theory, section 4).
 """
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import astuple, dataclass, replace
+from operator import add
 
 from tacit.data.inventions import surrogate
 from tacit.data.records import Record, Span, resolve_overlaps
-from tacit.errors import PolicyError
 from tacit.policies.policy import Policy
 
 PLACEHOLDER = "\ue000"
@@ -32,33 +31,7 @@ class StabilityCounts:
     redaction_stable: int = 0
 
     def __add__(self, other: "StabilityCounts") -> "StabilityCounts":
-        return StabilityCounts(
-            self.spans + other.spans,
-            self.rest_changed + other.rest_changed,
-            self.found_again + other.found_again,
-            self.redaction_stable + other.redaction_stable,
-        )
-
-    def to_json(self) -> dict[str, int]:
-        """The counts as JSON values."""
-        return {
-            "spans": self.spans,
-            "rest_changed": self.rest_changed,
-            "found_again": self.found_again,
-            "redaction_stable": self.redaction_stable,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """The counts that `to_json` wrote."""
-        try:
-            return cls(**value)
-        except TypeError as error:
-            raise PolicyError(
-                expected="stability counts as tacit writes them",
-                found=f"the keys {', '.join(sorted(value))}",
-                way_out="write them again with `tacit scan`",
-            ) from error
+        return StabilityCounts(*map(add, astuple(self), astuple(other)))
 
 
 def mask_stability(policy: Policy, record: Record, rng: random.Random, most: int | None = None) -> StabilityCounts:
@@ -69,7 +42,7 @@ def mask_stability(policy: Policy, record: Record, rng: random.Random, most: int
     """
     found = policy.find(record)
     chosen = found if most is None or len(found) <= most else tuple(sorted(rng.sample(found, most)))
-    redacted = _redacted(record.text, found, PLACEHOLDER)
+    redacted = _redacted(record.text, found)
     total = StabilityCounts()
     for span in chosen:
         stand_in = surrogate(span.kind, record.text[span.start : span.end], rng)
@@ -91,25 +64,6 @@ def mask_stability(policy: Policy, record: Record, rng: random.Random, most: int
     return total
 
 
-def redaction_is_stable(policy: Policy, record: Record, span: Span, placeholder: str = PLACEHOLDER) -> bool:
-    """Whether Redact(s) == Redact(s with `span` masked): only then does a redacted span cost nothing in CRT."""
-    return stable_spans(policy, record, policy.find(record), (span,), placeholder) == 1
-
-
-def stable_spans(
-    policy: Policy, record: Record, found: Sequence[Span], chosen: Sequence[Span], placeholder: str = PLACEHOLDER
-) -> int:
-    """For how many of the `chosen` redaction is stable; `found` is what the policy finds in the record."""
-    redacted = _redacted(record.text, tuple(found), placeholder)
-    return sum(redact(policy, with_replaced(record, span, placeholder), placeholder) == redacted for span in chosen)
-
-
-def affordable(record: Record, found: Sequence[Span]) -> Sequence[Span]:
-    """As many of the spans, evenly spread, as can be checked in bounded time: each check reads the whole record."""
-    most = max(1, MOST_CHARACTERS // max(1, len(record.text)))
-    return found if len(found) <= most else [found[place * len(found) // most] for place in range(most)]
-
-
 def record_is_stable(policy: Policy, record: Record, secrets: Sequence[Span]) -> bool:
     """Whether the redacted text stays as it is when found spans are masked.
 
@@ -117,18 +71,18 @@ def record_is_stable(policy: Policy, record: Record, secrets: Sequence[Span]) ->
     checked is taken for one that is not stable.
     """
     found = policy.find(record)
-    if len(affordable(record, found)) < len(found):
+    if len(found) > max(1, MOST_CHARACTERS // max(1, len(record.text))):  # each check reads the whole record
         return False
-    redacted = _redacted(record.text, found, PLACEHOLDER)
+    redacted = _redacted(record.text, found)
     of_secrets = [span for span in found if any(one.start < span.end and span.start < one.end for one in secrets)]
     return all(
         redact(policy, _masked(record, spans)) == redacted for spans in (found, of_secrets, *([span] for span in found))
     )
 
 
-def redact(policy: Policy, record: Record, placeholder: str = PLACEHOLDER) -> str:
+def redact(policy: Policy, record: Record) -> str:
     """The text of `record` with each found span replaced by one placeholder, whatever its length."""
-    return _redacted(record.text, policy.find(record), placeholder)
+    return _redacted(record.text, policy.find(record))
 
 
 def with_replaced(record: Record, span: Span, text: str) -> Record:
@@ -164,10 +118,10 @@ def _outside(spans: tuple[Span, ...], hole: Span) -> list[Span]:
     return pieces
 
 
-def _redacted(text: str, spans: tuple[Span, ...], placeholder: str) -> str:
+def _redacted(text: str, spans: tuple[Span, ...]) -> str:
     pieces = []
     start = 0
     for span in spans:
-        pieces += [text[start : span.start], placeholder]
+        pieces += [text[start : span.start], PLACEHOLDER]
         start = span.end
     return "".join([*pieces, text[start:]])

@@ -157,7 +157,7 @@ def read_inside(folder: Path) -> Inside:
         )
     if path.stat().st_size > _LARGEST_FILE:
         raise RunError(f"a {path.name} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
-    return Inside.from_json(run.read_json(dict, PrivateFile.SAMPLE))
+    return run.read_json(Inside, PrivateFile.SAMPLE)
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Finished, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tacit.common.formatting import BLOCK, number, short
 from tacit.policies.card import PolicyCard, PolicyQuality
 from tacit.policies.compare import PolicyComparison
-from tacit.policies.excerpts import ExcerptState
+from tacit.policies.marking import ExcerptState
 from tacit.policies.scan import Scan
 from tacit.reports.environment import template
 

@@ -19,7 +19,7 @@ from tacit.data.corpus import read
 from tacit.data.fields import DEFAULT_FIELDS, fields_of
 from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError, RunError
-from tacit.policies.policy import Policies
+from tacit.policies.marking import Policies
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.training.checks import invents

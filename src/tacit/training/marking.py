@@ -45,8 +45,7 @@ from tacit.errors import ConfigError, PolicyError
 from tacit.policies.card import CardCounts, measured
 from tacit.policies.coverage import read_population
 from tacit.policies.detectors.detector import DetectorOverlap
-from tacit.policies.marking import Inside, Marker, RecordSampler, Unmarked, mark_all
-from tacit.policies.policy import Policies
+from tacit.policies.marking import Inside, Policies, RecordSampler, Unmarked, mark_all
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.verify import plant_canaries
@@ -122,8 +121,7 @@ class _Marking:
 
     def go(self, write: WriteMarked, observe: Observer) -> None:
         """Mark and write every record; refuse files that are too much alike."""
-        marker = Marker(self._policies.marking, self._policies.conservative)
-        with closing(mark_all(marker, self._records())) as found:
+        with closing(mark_all(self._policies, self._records())) as found:
             for done, (one, marks) in enumerate(found, 1):
                 if marks.refusal is not None and one.part != Part.HELD_OUT:
                     raise PolicyError(*marks.refusal)
@@ -136,7 +134,7 @@ class _Marking:
     def summary(self, marked: MarkedCorpus) -> CorpusSummary:
         """What was counted, also written to the run; the summary comes last."""
         run = self._run
-        run.write_json(PrivateFile.SAMPLE, Inside(self._sampler.excerpts(), ()).to_json())
+        run.write_json(PrivateFile.SAMPLE, Inside(self._sampler.excerpts(), ()))
         card = measured(self._policies.marking, self._card)
         if card is not None:
             run.write_json(PrivateFile.POLICY, card)

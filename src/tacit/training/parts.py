@@ -28,8 +28,8 @@ from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifie
 from tacit.models.language_model import Learner
 from tacit.models.loading import CustomModel
 from tacit.models.lstm import LSTM
-from tacit.policies.marking import Inside
-from tacit.policies.policy import Policies, Policy
+from tacit.policies.marking import Inside, Policies
+from tacit.policies.policy import Policy
 from tacit.policies.registry import parse_policy
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
@@ -90,8 +90,8 @@ def prepare_stores(
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
         annotator = make_annotator(experiment)
         store = prepare(annotator.watching(planted()), policy, tokenizer, place, settings)
-        inside = Inside.from_json(run.read_json(dict, PrivateFile.SAMPLE))
-        run.write_json(PrivateFile.SAMPLE, replace(inside, kinds=store.kind_counts()).to_json())
+        inside = run.read_json(Inside, PrivateFile.SAMPLE)
+        run.write_json(PrivateFile.SAMPLE, replace(inside, kinds=store.kind_counts()))
         if needs_of(experiment).entities:
             annotator.search(planted())
         write_atomically(marks, annotator.marks().save, 0o600)

@@ -38,8 +38,8 @@ from tacit.models.evaluation import evaluate, label_quality, mean_nats
 from tacit.models.language_model import Learner
 from tacit.policies.coverage import Covered, TrainedOn, read_coverage
 from tacit.policies.detectors.detector import check_detector_data, detector_data
-from tacit.policies.marking import mark_records
-from tacit.policies.policy import Policies, Policy
+from tacit.policies.marking import Policies, mark_records
+from tacit.policies.policy import Policy
 from tacit.privacy.account import quick_account
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.noisy_utility import Contributions, calibrated
