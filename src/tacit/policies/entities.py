@@ -1,12 +1,10 @@
-"""The policy `spacy`: named entities as a spaCy pipeline finds them.
+"""Policies that read with a spaCy pipeline of one's choice.
 
-The policy `presidio`: personal data as Microsoft's Presidio finds it, with a spaCy pipeline of one's choice.
-
-The policy `grammar`: who does what to whom, by a dependency parse, after Selective DP's contextual policy.
-
-Selective DP (Shi et al. 2022, section 6) protects all named entities and besides every subject, object, proper noun and
-pronoun. Each is a level that can be chosen by itself. Subjects and objects are single words, the heads of their
-phrases: the paper does not say, and the authors' script looks at each word's own label.
+`spacy`: named entities. `presidio`: personal data as Microsoft's Presidio finds it. `grammar`: who does what to whom,
+by a dependency parse, after Selective DP's contextual policy (Shi et al. 2022, section 6), which protects all named
+entities and besides every subject, object, proper noun and pronoun. Each is a level that can be chosen by itself.
+Subjects and objects are single words, the heads of their phrases: the paper does not define them, and the authors'
+script looks at each word's own label.
 """
 
 import logging
@@ -21,8 +19,7 @@ from tacit.data.records import NAMES, Record, Span, common_kind, resolve_overlap
 from tacit.errors import ConfigError, PolicyError
 from tacit.policies.policy import Policy
 from tacit.policies.tagging import (
-    TaggedReader,
-    Tagger,
+    BALANCED,
     check_kinds,
     default_pipeline,
     entities_of,
@@ -30,11 +27,9 @@ from tacit.policies.tagging import (
     kinds_in_id,
     load_tagger,
     needless_for_entities,
-    tidied,
 )
 
 if TYPE_CHECKING:
-    from presidio_analyzer import AnalyzerEngine
     from spacy.tokens import Doc, Token
 
 
@@ -71,33 +66,19 @@ class SpacyEntities(Policy):
         return {"spacy": find_pipeline(self.pipeline).content(), "without": without, "kinds": sorted(self._chosen)}
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        return of_kinds(_reader(self.pipeline).read(record.text), self._chosen)
+        tagger = load_tagger(self.pipeline, needless_for_entities(self.pipeline))
+        renamed = (span._replace(kind=common_kind(span.kind)) for span in tagger.read(record.text, entities_of))
+        return resolve_overlaps(span for span in renamed if span.kind in self._chosen)
 
     @property
     def _chosen(self) -> frozenset[str]:
         return frozenset(self.kinds or ())
 
 
-def entities() -> Policy:
-    """All entities of the default pipeline."""
-    return SpacyEntities(default_pipeline())
-
-
 def names() -> Policy:
-    """Names of persons, places and organisations, as far as the default pipeline tells them apart."""
+    """Names of persons, places and organizations, as far as the default pipeline tells them apart."""
     pipeline = default_pipeline()
     return SpacyEntities(pipeline, tuple(kind for kind in NAMES if kind in find_pipeline(pipeline).kinds))
-
-
-def of_kinds(found: tuple[Span, ...], kinds: frozenset[str]) -> tuple[Span, ...]:
-    """The findings of the chosen kinds, with their kinds in the one vocabulary, without overlaps."""
-    renamed = (Span(span.start, span.end, common_kind(span.kind)) for span in found)
-    return resolve_overlaps(span for span in renamed if span.kind in kinds)
-
-
-@cache
-def _reader(pipeline: str) -> TaggedReader:
-    return TaggedReader(load_tagger(pipeline, needless_for_entities(pipeline)), entities_of)
 
 
 _FROM_PIPELINE = ("DATE", "FAC", "GPE", "LOC", "NORP", "ORG", "PERSON", "TIME")
@@ -105,9 +86,6 @@ _FROM_PIPELINE = ("DATE", "FAC", "GPE", "LOC", "NORP", "ORG", "PERSON", "TIME")
 
 KINDS = frozenset({*_FROM_PIPELINE, "CARD", "EMAIL", "IBAN", "ID", "IP", "PHONE", "SSN", "URL"})
 """What Presidio finds in English text, in the one vocabulary."""
-
-BALANCED = 0.3
-"""The threshold of CRT's policy pi (Zhao et al. 2022, appendix A.4)."""
 
 _STEPS = 1_000  # scores are compared in thousandths
 _NEEDLESS = frozenset({"parser", "senter", "textcat"})  # Presidio asks for lemmas and entities
@@ -150,7 +128,7 @@ class Presidio(Policy):
     def find(self, record: Record) -> tuple[Span, ...]:
         least = round(self.threshold * _STEPS)
         found = []
-        for start, end, label in _presidio_reader(self.pipeline).read(record.text):
+        for start, end, label in load_tagger(self.pipeline, _NEEDLESS).read(record.text, _analysis(self.pipeline)):
             kind, _, score = label.rpartition(" ")
             if int(score) >= least and kind in (self.kinds or ()):
                 found.append(Span(start, end, kind))
@@ -162,33 +140,9 @@ def _known(pipeline: str) -> frozenset[str]:
     return (KINDS - set(_FROM_PIPELINE)) | (find_pipeline(pipeline).kinds & set(_FROM_PIPELINE))
 
 
-class _Reader:
-    """Presidio's analyser over a pipeline; what it finds carries its kind and its score in thousandths."""
-
-    def __init__(self, tagger: Tagger) -> None:
-        self._tagger = tagger
-        self._analyzer = _analyzer(tagger)
-
-    def read(self, text: str) -> tuple[Span, ...]:
-        """All findings, whatever their score; they may overlap."""
-        return tuple(tidied(text, self._tagger.each(text, self._analyzed)))
-
-    def _analyzed(self, doc: "Doc") -> list[Span]:
-        engine: Any = self._analyzer.nlp_engine
-        artifacts = engine._doc_to_nlp_artifact(doc, "en")
-        results = self._analyzer.analyze(doc.text, "en", score_threshold=0.0, nlp_artifacts=artifacts)
-        return [
-            Span(result.start, result.end, f"{common_kind(result.entity_type)} {round(result.score * _STEPS)}")
-            for result in results
-        ]
-
-
 @cache
-def _presidio_reader(pipeline: str) -> _Reader:
-    return _Reader(load_tagger(pipeline, _NEEDLESS))
-
-
-def _analyzer(tagger: Tagger) -> "AnalyzerEngine":
+def _analysis(pipeline: str) -> "Callable[[Doc], list[Span]]":
+    """What Presidio finds in a text, whatever its score; labels are a kind and a score in thousandths."""
     from presidio_analyzer import AnalyzerEngine
     from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
     from presidio_analyzer.predefined_recognizers import EmailRecognizer
@@ -197,7 +151,7 @@ def _analyzer(tagger: Tagger) -> "AnalyzerEngine":
     extract = TLDExtract(cache_dir=None, suffix_list_urls=())
 
     class OfflineEmails(EmailRecognizer):
-        """Presidio's own would fetch the list of top-level domains, and find what the list of the day says."""
+        """Presidio's own would fetch the list of top-level domains, and depend on the list of the day."""
 
         def validate_result(self, pattern_text: str) -> bool:
             return bool(extract(pattern_text).fqdn)
@@ -208,11 +162,20 @@ def _analyzer(tagger: Tagger) -> "AnalyzerEngine":
         models=[{"lang_code": "en", "model_name": "given"}],
         ner_model_configuration=NerModelConfiguration(model_to_presidio_entity_mapping=mapping),
     )
-    engine.nlp = {"en": tagger}
+    engine.nlp = {"en": load_tagger(pipeline, _NEEDLESS)}
     analyzer = AnalyzerEngine(nlp_engine=engine, supported_languages=["en"])
     analyzer.registry.remove_recognizer("EmailRecognizer")
     analyzer.registry.add_recognizer(OfflineEmails())
-    return analyzer
+
+    def analyzed(doc: "Doc") -> list[Span]:
+        artifacts = engine._doc_to_nlp_artifact(doc, "en")
+        results = analyzer.analyze(doc.text, "en", score_threshold=0.0, nlp_artifacts=artifacts)
+        return [
+            Span(result.start, result.end, f"{common_kind(result.entity_type)} {round(result.score * _STEPS)}")
+            for result in results
+        ]
+
+    return analyzed
 
 
 _LEVELS: "dict[str, tuple[str, Callable[[Token], bool]]]" = {
@@ -267,17 +230,12 @@ class Grammar(Policy):
     def find(self, record: Record) -> tuple[Span, ...]:
         chosen: list[Span] = []
         taken: set[tuple[int, int]] = set()
-        for start, end, label in _grammar_reader(self.pipeline).read(record.text):
+        for start, end, label in load_tagger(self.pipeline, _NEEDLESS_FOR_GRAMMAR).read(record.text, _words_of):
             level, _, kind = label.partition(" ")
             if level in self.levels and (start, end) not in taken:
                 taken.add((start, end))
                 chosen.append(Span(start, end, kind))
         return resolve_overlaps(chosen)
-
-
-def grammar() -> Policy:
-    """All levels, by the default pipeline."""
-    return Grammar(default_pipeline())
 
 
 def _needed(levels: tuple[str, ...]) -> tuple[str, ...]:
@@ -294,8 +252,3 @@ def _words_of(doc: "Doc") -> Iterator[Span]:
         for token in doc:
             if belongs(token) and not token.is_space:
                 yield Span(token.idx, token.idx + len(token), f"{level} {kind}")
-
-
-@cache
-def _grammar_reader(pipeline: str) -> TaggedReader:
-    return TaggedReader(load_tagger(pipeline, _NEEDLESS_FOR_GRAMMAR), _words_of)

@@ -1,7 +1,4 @@
-"""Policies that follow from a text's shape or annotation: digits, capitals, expressions, gold spans, everything.
-
-Policies made of word lists: strings that are secret, and common words that are not.
-"""
+"""Policies that follow from a text's shape, from its annotation or from word lists."""
 
 import hashlib
 import re
@@ -27,15 +24,10 @@ _WORD = re.compile(r"[^\W\d_](?:[\w'’-]*\w)?")
 
 @dataclass(frozen=True)
 class Digits(Policy):
-    """Every white-space token that holds a digit: the policy of S-DP for WikiText-2 (Shi et al. 2022, section 5)."""
+    """Every white-space token that contains a digit: the policy of S-DP for WikiText-2 (Shi et al. 2022, section 5)."""
 
-    @property
-    def id(self) -> str:
-        return "digits"
-
-    @property
-    def public(self) -> bool:
-        return True
+    id = "digits"
+    public = True
 
     def content(self) -> Any:  # noqa: ANN401
         return {"digits": _TOKEN_WITH_DIGIT.pattern}
@@ -48,20 +40,18 @@ class Digits(Policy):
 class Capitals(Policy):
     """Every word with a letter that is not in lower case; scripts without case are found whole."""
 
-    @property
-    def id(self) -> str:
-        return "any-capital"
-
-    @property
-    def public(self) -> bool:
-        return True
+    id = "any-capital"
+    public = True
 
     def content(self) -> Any:  # noqa: ANN401
         return {"any-capital": _WORD.pattern}
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        words = _WORD.finditer(record.text)
-        return tuple(Span(*word.span(), "CAPITAL") for word in words if not _all_lower(word.group()))
+        return tuple(
+            Span(*word.span(), "CAPITAL")
+            for word in _WORD.finditer(record.text)
+            if any(character.isalpha() and not character.islower() for character in word.group())
+        )
 
 
 @dataclass(frozen=True)
@@ -97,13 +87,8 @@ class Regex(Policy):
 class Gold(Policy):
     """The spans the record came with."""
 
-    @property
-    def id(self) -> str:
-        return "gold"
-
-    @property
-    def public(self) -> bool:
-        return True
+    id = "gold"
+    public = True
 
     def content(self) -> Any:  # noqa: ANN401
         return {"gold": "the record's own spans"}
@@ -116,8 +101,7 @@ class Gold(Policy):
                 way_out="choose a policy that looks for secrets, such as `pii`, or annotate the corpus",
             )
         spans = resolve_overlaps(record.spans)
-        fault = spans_fault(spans, len(record.text))
-        if fault:
+        if fault := spans_fault(spans, len(record.text)):
             raise PolicyError(
                 expected="spans inside the text of their record",
                 found=fault,
@@ -130,13 +114,8 @@ class Gold(Policy):
 class Everything(Policy):
     """The whole text of every record."""
 
-    @property
-    def id(self) -> str:
-        return "everything"
-
-    @property
-    def public(self) -> bool:
-        return True
+    id = "everything"
+    public = True
 
     def content(self) -> Any:  # noqa: ANN401
         return {"everything": "the whole text"}
@@ -145,16 +124,9 @@ class Everything(Policy):
         return (Span(0, len(record.text), "TEXT"),) if record.text else ()
 
 
-def _all_lower(word: str) -> bool:
-    return all(character.islower() or not character.isalpha() for character in word)
-
-
-_DICTIONARY_WORD = re.compile(r"[^\W\d_](?:[\w'’-]*\w)?")
-
-
 @dataclass(frozen=True)
 class Dictionary(Policy):
-    """Every occurrence of a listed string that stands as whole words.
+    """Every occurrence of a listed string as whole words.
 
     One automaton finds all entries in one pass, however many there are (Aho and Corasick 1975). An entry that
     begins or ends with a letter, digit or underscore matches only where the text does not continue the word there.
@@ -185,7 +157,7 @@ class Dictionary(Policy):
 
     @classmethod
     def from_file(cls, path: Path, kind: str, ignore_case: bool = True) -> Self:
-        """A dictionary from a UTF-8 file with one entry a line; blank lines are skipped."""
+        """A dictionary from a UTF-8 file with one entry per line; blank lines are skipped."""
         return cls.of(read_words(path), kind, path.stem, ignore_case)
 
     @property
@@ -199,17 +171,11 @@ class Dictionary(Policy):
         text = record.text
         haystack = text.casefold() if self.ignore_case else text
         hits = self._automaton.find_matches_as_indexes(without_surrogates(haystack), overlapping=True)
-        if len(haystack) == len(text):
-            return resolve_overlaps(
-                Span(start, end, self.kind) for _, start, end in hits if stands_alone(text, start, end)
-            )
-        offsets = _folded_offsets(text)
-        places = ((offsets.get(start), offsets.get(end)) for _, start, end in hits)
-        return resolve_overlaps(
-            Span(start, end, self.kind)
-            for start, end in places
-            if start is not None and end is not None and stands_alone(text, start, end)
-        )
+        places = [(start, end) for _, start, end in hits]
+        if len(haystack) != len(text):
+            offsets = _folded_offsets(text)
+            places = [(offsets[start], offsets[end]) for start, end in places if {start, end} <= offsets.keys()]
+        return resolve_overlaps(Span(*place, self.kind) for place in places if stands_alone(text, *place))
 
     @cached_property
     def _automaton(self) -> ahocorasick_rs.AhoCorasick:
@@ -234,7 +200,7 @@ class RareWords(Policy):
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
-        """The policy for a UTF-8 file with one common word a line; blank lines are skipped."""
+        """The policy for a UTF-8 file with one common word per line; blank lines are skipped."""
         return cls(frozenset(word.strip().casefold() for word in read_words(path)), path.stem)
 
     @property
@@ -242,10 +208,10 @@ class RareWords(Policy):
         return f"rare-words:{self.name}"
 
     def content(self) -> Any:  # noqa: ANN401
-        return {"rare-words": _hash_of(sorted(self.common)), "word": _DICTIONARY_WORD.pattern}
+        return {"rare-words": _hash_of(sorted(self.common)), "word": _WORD.pattern}
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        words = _DICTIONARY_WORD.finditer(record.text)
+        words = _WORD.finditer(record.text)
         return tuple(Span(*word.span(), "RARE") for word in words if word.group().casefold() not in self.common)
 
 
@@ -255,14 +221,14 @@ def read_words(path: Path) -> list[str]:
         words = [line for line in read_text(path).removeprefix("\ufeff").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyError(
-            expected="a UTF-8 text file with one entry a line",
+            expected="a UTF-8 text file with one entry per line",
             found=f"{str(path)!r}, which cannot be read: {why(error)}",
             way_out="check the path, and that the file is UTF-8 text",
         ) from error
     if not words:
         raise PolicyError(
-            expected="a text file with one entry a line",
-            found=f"{str(path)!r}, which holds no entries",
+            expected="a text file with one entry per line",
+            found=f"{str(path)!r}, which has no entries",
             way_out="put at least one entry in the file",
         )
     return words

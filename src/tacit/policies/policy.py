@@ -1,7 +1,4 @@
-"""What a policy is: a pure function from one record to the spans of its secrets.
-
-Policies made of policies: union, intersection, difference, widening and forgetting.
-"""
+"""What a policy is, a pure function from one record to the spans of its secrets; and policies made of policies."""
 
 import hashlib
 import json
@@ -9,7 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tacit.data.records import Range, Record, Span, resolve_overlaps, sentences, turns
 from tacit.errors import ConfigError, PolicyError
@@ -55,107 +52,83 @@ class Policy(ABC):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def __or__(self, other: "Policy") -> "Either":
-
         return Either(self, other)
 
     def __and__(self, other: "Policy") -> "Both":
-
         return Both(self, other)
 
     def __sub__(self, other: "Policy") -> "Without":
-
         return Without(self, other)
 
 
 @dataclass(frozen=True)
-class Either(Policy):
-    """What `left` or `right` finds.
-
-    G1. The characters found are the union of the characters found by both. Overlapping spans melt into one; spans
-        that only touch stay apart.
-    G2. `right` tells the kind: a melted span has that of the longest span that `right` found in it (the earlier one
-        when equal). Where `right` found nothing, the spans of `left` stay as they are.
-
-    So the policy whose kinds say most is named last: in `names | pii` a tracking number that a tagger takes for an
-    organisation is a tracking number.
-    """
+class _OfTwo(Policy):
+    """What follows from the findings of two policies."""
 
     left: Policy
     right: Policy
+    _sign: ClassVar[str]
+    _key: ClassVar[str]
 
     @property
     def id(self) -> str:
-        return f"({self.left.id} | {self.right.id})"
+        return f"({self.left.id} {self._sign} {self.right.id})"
 
     @property
     def public(self) -> bool:
         return self.left.public and self.right.public
 
     def content(self) -> Any:  # noqa: ANN401
-        return {"either": [self.left.content(), self.right.content()], "kinds": "right"}
+        return {self._key: [self.left.content(), self.right.content()]}
+
+
+class Either(_OfTwo):
+    """What `left` or `right` finds.
+
+    G1. The characters found are the union of the characters found by both. Overlapping spans melt into one; spans
+        that only touch stay apart.
+    G2. `right` decides the kind: a melted span has that of the longest span that `right` found in it (the earlier one
+        when equal). Where `right` found nothing, the spans of `left` stay as they are.
+
+    So the policy with the most specific kinds is named last: in `names | pii` a tracking number that a tagger takes
+    for an organization is a tracking number.
+    """
+
+    _sign, _key = "|", "either"
+
+    def content(self) -> Any:  # noqa: ANN401
+        return super().content() | {"kinds": "right"}
 
     def find(self, record: Record) -> tuple[Span, ...]:
         told = self.right.find(record)
         return melted(self.left.find(record), told)
 
 
-@dataclass(frozen=True)
-class Both(Policy):
+class Both(_OfTwo):
     """What `left` and `right` both find, with the kinds of `left`.
 
     G1. The characters found are the intersection. A span of `left` yields one span for each unbroken run of its
         characters that `right` found too.
     """
 
-    left: Policy
-    right: Policy
-
-    @property
-    def id(self) -> str:
-        return f"({self.left.id} & {self.right.id})"
-
-    @property
-    def public(self) -> bool:
-        return self.left.public and self.right.public
-
-    def content(self) -> Any:  # noqa: ANN401
-        return {"both": [self.left.content(), self.right.content()]}
+    _sign, _key = "&", "both"
 
     def find(self, record: Record) -> tuple[Span, ...]:
         return _common(self.left.find(record), _runs(self.right.find(record)))
 
 
-@dataclass(frozen=True)
-class Without(Policy):
+class Without(_OfTwo):
     """What `left` finds and `right` does not, with the kinds of `left`.
 
     G1. The characters found are the difference. A span of `left` yields one span for each unbroken run of its
         characters that `right` did not find.
     """
 
-    left: Policy
-    right: Policy
-
-    @property
-    def id(self) -> str:
-        return f"({self.left.id} - {self.right.id})"
-
-    @property
-    def public(self) -> bool:
-        return self.left.public and self.right.public
-
-    def content(self) -> Any:  # noqa: ANN401
-        return {"without": [self.left.content(), self.right.content()]}
+    _sign, _key = "-", "without"
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        gaps: list[Range] = []
-        start = 0
-        for run_start, run_end in _runs(self.right.find(record)):
-            if run_start > start:
-                gaps.append((start, run_start))
-            start = run_end
-        if start < len(record.text):
-            gaps.append((start, len(record.text)))
+        borders = [0, *(end for run in _runs(self.right.find(record)) for end in run), len(record.text)]
+        gaps = [(start, end) for start, end in zip(borders[::2], borders[1::2], strict=True) if start < end]
         return _common(self.left.find(record), gaps)
 
 
@@ -220,7 +193,7 @@ class Forgetful(Policy):
     """`policy` with a blind spot: it misses a chosen share of the secrets, always the same ones.
 
     For experiments with imperfect policies. Whether a secret is missed depends on the seed, its kind and its text
-    (white space squeezed, case folded) and on nothing else, so that a value is missed wherever it stands or
+    (white space squeezed, case folded) and on nothing else, so that a value is missed wherever it occurs or
     nowhere. `miss_rate` is therefore a share of distinct values, in expectation, not of occurrences.
 
     G1. Every span found is a span of `policy`.

@@ -17,11 +17,11 @@ from typing import Any
 from tacit.common.serialize import read_yaml
 from tacit.errors import ConfigError, PolicyError
 from tacit.policies.detectors.detector import Detected
-from tacit.policies.entities import BALANCED, LEVELS, Grammar, Presidio, SpacyEntities, entities, grammar, names
+from tacit.policies.entities import LEVELS, Grammar, Presidio, SpacyEntities, names
 from tacit.policies.patterns import Capitals, Dictionary, Digits, Everything, Gold, RareWords, Regex
 from tacit.policies.pii.policy import KINDS, Pii
 from tacit.policies.policy import PIECES, Both, Definition, Either, Forgetful, Policy, Widened, Without
-from tacit.policies.tagging import default_pipeline
+from tacit.policies.tagging import BALANCED, default_pipeline
 from tacit.policies.token_classifier import TokenClassifier
 
 ALPHA_CONTEXT = "alpha-context"
@@ -239,10 +239,10 @@ _NAMED: dict[str, Callable[[], Policy]] = {
     "any-digit": Digits,
     "conservative": lambda: conservative(None),
     "digits": Digits,
-    "entities": entities,
+    "entities": lambda: SpacyEntities(default_pipeline()),
     "everything": Everything,
     "gold": Gold,
-    "grammar": grammar,
+    "grammar": lambda: Grammar(default_pipeline()),
     "names": names,
     "pii": Pii,
 }

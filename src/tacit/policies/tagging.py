@@ -1,22 +1,16 @@
-"""Where a tagger's files are, what they say of themselves, and the digest that stands for all of them.
+"""spaCy pipelines: where they are, what they can find, and texts of any length read with them one at a time.
 
-spaCy's part of reading: pipelines loaded once a process, texts of any length, one text at a time.
-
-One text at a time, because a batch would make a text's numbers depend on its neighbors': the sums of a matrix product
+One text at a time, because in a batch a text's numbers would depend on its neighbors': the sums of a matrix product
 may round differently in a larger matrix, and a mask must be a function of its own record alone. With the small English
 pipeline, batches of 64 took 1.1 (dialogs) to 1.4 times (sentences) less processor time for entities; leaving out the
 components that nobody asks for is worth more, about 2.4 times.
 
-G1 (pure). `Reader.read` is a function of the text and of the pipeline's files.
+G1 (pure). `Tagger.read` is a function of the text and of the pipeline's files.
 G2 (flat). Memory does not grow with what was read.
-
-How a text is handed to a tagger that cannot read it whole, and how its findings are tidied.
-
-G1. `pieces` covers the text: every character is in exactly one piece, none longer than asked for.
-G2. A cut stands after a line break, else between sentences, else after white space; inside a word only where a word
-    alone is too long.
-G3. `tidied` never adds a character, and takes away only white space at the ends of a finding's lines, line breaks,
-    and labels that say in what role somebody speaks.
+G3 (covering). `pieces` covers the text: every character is in exactly one piece, none longer than asked for. A cut
+   follows a line break, else a sentence, else white space; it is inside a word only where a word alone is too long.
+G4 (tidy). `tidied` never adds a character, and removes only white space at the ends of a finding's lines, line
+   breaks, and labels of a speaker's role.
 """
 
 import configparser
@@ -46,12 +40,15 @@ if TYPE_CHECKING:
 
 DEFAULT_PIPELINE = "en_core_web_sm"
 PIPELINE_VARIABLE = "TACIT_SPACY"
+BALANCED = 0.3
+"""The threshold of CRT's policy pi (Zhao et al. 2022, appendix A.4)."""
+
 _FIND_ENTITIES = ("ner", "entity_ruler", "span_ruler", "beam_ner")
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A spaCy pipeline on disk: the folder that holds `config.cfg`, its name, its version and its components."""
+    """A spaCy pipeline on disk: the folder with its `config.cfg`, its name, its version and its components."""
 
     folder: Path
     name: str
@@ -209,22 +206,16 @@ def tidied(text: str, spans: Iterable[Span]) -> list[Span]:
     found = list(spans)
     if not found:
         return []
-    labels = [match.span() for match in _LABEL.finditer(text)]
+    labels = [(0, 0), *(match.span() for match in _LABEL.finditer(text))]
     tidy = []
     for span in found:
         for line in _LINE.finditer(text, span.start, span.end):
-            start = max(line.start(), _label_end(labels, line.end()))
+            start = max(line.start(), labels[bisect_left(labels, (line.end(), 0)) - 1][1])
             inside = text[start : line.end()]
             begin, end = start + len(inside) - len(inside.lstrip()), start + len(inside.rstrip())
             if begin < end:
                 tidy.append(Span(begin, end, span.kind))
     return tidy
-
-
-def _label_end(labels: list[Range], end: int) -> int:
-    """Where the last label that begins before `end` ends; 0 when there is none."""
-    before = bisect_left(labels, (end, 0))
-    return labels[before - 1][1] if before else 0
 
 
 LONGEST = 20_000
@@ -258,15 +249,18 @@ class Tagger:
         """The text as the pipeline sees it."""
         return self._pipeline(self._in_tokens(text) if _TOO_LONG.search(text) else text)
 
-    def each(self, text: str, extract: "Callable[[Doc], Iterable[Span]]") -> list[Span]:
-        """What `extract` takes from each piece of `text`; what spaCy keeps for a piece is freed after it."""
+    def read(self, text: str, extract: "Callable[[Doc], Iterable[Span]]") -> tuple[Span, ...]:
+        """What `extract` takes from each piece of `text`, tidied, with the tagger's own labels; it may overlap.
+
+        What spaCy keeps for a piece is freed after it.
+        """
         found = []
-        text = readable(text)
-        for start, end in pieces(text, LONGEST):
+        whole = readable(text)
+        for start, end in pieces(whole, LONGEST):
             with self._lock, self._pipeline.memory_zone():
-                spans = list(extract(self(text[start:end])))
+                spans = list(extract(self(whole[start:end])))
             found += [Span(start + span.start, start + span.end, span.kind) for span in spans]
-        return found
+        return tuple(tidied(text, found))
 
     def _in_tokens(self, text: str) -> "Doc":
         """The text in tokens, where a run without white space is too long: spaCy's time grows with its square."""
@@ -279,27 +273,16 @@ class Tagger:
         return Doc(self._pipeline.vocab, words=words, spaces=spaces)
 
 
-class TaggedReader:
-    """A tagger, what is taken from its texts, and a memory of the last ones."""
-
-    def __init__(self, tagger: Tagger, extract: "Callable[[Doc], Iterable[Span]]") -> None:
-        self._tagger = tagger
-        self._extract = extract
-
-    def read(self, text: str) -> tuple[Span, ...]:
-        """What was taken from `text`, tidied, with the tagger's own labels; findings may overlap."""
-        return tuple(tidied(text, self._tagger.each(text, self._extract)))
-
-
 @cache
 def load_tagger(name: str, without: frozenset[str]) -> Tagger:
-    """The pipeline `name` without the components `without`, loaded once a process."""
+    """The pipeline `name` without the components `without`, loaded once per process."""
     import spacy
 
     pipeline = find_pipeline(name)
     return Tagger(spacy.load(pipeline.folder, exclude=sorted(without & set(pipeline.components))))
 
 
+@cache
 def needless_for_entities(name: str) -> frozenset[str]:
     """The components that entities do not depend on; none when a component nobody knows here takes part."""
     pipeline = find_pipeline(name)
@@ -310,7 +293,7 @@ def needless_for_entities(name: str) -> frozenset[str]:
 
 
 def _listens(folder: Path) -> bool:
-    """Whether the entity recogniser reads what a component before it computed for several."""
+    """Whether the entity recognizer reads what a component before it computed for several."""
     config = configparser.ConfigParser(interpolation=None, strict=False)
     config.read(folder / "config.cfg", encoding="utf-8")
     sections = [section for section in config.sections() if section.startswith("components.ner")]

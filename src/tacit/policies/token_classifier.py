@@ -28,9 +28,8 @@ from tacit.common.serialize import read_json
 from tacit.data.records import Record, Span, common_kind, resolve_overlaps
 from tacit.errors import PolicyError
 from tacit.policies.policy import Policy
-from tacit.policies.tagging import check_kinds, digest_of, kinds_in_id, pieces, readable, tidied
+from tacit.policies.tagging import BALANCED, check_kinds, digest_of, kinds_in_id, pieces, readable, tidied
 
-BALANCED = 0.3
 _PLAIN = "O"
 _CHARACTERS_A_TOKEN = 3
 _LONGEST_WINDOW = 512
