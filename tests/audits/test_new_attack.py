@@ -57,7 +57,7 @@ def shown(run: Path) -> str:
 def test_the_command_line_shows_it(shown: str) -> None:
     for words in ("what the toy saw", "wooden", "The toy attack plays", "The toy box stays", "what nobody may know"):
         assert words in shown
-    assert "toy rate" in shown.split("models on the way")[1]
+    assert "toy rate" in shown.split("models saved during training")[1]
 
 
 def test_json_has_all_of_it_and_reads_back(run: Path, shown: str) -> None:

@@ -1,6 +1,7 @@
 """`tacit audit` as a person meets it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from audited import HIDDEN, KNOWN, train_run
 from saved import save_pretrained
+from tacit import api
 from tacit.audits.attacks.epsilon import WHICH_CANARIES
 from tacit.audits.attacks.exposure import NO_CANARIES
 from tacit.audits.attacks.extraction import NO_SECRETS
@@ -18,6 +20,7 @@ from tacit.config.model_schema import CausalLMConfig
 from tacit.data.tokenizer import NOTHING, train_bpe
 from tacit.errors import AttackError, ConfigError, RunError
 from tacit.models.causal_lm import CausalLM
+from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.verify import planted_canaries
 from tacit.runs.weights import keep_model
@@ -47,7 +50,7 @@ def test_the_claim_the_verdict_and_all_attacks_are_shown(run: Path) -> None:
     words += ["text alone", "loss", "zlib", "min-k", "neighborhood", "reference", "most probable text", "held out"]
     words += [
         "12 members and 12 others",
-        "models on the way",
+        "models saved during training",
         "perplexity",
         "two-stage",
         "release/audit.json",
@@ -131,3 +134,18 @@ def test_a_foreign_model_is_audited_with_a_file_of_candidates(tmp_path: Path) ->
     assert written["secrets"][0]["space"] == 100_000
     assert "83125" not in output.split()
     assert "83125" in invoked(*arguments, "--show-secrets").split()
+
+
+def test_attacks_are_chosen_by_name_and_settings_of_the_run_are_the_defaults(run: Path, tmp_path: Path) -> None:
+    output = invoked(run, "--attacks", "exposure, membership", "--candidates", 12)
+    assert "12 members and 12 others" in output
+    assert "most probable text" not in output
+    assert "That takes the attack `epsilon`" in output
+    with pytest.raises(ConfigError, match="did you mean membership"):
+        api.audit(run, attacks=["membrship"])
+    settings = RunFolder.view(run).read_json(dict, PrivateFile.SETTINGS)
+    settings["audit"] |= {"candidates": 11, "confidence": 0.9}
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "private" / PrivateFile.SETTINGS).write_text(json.dumps(settings))
+    assert "11 members and 11 others" in invoked(tmp_path / "run", "--attacks", "membership")
+    assert "10 members and 10 others" in invoked(tmp_path / "run", "--attacks", "membership", "--candidates", 10)

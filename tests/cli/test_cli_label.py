@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tacit.cli.policy import label
+from tacit.cli.scan import label
 from tacit.common.formatting import rounded_up
 from tacit.data.corpus import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, CorpusError, TacitError
@@ -75,7 +75,7 @@ def test_from_a_draw_to_a_bound(dialogs: Path, tmp_path: Path) -> None:
     drawn = run("draw", dialogs, *words, "--records", "40", "--seed", "7", "--out", sample)
     assert "40 of 60 records" in drawn
     assert "seed 7" in drawn
-    assert "holds secrets" in drawn
+    assert "contains secrets" in drawn
     assert "0600" in drawn
     assert f"tacit label read {sample} --policy pii --conservative conservative" in drawn
     assert sample.stat().st_mode & 0o777 == 0o600

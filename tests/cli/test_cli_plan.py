@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.cli.main import app
-from tacit.cli.options import name_of
+from tacit.cli.output import name_of
 from tacit.cli.train import PLAN_FLAGS
 from tacit.mechanisms.registry import REGISTRY
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tacit import api
 from tacit.cli.main import app
 from tacit.data.corpus import write_jsonl
 from tacit.errors import ConfigError, CorpusError
@@ -144,3 +145,10 @@ def test_mistakes_are_errors_with_a_way_out_and_leave_nothing_behind(dialogs: Pa
     out.write_text("a file")
     with pytest.raises(ConfigError):
         run(dialogs, "--policy", "digits", "--out", out)
+
+
+def test_mask_stability_can_be_left_out(dialogs: Path, tmp_path: Path) -> None:
+    words = (dialogs, "--policy", "digits", "--processes", "1")
+    assert "mask stability" in run(*words, "--out", tmp_path / "with").output
+    assert "mask stability" not in run(*words, "--out", tmp_path / "without", "--no-stability").output
+    assert api.scan(dialogs, "digits", processes=1, stability=False).stability.spans == 0

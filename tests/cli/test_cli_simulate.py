@@ -37,9 +37,10 @@ def test_writes_the_records_into_a_folder_it_makes(tmp_path: Path) -> None:
     assert records_in(out) == expected
     users = len({record.user for record in expected})
     names = sum(span.kind == "NAME" for record in expected for span in record.spans or ())
-    summary = printed.splitlines()[-1]
-    assert summary.startswith(f"30 dialogs of {users} users written to {out}; secrets: ADDRESS ")
+    summary = printed.splitlines()[-3]
+    assert summary.startswith(f"30 dialogs of {users} users; secrets: ADDRESS ")
     assert f"NAME {names}," in summary
+    assert printed.splitlines()[-1] == f"written to {out}"
 
 
 def test_no_secret_is_printed(tmp_path: Path) -> None:

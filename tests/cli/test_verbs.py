@@ -14,7 +14,7 @@ from readers import save_tiny_run
 from tacit import api as verbs
 from tacit.api.inputs import FieldNames
 from tacit.cli.main import app
-from tacit.cli.options import FIELDS
+from tacit.cli.output import FIELDS
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.config.setting import every_setting
 from tacit.data.corpus import read
@@ -29,6 +29,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "out": "the result is returned",
         "show_secrets": "Run.canary_values",
     },
+    "scan": {"no_stability": "stability=False"},
     "train": {"source": "corpus, or train_config(config(source))", "resume": "resume"},
     "context": {"table": "the result is returned", "show_secrets": "nothing is printed"},
 }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tacit.cli.main import app
-from tacit.cli.options import name_of
+from tacit.cli.output import name_of
 from tacit.cli.train import FLAGS
 from tacit.common.serialize import json_values
 from tacit.config.load import full_name, load, load_config, parse_set, released, to_flat, to_yaml

@@ -24,7 +24,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "dropout without public steps": ({"model_config": {"dropout": 0.2}}, "its private steps have no dropout"),
     "choice": ({"eval_steps": 5}, "chosen on public text"),
     "duplicates": ({"duplicates": "exact"}, "duplicates: keep"),
-    "how hard to attack": ({"audit": {"candidates": 100}}, "pass it to the audit"),
     "policy": ({"policy": "pie"}, "pii"),
     "corpus": ({}, "nowhere.jsonl"),
 }

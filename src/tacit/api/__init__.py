@@ -18,11 +18,13 @@ from tacit.api.corpora import (
     detector_train,
     label_draw,
     label_read,
+    mechanisms,
+    plan,
     scan,
     simulate,
 )
 from tacit.api.results import audit, audit_model, quickstart, report, sweep, sweep_board, verify
-from tacit.api.training import Run, config, generate, load, mechanisms, plan, resume, train, train_config
+from tacit.api.training import Run, config, generate, load, resume, train, train_config
 
 __all__ = [
     "Run",

@@ -1,4 +1,4 @@
-"""Functions about corpora and policies: simulate, scan, compare, label, detect."""
+"""Functions for what comes before training: corpora, policies and prices."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tacit.config.setting import SegmentBy
     from tacit.data.corpus import CorpusReader, CorpusSource
     from tacit.data.records import Record
+    from tacit.mechanisms.build import Planned
     from tacit.papers.alpha_context import Contexts
     from tacit.policies.compare import PolicyComparison
     from tacit.policies.coverage import CoverageCounts
@@ -82,7 +83,7 @@ def scan(
         policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
         sample: how many records to show in the result.
         show_secrets: whether the sample shows secrets; otherwise they are blacked out.
-        stability: on how many records to measure whether the mask depends on what the secrets say; 0: on none.
+        stability: on how many records to measure whether the mask depends on what the secrets say; False: on none.
         processes: how many processes; all cores by default.
         out: a folder for scan.html, scan.json and quarantine.jsonl.
         observe: called with progress events.
@@ -283,6 +284,44 @@ def context(
     from tacit.policies.detectors.paraphrase import paraphrases_by
 
     return contexts_of(text, target, Path(model), alpha, occurrence, paraphrases_by(reword, round_trip, most))
+
+
+def plan(
+    mechanism: str | None = None,
+    *,
+    epsilon: float | None = None,
+    counts: Mapping[str, int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    file: str | Path | None = None,
+) -> "Planned":
+    """Price a training plan before anything is trained.
+
+    Args:
+        mechanism: its name; `tacit plan --list` lists them.
+        epsilon: the privacy target; the noise is derived from it.
+        counts: what there is to protect, such as {"records": 9800}, {"users": 120} or
+            {"records": 9800, "flagged": 300}.
+        settings: other settings of a plan, such as {"epochs": 4, "clip_norm": 0.5}.
+        file: a YAML file with settings under `plan:`, which those above go over.
+
+    Examples:
+        >>> import tacit
+        >>> priced = tacit.plan("dpsgd", epsilon=2, counts={"records": 9800})
+        >>> round(priced.guarantee.figures[0].epsilon, 2)
+        2.0
+    """
+    from tacit.mechanisms.build import plan as price
+    from tacit.mechanisms.build import read_words
+
+    target = {name: value for name, value in (("mechanism", mechanism), ("epsilon", epsilon)) if value is not None}
+    return price({**(read_words(Path(file)) if file else {}), **target, **(counts or {}), **(settings or {})})
+
+
+def mechanisms() -> dict[str, str]:
+    """What each mechanism does, by name."""
+    from tacit.mechanisms.registry import entries
+
+    return {entry.name: entry.summary for entry in entries()}
 
 
 def _path(place: str | Path | None) -> Path | None:

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.api.training import Run, folder_of
+from tacit.api.training import Run, folder_of, load
 from tacit.common.progress import logged, unwatched
 from tacit.errors import ConfigError
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from tacit.audits.audit import ForeignAudit
     from tacit.audits.findings import Audit
     from tacit.common.progress import Observer, Progress
-    from tacit.config.audit_schema import AuditConfig
     from tacit.quickstart import Way
     from tacit.reports.write import Reported
     from tacit.runs.verify import Verified
@@ -51,6 +50,7 @@ def quickstart(
 def audit(
     run: str | Path | Run,
     *,
+    attacks: Sequence[str] | None = None,
     reference: str | Path | Run | None = None,
     settings: Mapping[str, Any] | None = None,
     observe: "Observer" = unwatched,
@@ -60,30 +60,26 @@ def audit(
     Args:
         run: a finished run with its private part. `release/audit.json` gets what canaries showed, `private/` has
             everything.
+        attacks: names of the attacks to make, such as ["exposure", "membership"]; all by default.
         reference: a run with the same tokenizer that did not see the records.
-        settings: how hard to attack, such as {"candidates": 100, "confidence": 0.99}.
+        settings: how hard to attack, such as {"candidates": 100, "confidence": 0.99}, over the settings under `audit`
+            that the run was trained with.
         observe: called with progress events.
 
     Examples:
         >>> import tacit
-        >>> found = tacit.audit("run", settings={"candidates": 10})
+        >>> found = tacit.audit("run", attacks=["membership"], settings={"candidates": 10})
         >>> found.verdict.exit_code
         0
     """
     from tacit.audits.audit import audit as attack
+    from tacit.config.audit_schema import AuditConfig
+    from tacit.config.load import load as load_settings
 
     other = None if reference is None else folder_of(reference)
-    return attack(folder_of(run), _audit_config(settings or {}), logged(observe), other)
-
-
-def _audit_config(settings: Mapping[str, Any]) -> "AuditConfig":
-    from tacit.config.audit_schema import AuditConfig
-
-    known = AuditConfig.__dataclass_fields__
-    for name in settings:
-        if name not in known:
-            raise ConfigError.unknown_name("setting of an audit", name, known)
-    return AuditConfig(**settings)
+    trained_with = {name: value for name, value in load(run).config.get("audit", {}).items() if name != "canaries"}
+    config = load_settings(AuditConfig, trained_with, settings or {})
+    return attack(folder_of(run), config, logged(observe), other, attacks)
 
 
 def audit_model(

@@ -1,12 +1,13 @@
 """Train, resume, price and load: the functions that give or need a run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from tacit.api.inputs import FieldNames, check_policy_object, inputs_of
+from tacit.common.charts import Note, Result, Table
 from tacit.common.progress import logged, unwatched
 from tacit.errors import ConfigError, RunError
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from tacit.config.schema import Config
     from tacit.data.corpus import CorpusSource
     from tacit.data.tokenizer import Tokenizer
-    from tacit.mechanisms.build import Planned
     from tacit.models.classifier import Classifier
     from tacit.models.language_model import Learner
     from tacit.policies.policy import Policy
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Result):
     """A finished run: its claim, its model, and what can be done with them.
 
     Made by `tacit.train` and `tacit.load`. Each part is read from the run folder when it is first asked for. Of a
@@ -133,6 +133,7 @@ class Run:
     def audit(
         self,
         *,
+        attacks: Sequence[str] | None = None,
         reference: "str | Path | Run | None" = None,
         settings: Mapping[str, Any] | None = None,
         observe: "Observer" = unwatched,
@@ -140,7 +141,7 @@ class Run:
         """Attack the model and compare the findings with the claim; see `tacit.audit`."""
         from tacit.api.results import audit
 
-        return audit(self, reference=reference, settings=settings, observe=observe)
+        return audit(self, attacks=attacks, reference=reference, settings=settings, observe=observe)
 
     def report(self, *, out: str | Path | None = None, sample: int | None = None) -> "Reported":
         """Write the page of the run; see `tacit.report`."""
@@ -157,6 +158,40 @@ class Run:
     def resume(self, *, policy: "Policy | None" = None, observe: "Observer" = unwatched) -> "Run":
         """Continue the run if it was stopped; see `tacit.api.resume`."""
         return resume(self, policy=policy, observe=observe)
+
+    def tables(self) -> Iterator[Table | Note]:
+        """What the model is worth on held-out text, what to know about the corpus, and the claim."""
+        labels, utility = self.utility.labels, self.utility
+        if labels is None:
+            parts = {"overall": utility.overall, "public": utility.public, "private": utility.private}
+            rows = tuple(
+                (name, f"{one.tokens:,}", f"{one.perplexity:.4g}", f"{one.accuracy:.1%}") for name, one in parts.items()
+            )
+            yield Table(("held-out text", "tokens", "perplexity", "accuracy"), rows)
+            yield Note(f"nats per character {utility.nats_a_character:.4f}")
+        else:
+            rates = {
+                "overall": labels.overall,
+                "without secrets": labels.without_secrets,
+                "with secrets": labels.with_secrets,
+                "always the commonest class": labels.commonest,
+            }
+            cells = (
+                (
+                    name,
+                    f"{one.records:,}",
+                    f"{one.errors:,}",
+                    f"{one.share:.1%}",
+                    "{:.1%} to {:.1%}".format(*one.interval()),
+                )
+                for name, one in rates.items()
+            )
+            yield Table(("held-out records", "records", "errors", "test error rate", "95 % interval"), tuple(cells))
+        if self.set_aside:
+            yield Note(f"{self.set_aside:,} records set aside; private/*/private/quarantine.jsonl has the reasons")
+        if self.shared:
+            yield Note(f"{self.shared:,} held-out texts also occur in the training corpus: the model has seen them")
+        yield Note(self.guarantee.sentence(), "strong")
 
     def to_json(self) -> dict[str, Any]:
         """Folder, claim, guarantee and utility as JSON values."""
@@ -331,44 +366,6 @@ def generate(
 ) -> str:
     """Continue a prompt with the model of a run; the prompt is included."""
     return load(run).generate(prompt, tokens=tokens, temperature=temperature, seed=seed)
-
-
-def plan(
-    mechanism: str | None = None,
-    *,
-    epsilon: float | None = None,
-    counts: Mapping[str, int] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    file: str | Path | None = None,
-) -> "Planned":
-    """Price a training plan before anything is trained.
-
-    Args:
-        mechanism: its name; `tacit plan --list` lists them.
-        epsilon: the privacy target; the noise is derived from it.
-        counts: what there is to protect, such as {"records": 9800}, {"users": 120} or
-            {"records": 9800, "flagged": 300}.
-        settings: other settings of a plan, such as {"epochs": 4, "clip_norm": 0.5}.
-        file: a YAML file with settings under `plan:`, which those above go over.
-
-    Examples:
-        >>> import tacit
-        >>> priced = tacit.plan("dpsgd", epsilon=2, counts={"records": 9800})
-        >>> round(priced.guarantee.figures[0].epsilon, 2)
-        2.0
-    """
-    from tacit.mechanisms.build import plan as price
-    from tacit.mechanisms.build import read_words
-
-    target = {name: value for name, value in (("mechanism", mechanism), ("epsilon", epsilon)) if value is not None}
-    return price({**(read_words(Path(file)) if file else {}), **target, **(counts or {}), **(settings or {})})
-
-
-def mechanisms() -> dict[str, str]:
-    """What each mechanism does, by name."""
-    from tacit.mechanisms.registry import entries
-
-    return {entry.name: entry.summary for entry in entries()}
 
 
 def folder_of(run: "str | Path | Run") -> Path:

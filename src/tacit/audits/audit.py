@@ -20,7 +20,7 @@ G1 (silent). Results hold ids and numbers; an error names a line by its number a
 
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -33,9 +33,9 @@ from tacit.audits.candidates import Listed, Space, Spelling
 from tacit.audits.findings import Attack, Audit, Checkpoint
 from tacit.audits.ranks import Exposure, value_exposures
 from tacit.audits.target import Target, check_attackable, check_finite
+from tacit.common.charts import Note, Result, Table
 from tacit.common.files import open_file, why
 from tacit.common.progress import Observer, Progress
-from tacit.common.serialize import Result
 from tacit.config.audit_schema import AuditConfig, ExposureConfig, Slot
 from tacit.config.setting import Method
 from tacit.data.batches import RowReader
@@ -50,14 +50,20 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.weights import KeptModel, kept_models
 
 
-def audit(folder: Path, config: AuditConfig, observe: Observer, reference: Path | None = None) -> Audit:
+def audit(
+    folder: Path,
+    config: AuditConfig,
+    observe: Observer,
+    reference: Path | None = None,
+    names: Iterable[str] | None = None,
+) -> Audit:
     """Attack the run in `folder`; private/audit.json has all that was found, release/audit.json the canaries.
 
-    `reference`: a run that did not see its records.
+    `reference`: a run that did not see its records. `names`: of the attacks to make, if not all.
     """
+    attacks = load_attacks(names)
     other = None if reference is None else _reference(reference)
     check_attackable(RunFolder.view(folder))
-    attacks = load_attacks()
     with RunFolder.open(folder) as run:
         target = Target.of(run, other)
         models = kept_models(run) if config.checkpoints else ()
@@ -130,6 +136,19 @@ class ForeignAudit(Result):
 
     secrets: tuple[NamedExposure, ...]
     best_chance: float | None
+
+    def tables(self) -> Iterator[Table | Note]:
+        """Exposure by id."""
+        rows = []
+        for one in self.secrets:
+            exposure = one.exposure
+            error = f" ± {exposure.standard_error:.2f}" if exposure.standard_error else ""
+            rank = "" if exposure.rank is None else f"{exposure.rank:,.10g}"
+            chance = "" if exposure.chance is None else f"{exposure.chance:.2g}"
+            rows.append((one.id, f"{exposure.bits:.2f}{error}", rank, f"{one.space:,}", chance))
+        yield Table(("id", "exposure", "rank", "of", "p"), tuple(rows), title="exposure, in bits")
+        if self.best_chance is not None:
+            yield Note(f"so high a best rank has probability {self.best_chance:.2g} at most for values never seen")
 
 
 Text = Annotated[str, Field(min_length=1)]

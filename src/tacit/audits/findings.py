@@ -17,15 +17,14 @@ G2. "not comparable" when the attack measured another unit, relation or number o
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tacit.audits.epsilon_bounds import LowerBound
-from tacit.common.charts import Chart, Table
+from tacit.common.charts import Chart, Note, Result, Table
 from tacit.common.formatting import rounded_up
-from tacit.common.serialize import Result
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Figure, Guarantee
 from tacit.privacy.plan import Neighbors, Unit
@@ -156,6 +155,28 @@ class Audit(Result):
         """The numbers of all findings."""
         return {name: value for one in self.findings for name, value in one.figures.items()}
 
+    def tables(self) -> Iterator[Table | Note]:
+        """The verdict, and everything behind it."""
+        contradicted = self.verdict.outcome is Outcome.CONTRADICTED
+        fits = self.verdict.outcome is Outcome.CONSISTENT
+        yield Note(self.verdict.sentence, "bad" if contradicted else "good" if fits else "warning")
+        for finding in self.findings:
+            yield from finding.tables
+            warnings = [Note(finding.warning, "warning"), Note(finding.inside or "", "warning")]
+            notes = [*warnings, Note(finding.sentence, "dim"), Note(finding.hint)]
+            yield from (note for note in notes if note.text)
+        if self.checkpoints:
+            names = list(dict.fromkeys(name for point in self.checkpoints for name in point.figures))
+            rows = (
+                (
+                    f"{point.step:,}",
+                    f"{point.perplexity:.4g}",
+                    *(f"{point.figures[name]:.3g}" if name in point.figures else "" for name in names),
+                )
+                for point in self.checkpoints
+            )
+            yield Table(("step", "perplexity", *names), tuple(rows), title="models saved during training")
+
     def outside(self) -> "Audit":
         """What may leave: what canaries showed, and the verdict from them alone."""
         return Audit.of(replace(one, inside=None) for one in self.canaries)
@@ -260,7 +281,8 @@ def overall(verdicts: Sequence[Verdict]) -> Verdict:
                 return verdict
     return Verdict(
         Outcome.NOT_COMPARABLE,
-        "Not comparable: no canaries that training read were planted by fair coins, so epsilon was not measured.",
+        "Not comparable: epsilon was not measured. That takes the attack `epsilon`, and canaries that training "
+        "read and that fair coins planted.",
     )
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from tacit import api
-from tacit.cli.options import FIELDS, field_names, with_flags
-from tacit.cli.output import AsJson, print_json, watching
+from tacit.cli.output import FIELDS, AsJson, field_names, watching, with_flags
+from tacit.cli.output import show as show_result
 from tacit.common.serialize import LARGEST_SEED
 
 detector = typer.Typer(
@@ -23,7 +23,7 @@ def train(
     out: Annotated[Path, typer.Argument(help="New folder for the detector.")],
     negatives: Annotated[Path, typer.Option(help="A public corpus of harmless text. Never use the corpus to protect.")],
     templates: Annotated[
-        Path | None, typer.Option(help='Sensitive prompts, one a line: "My ID is {6 digits}"; or YAML.')
+        Path | None, typer.Option(help='Sensitive prompts, one per line: "My ID is {6 digits}"; or YAML.')
     ] = None,
     prompts: Annotated[
         Path | None, typer.Option(help="A corpus of prompts with the labels sensitive and harmless.")
@@ -81,16 +81,7 @@ def train(
             seed=seed,
             observe=observe,
         )
-    if as_json:
-        print_json(trained)
-        return
-    typer.echo(f"Detector {trained.detector.hash} in {out}.")
-    typer.echo(f"Trained on {trained.detector.trained_on}.")
-    typer.echo(f"prompts as given             {trained.verbatim}")
-    typer.echo(f"held-out paraphrases         {trained.recall}")
-    typer.echo(f"false alarms, public text    {trained.public_alarms}")
-    typer.echo(f"false alarms, harmless       {trained.harmless_alarms}")
-    typer.echo(f"As a policy: {{detector: {{folder: {out}, level: sentence}}}}")
+    show_result(trained, as_json)
 
 
 @detector.command("show")
@@ -110,11 +101,7 @@ def measure(
     flags: dict[str, str],
 ) -> None:
     """Count the sentences of a corpus that a detector flags, with an exact interval."""
-    found = api.detector_measure(folder, corpus, **field_names(flags))
-    if as_json:
-        print_json(found)
-    else:
-        typer.echo(f"flagged {found}")
+    show_result(api.detector_measure(folder, corpus, **field_names(flags)), as_json)
 
 
 detector.command("measure")(with_flags(measure, FIELDS))

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tacit import api
-from tacit.cli.output import AsJson, print_json
+from tacit.cli.output import AsJson, print_part, show
+from tacit.common.charts import Note, Table
+from tacit.common.formatting import BLOCK, number, printable
 from tacit.common.serialize import LARGEST_SEED
 
 if TYPE_CHECKING:
@@ -70,26 +71,49 @@ def context(
         text, target, model, alpha=alpha, occurrence=occurrence, reword=reword, round_trip=round_trip or (), most=most
     )
     if as_json:
-        print_json(told)
+        show(told, as_json)
         return
-    shortest, lasting = told.shortest, told.settled
-    shown = _Shown(text, None if show_secrets else target)
-    console = Console(highlight=False)
-    console.print(_marked(shown, told.start, told.start + len(target), shortest), "", sep="\n")
-    console.print(Text(_sentence(told)), soft_wrap=True)
+    shown, console = _Shown(text, None if show_secrets else target), Console(highlight=False)
+    console.print(_marked(shown, told.start, told.start + len(target), told.shortest), "", sep="\n")
+    print_part(console, Note(_sentence(told)))
     if reword or round_trip:
-        console.print(
-            Text(f"Each suffix was tried with {most:,} paraphrases at most; the farthest counts."), soft_wrap=True
-        )
-    if lasting is not None and shortest is not None and lasting.words != shortest.words:
-        said = f"Some longer suffixes are farther off; from {lasting.words:,} words and marks on, none is."
-        console.print(Text(said), soft_wrap=True)
+        print_part(console, Note(f"Each suffix was tried with {most:,} paraphrases at most; the farthest counts."))
     if table:
-        console.print("", _table(shown, told), sep="\n")
+        print_part(console, _table(shown, told))
+
+
+def _sentence(told: "Contexts") -> str:
+    shortest, lasting, within = told.shortest, told.settled, f"within {told.alpha:g} of that"
+    read = f"the {told.suffixes[-1].words:,} words and marks before it that the model can read"
+    text = f"After {read} the target has probability {number(told.probability)}."
+    if shortest is None:
+        return f"{text} No suffix is {within} with all its paraphrases."
+    after = number(shortest.probabilities[0])
+    if shortest.words == 0:
+        text += f" After none it has {after}, {within}: no context is needed."
+    else:
+        text += f" The last {shortest.words:,} are the shortest suffix {within}: {after}."
+    if lasting is not None and lasting.words != shortest.words:
+        text += f"\nSome longer suffixes are farther off; from {lasting.words:,} words and marks on, none is."
+    return text
+
+
+def _table(shown: "_Shown", told: "Contexts") -> Table:
+    rows = tuple(
+        (
+            f"{suffix.words:,}",
+            number(suffix.probabilities[0]),
+            number(suffix.gap(told.probability)),
+            "yes" if suffix.gap(told.probability) <= told.alpha else "no",
+            shown.first_word(suffix.start) if suffix.words else "",
+        )
+        for suffix in told.suffixes
+    )
+    return Table(("words", "probability", "difference", f"within {told.alpha:g}", "begins with"), rows)
 
 
 class _Shown:
-    """Parts of a text for the screen; every word that a target's character is in is blacked out, wherever it stands.
+    """Parts of a text for the screen; every word that a target's character is in is blacked out, wherever it is.
 
     Which characters are hidden is decided on the whole text, so that no cut through a target shows a part of it.
     """
@@ -109,8 +133,6 @@ class _Shown:
         self._hidden[start:end] = bytes([True]) * (end - start)
 
     def part(self, start: int, end: int) -> str:
-        from tacit.common.formatting import BLOCK, printable
-
         shown, at = "", start
         for hidden, run in groupby(self._hidden[start:end]):
             after = at + sum(1 for _ in run)
@@ -134,32 +156,3 @@ def _marked(shown: _Shown, start: int, end: int, suffix: "Suffix | None") -> Tex
         marked.append(" ")
     marked.append(f"[target {shown.part(start, end)}]", style="not dim bold red reverse")
     return marked.append(shown.part(end, len(shown)), style="dim")
-
-
-def _sentence(told: "Contexts") -> str:
-    from tacit.common.formatting import number
-
-    shortest, suffixes, alpha = told.shortest, told.suffixes, told.alpha
-    read = f"the {suffixes[-1].words:,} words and marks before it that the model can read"
-    said = f"After {read} the target has probability {number(told.probability)}."
-    if shortest is None:
-        return f"{said} No suffix is within {alpha:g} of that with all its paraphrases."
-    after = number(shortest.probabilities[0])
-    if shortest.words == 0:
-        return f"{said} After none it has {after}, within {alpha:g} of that: no context is needed."
-    return f"{said} The last {shortest.words:,} are the shortest suffix within {alpha:g} of that: {after}."
-
-
-def _table(shown: _Shown, told: "Contexts") -> Table:
-    from tacit.common.formatting import number
-
-    whole, alpha = told.probability, told.alpha
-    table = Table(box=None, pad_edge=False)
-    for name in ("words", "probability", "difference", f"within {alpha:g}"):
-        table.add_column(name, justify="right")
-    table.add_column("begins with", overflow="fold")
-    for suffix in told.suffixes:
-        inside = "yes" if suffix.gap(whole) <= alpha else "no"
-        cells = (f"{suffix.words:,}", number(suffix.probabilities[0]), number(suffix.gap(whole)), inside)
-        table.add_row(*cells, Text(shown.first_word(suffix.start) if suffix.words else ""))
-    return table

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. One file a verb."""
+"""The command line: parse, call `tacit.api`, print."""
 
 import os
 import sys
@@ -16,9 +16,8 @@ from tacit.cli.audit import audit, report, verify
 from tacit.cli.detector import detector
 from tacit.cli.generate import context, generate
 from tacit.cli.output import set_verbosity
-from tacit.cli.policy import label, policy
 from tacit.cli.quickstart import quickstart, simulate
-from tacit.cli.scan import scan_command
+from tacit.cli.scan import label, policy, scan_command
 from tacit.cli.sweep import sweep
 from tacit.cli.train import config_command, plan_command, train_command
 from tacit.common.libraries import EXTRAS, missing_library

@@ -1,14 +1,18 @@
-"""What every verb prints: progress and the log on standard error, results as tables or as JSON on standard output.
+"""What every command prints: progress and the log on standard error, results as tables or as JSON on standard output.
 
 Progress is a bar on a terminal and a line now and then elsewhere. `--quiet` leaves it out; `--verbose` adds the log.
+Flags are generated from the declared settings: nothing has to be kept in step by hand.
 """
 
+import inspect
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Protocol
+from dataclasses import MISSING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 from rich.console import Console, Group
@@ -16,26 +20,25 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from tacit.api.inputs import FieldNames
+from tacit.common.charts import Note, Result, Table
 from tacit.common.progress import LOG, unwatched
+from tacit.config.schema import Config
+from tacit.config.setting import Setting, every_setting
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from tacit.common.charts import Table
     from tacit.common.progress import Observer
     from tacit.common.progress import Progress as Done
-    from tacit.policies.card import ShareOf
 
-_SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0
 _HANDLER = "tacit on standard error"
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-
-
-class JsonResult(Protocol):
-    """A result of `tacit.api`."""
-
-    def to_json(self) -> object:
-        """The result as JSON values."""
+CorpusPath = Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")]
+Processes = Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")]
+FIELDS = tuple(one for one in every_setting(Config) if one.name.endswith("_field"))
+"""What a corpus calls the parts of a record: flags of every command that reads one."""
 
 
 def set_verbosity(quiet: bool, verbose: bool) -> None:
@@ -58,11 +61,6 @@ _quiet = False
 def is_quiet() -> bool:
     """Whether progress is left out."""
     return _quiet
-
-
-def print_json(result: JsonResult) -> None:
-    """The result for machines."""
-    typer.echo(json.dumps(result.to_json(), indent=2))
 
 
 @contextmanager
@@ -107,7 +105,7 @@ class _Lines:
 
     def told(self, done: "Done") -> None:
         words = self._meter.words(done)
-        if done.done == done.total or time.monotonic() - self._said > _SECONDS_BETWEEN_LINES:
+        if done.done == done.total or time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
             of = "" if done.total is None else f" of {done.total:,}"
             self._console.print(f"{self._title} {done.stage} {done.done:,}{of} {words}".strip(), markup=False)
@@ -143,34 +141,94 @@ class _Meter:
 
 
 _LONGEST_NUMBER = 24  # characters of a cell that is not wrapped
+_STYLES = {
+    "plain": "",
+    "strong": "bold",
+    "dim": "dim",
+    "good": "bold green",
+    "warning": "bold yellow",
+    "bad": "bold white on red",
+}
 
 
-def rich_table(table: "Table") -> Group:
+def show(result: Result, as_json: bool, *written: str) -> None:
+    """Print any result: as JSON and nothing else, or its tables, and below them what was `written` where."""
+    if as_json:
+        typer.echo(json.dumps(result.to_json(), indent=2))
+        return
+    console = Console(highlight=False)
+    for part in result.tables():
+        print_part(console, part)
+    for line in written:
+        console.print(Text(line), soft_wrap=True)
+
+
+def print_part(console: Console, part: "Table | Note") -> None:
+    """A table or a note, and an empty line below it. Never markup: the text may contain anything."""
+    if isinstance(part, Note):
+        console.print(Text(part.text, _STYLES[part.tone]), soft_wrap=not console.is_terminal)
+    else:
+        console.print(rich_table(part))
+    console.print("")
+
+
+def rich_table(table: Table) -> Group:
     """A table of a result, as a terminal shows it: words to the left, numbers to the right and never broken."""
-    drawn = RichTable(box=None, pad_edge=False)
+    drawn = RichTable(box=None, pad_edge=False, show_header=bool(table.head))
     for place, head in enumerate(table.head):
-        longest = max((len(row[place]) for row in table.rows), default=0)
+        longest = max((len(line) for row in table.rows for line in row[place].split("\n")), default=0)
         is_number = place > 0 and longest <= _LONGEST_NUMBER
         drawn.add_column(Text(head), justify="right" if place else "left", min_width=longest if is_number else None)
     for row in table.rows:
-        drawn.add_row(*map(Text, row))
+        drawn.add_row(*(Text(cell, "" if place or table.head else "dim") for place, cell in enumerate(row)))
     above = [Text(table.title, style="italic")] if table.title else []
-    return Group(*above, drawn, *([Text(table.more)] if table.more else []))
+    return Group(*above, drawn, *([Text(table.more, style="dim")] if table.more else []))
 
 
-def share_cell(share: "ShareOf", between: str = " ") -> Text:
-    """A share in per cent, and behind `between` its interval."""
-    from tacit.common.formatting import interval
+def flags_for(declared: Iterable[Setting]) -> list[inspect.Parameter]:
+    """One option per setting, named after the last part of its name; nothing given is None."""
+    return [
+        inspect.Parameter(
+            name_of(one),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=typer.Option(None, f"--{name_of(one).replace('_', '-')}", help=_help(one)),
+            annotation=one.type | None,
+        )
+        for one in declared
+    ]
 
-    ends = interval(share.interval).removesuffix(" %").replace(" to ", "-")
-    return (
-        Text(share_value(share))
-        if share.value is None
-        else Text.assemble(share_value(share), (f"{between}({ends})", "dim"))
-    )
+
+def name_of(one: Setting) -> str:
+    """What the flag of a setting is called."""
+    return one.name.split(".")[-1]
 
 
-def share_value(share: "ShareOf") -> str:
-    from tacit.common.formatting import percent
+def with_flags(verb: Callable[..., None], declared: Iterable[Setting]) -> Callable[..., None]:
+    """`verb` with a flag for each setting; its parameter `flags` receives those that were given, by full name."""
+    chosen = tuple(declared)
 
-    return percent(share.value).removesuffix(" %")
+    def command(**options: Any) -> None:  # noqa: ANN401  (typer reads the signature set below)
+        given = {one.name: options.pop(name_of(one)) for one in chosen}
+        verb(**options, flags={name: value for name, value in given.items() if value is not None})
+
+    hints = get_type_hints(verb, include_extras=True)
+    fixed = [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[one.name])
+        for one in inspect.signature(verb).parameters.values()
+        if one.name != "flags"
+    ]
+    signature = inspect.Signature([*fixed, *flags_for(chosen)])
+    command.__signature__ = signature  # type: ignore[attr-defined]
+    command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+    command.__doc__, command.__name__ = verb.__doc__, verb.__name__
+    return command
+
+
+def field_names(flags: Mapping[str, str]) -> FieldNames:
+    """The flags of `FIELDS` that were given, as keywords of `tacit.api`."""
+    return cast(FieldNames, {name.split(".")[-1]: value for name, value in flags.items()})
+
+
+def _help(one: Setting) -> str:
+    default = one.auto if one.default is None else one.default
+    return one.help if default is None or default is MISSING else f"{one.help} Default: {default}."

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from tacit import api
-from tacit.cli.output import AsJson, print_json, watching
+from tacit.cli.output import AsJson, show, watching
 from tacit.common.serialize import LARGEST_SEED
 
 if TYPE_CHECKING:
@@ -61,11 +61,7 @@ def simulate(
     out = out or Path(f"{simulator}-{split}.jsonl")
     with watching() as observe:
         corpus = api.simulate(simulator, dialogs, out, seed, split, held_out_people=held_out_people, observe=observe)
-    if as_json:
-        print_json(corpus)
-        return
-    users, secrets = corpus.summary
-    if held_out_people is not None:
-        typer.echo(f"{users:,} held-out people written to {held_out_people}")
-    kinds = ", ".join(f"{kind} {count:,}" for kind, count in secrets.items())
-    typer.echo(f"{dialogs:,} dialogs of {users:,} users written to {out}; secrets: {kinds}")
+    people = (
+        [] if held_out_people is None else [f"{corpus.summary.users:,} held-out people written to {held_out_people}"]
+    )
+    show(corpus, as_json, f"written to {out}", *people)

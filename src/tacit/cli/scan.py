@@ -1,32 +1,35 @@
-"""`tacit scan`: what is secret in a corpus, printed and written to a page."""
+"""`tacit scan`: what is secret in a corpus, printed and written to a page.
 
+`tacit policy`: what policies do on a corpus, side by side.
+
+`tacit label`: draw a sample of a corpus for a person to label, and read from the labels what a policy misses.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tacit import api
-from tacit.cli.options import FIELDS, field_names, with_flags
-from tacit.cli.output import AsJson, print_json, share_cell, share_value, watching
+from tacit.cli.output import FIELDS, AsJson, CorpusPath, Processes, field_names, show, watching, with_flags
+from tacit.common.serialize import LARGEST_SEED
+from tacit.config.setting import SegmentBy
+from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tacit.policies.card import PolicyCard
     from tacit.policies.marking import Excerpt
-    from tacit.policies.scan import Scan
 
 _STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_blue", "bright_green")
-_MOST_KINDS = 20
-CorpusPath = Annotated[Path, typer.Argument(help="jsonl, csv, txt (also .gz, .xz, .zst), parquet, or a saved dataset.")]
-Processes = Annotated[int | None, typer.Option(help="How many processes.", show_default="all cores")]
+PolicyName = Annotated[str, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")]
 
 
 def scan(
     *,
     corpus: CorpusPath,
-    policy: Annotated[str, typer.Option(help="A policy's name, names with commas (any of them), or a YAML file.")],
+    policy: PolicyName,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for scan.html, scan.json and quarantine.jsonl.", show_default="scan-CORPUS"),
@@ -35,9 +38,10 @@ def scan(
         bool, typer.Option("--show-secrets", help="Print secrets, and write them to the page and the JSON file.")
     ] = False,
     sample: Annotated[int, typer.Option(help="How many records to show.")] = 5,
-    stability: Annotated[
-        int, typer.Option(help="On how many records to measure mask stability; 0 if a slow policy takes too long.")
-    ] = 200,
+    stability: Annotated[int, typer.Option(help="On how many records to measure mask stability.")] = 200,
+    no_stability: Annotated[
+        bool, typer.Option("--no-stability", help="Leave mask stability out, which takes a slow policy long.")
+    ] = False,
     processes: Processes = None,
     as_json: AsJson = False,
     flags: dict[str, str],
@@ -50,96 +54,36 @@ def scan(
             policy,
             sample=sample,
             show_secrets=show_secrets,
-            stability=stability,
+            stability=0 if no_stability else stability,
             processes=processes,
             out=out,
             observe=observe,
             **field_names(flags),
         )
-    if as_json:
-        print_json(result)
-    else:
-        _print(result, Console(highlight=False), out)
+    show(result, as_json)
+    if not as_json:
+        _print_sample(result.sample, result.shows_secrets)
+        _print_places(out, "scan", result.quarantined)
 
 
 scan_command = with_flags(scan, FIELDS)
 
 
-def _print(result: "Scan", console: Console, out: Path) -> None:
-    console.print(_numbers(result), "", _kinds(result), "", sep="\n")
-    if result.card is not None:
-        console.print(_card(result.card), Text(result.card.sentence()), "", sep="\n")
-    styles = {kind: _STYLES[at % len(_STYLES)] for at, kind in enumerate(sorted(_kinds_shown(result)))}
-    for shown in result.sample:
+def _print_sample(sample: "tuple[Excerpt, ...]", shows_secrets: bool) -> None:
+    console = Console(highlight=False)
+    kinds = sorted({piece.kind for shown in sample for piece in shown.pieces})
+    styles = {kind: _STYLES[at % len(_STYLES)] for at, kind in enumerate(kinds)}
+    for shown in sample:
         console.print(Text(f"record {shown.record:,}" + (f": {shown.id}" if shown.id else ""), style="bold"))
-        console.print(_text(shown, styles), "", sep="\n")
-    if result.sample:
-        console.print(Text(_legend(result.shows_secrets), style="dim"))
-    if result.quarantined:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in result.quarantined.items())
-        console.print(Text(f"set aside: {reasons}; listed in {out / 'quarantine.jsonl'}"), soft_wrap=True)
-    console.print(Text(f"page {out / 'scan.html'}, data {out / 'scan.json'}"), soft_wrap=True)
+        console.print(_marked(shown, styles), "", sep="\n")
+    if sample:
+        legend = "missed: labeled secret, not found; again: text of a secret where nothing marks it"
+        hidden = "" if shows_secrets else "secrets hidden (--show-secrets shows them); "
+        console.print(Text(f"{hidden}{legend}", style="dim"))
 
 
-def _numbers(result: "Scan") -> Table:
-    from tacit.common.formatting import floor, percent, printable
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    speed = result.characters / max(result.seconds, 1e-9)
-    rows = {
-        "corpus": result.corpus,
-        "policy": f"{printable(result.policy_id)} ({result.policy_hash[:12]})",
-        "records": f"{result.records:,}",
-        "  with a secret": f"{result.records_with_secrets:,} ({percent(result.share_of_records)})",
-        "  set aside": f"{sum(result.quarantined.values()):,}",
-        "users": f"{result.users:,}" if result.users else "not given",
-        f"tokens ({result.token_unit})": f"{result.tokens:,}",
-        "  sensitive": f"{result.sensitive_tokens:,} ({percent(result.share_of_tokens)})",
-        "secrets": f"{result.secrets:,}",
-        "time": f"{result.seconds:.1f} s ({speed:,.0f} characters/s)",
-    }
-    if stability := result.stability.spans:
-        changed = percent(result.stability.rest_changed / stability)
-        stable = floor(result.stability.redaction_stable / stability)
-        rows["mask stability"] = (
-            f"of {stability:,} secrets: rest of the mask changed with {changed}, redaction stable for {stable}"
-        )
-    for name, value in rows.items():
-        table.add_row(Text(name, style="dim"), Text(value))
-    return table
-
-
-def _kinds(result: "Scan") -> Table:
-    from tacit.common.formatting import short
-
-    table = Table(title="secrets by kind", title_justify="left", box=None, pad_edge=False)
-    for name in ("kind", "secrets", "records"):
-        table.add_column(name, justify="left" if name == "kind" else "right")
-    order = sorted(result.kinds.items(), key=lambda entry: (-entry[1].secrets, entry[0]))
-    for kind, total in order[:_MOST_KINDS]:
-        table.add_row(Text(short(kind)), f"{total.secrets:,}", f"{total.records:,}")
-    if len(order) > _MOST_KINDS:
-        table.add_row(Text(f"and {len(order) - _MOST_KINDS:,} more kinds", style="dim"))
-    return table
-
-
-def _card(card: "PolicyCard") -> Table:
-    from tacit.common.formatting import short
-
-    table = Table(title="policy card, with 95 % intervals", title_justify="left", box=None, pad_edge=False)
-    for name in ("kind", "recall %", "precision %", "F2 %", "labelled", "found"):
-        table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=name != "kind")
-    rows = [("all kinds", card.overall), *((short(kind), quality) for kind, quality in card.kinds.items())]
-    for kind, quality in rows[: _MOST_KINDS + 1]:
-        cells = (share_cell(quality.recall), share_cell(quality.precision), share_value(quality.f2))
-        table.add_row(Text(kind), *cells, f"{quality.counts.gold:,}", f"{quality.counts.found:,}")
-    if len(rows) > _MOST_KINDS + 1:
-        table.add_row(Text(f"and {len(rows) - _MOST_KINDS - 1:,} more kinds", style="dim"))
-    return table
-
-
-def _text(shown: "Excerpt", styles: dict[str, str]) -> Text:
-    """A record with its secrets marked by colour and by word. Never markup: the text may hold anything."""
+def _marked(shown: "Excerpt", styles: dict[str, str]) -> Text:
+    """A record with its secrets marked by color and by word. Never markup: the text may contain anything."""
     text = Text("… " if shown.cut_before else "")
     for piece in shown.pieces:
         if piece.state == "plain":
@@ -151,10 +95,131 @@ def _text(shown: "Excerpt", styles: dict[str, str]) -> Text:
     return text.append(" …") if shown.cut_after else text
 
 
-def _kinds_shown(result: "Scan") -> set[str]:
-    return {piece.kind for shown in result.sample for piece in shown.pieces}
+def _print_places(out: Path, name: str, quarantined: Mapping[str, int]) -> None:
+    if quarantined:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in quarantined.items())
+        typer.echo(f"set aside: {reasons}; listed in {out / 'quarantine.jsonl'}")
+    typer.echo(f"page {out / f'{name}.html'}, data {out / f'{name}.json'}")
 
 
-def _legend(shows_secrets: bool) -> str:
-    marks = "missed: labelled secret, not found; again: text of a secret where nothing marks it"
-    return marks if shows_secrets else f"secrets hidden (--show-secrets shows them); {marks}"
+policy = typer.Typer(help="Compare policies: what each marks, misses and costs.", no_args_is_help=True)
+
+
+@policy.callback()
+def _policy() -> None:
+    """So that the command is `tacit policy compare`, though it is the only one."""
+
+
+def compare(
+    *,
+    corpus: CorpusPath,
+    policies: Annotated[
+        str | None, typer.Option(help="Names of policies to compare, separated by commas: digits,pii.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One more policy, as for `tacit scan`: a name, names with commas (any of them), or a YAML file."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for policies.html, policies.json and quarantine.jsonl.", show_default="policies-CORPUS"
+        ),
+    ] = None,
+    processes: Processes = None,
+    as_json: AsJson = False,
+    flags: dict[str, str],
+) -> None:
+    """Put policies side by side on one corpus: what each marks, finds and misses, its speed, where they agree."""
+    names = [name.strip() for name in [*(policies.split(",") if policies is not None else ()), *(policy or ())]]
+    if not names:
+        way_out = "name some, such as --policies digits,pii, or --policy for one made of several or from a file"
+        raise ConfigError("policies to compare", "none", way_out)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError("each policy once", f"{twice!r} twice", "leave one of them out")
+    out = out or Path(f"policies-{corpus.name.split('.')[0] or 'corpus'}")
+    with watching() as observe:
+        result = api.compare_policies(
+            corpus, names, processes=processes, out=out, observe=observe, **field_names(flags)
+        )
+    show(result, as_json)
+    if not as_json:
+        _print_places(out, "policies", result.quarantined)
+
+
+policy.command("compare")(with_flags(compare, FIELDS))
+
+label = typer.Typer(
+    help="Measure what a policy misses: draw a sample of the corpus, label it, read the labels.", no_args_is_help=True
+)
+
+Conservative = Annotated[
+    str | None,
+    typer.Option(help="The policy that clears records for training without protection (crt), as for --policy."),
+]
+
+
+def draw(
+    *,
+    corpus: CorpusPath,
+    policy: PolicyName,
+    out: Annotated[Path, typer.Option(help="New file for the sample. It contains secrets, and only you can read it.")],
+    conservative: Conservative = None,
+    records: Annotated[int, typer.Option(min=1, help="How many records (turns, sentences) to draw.")] = 200,
+    segment_by: Annotated[
+        SegmentBy, typer.Option(help="What to draw and label: as data.segment_by when you train.")
+    ] = "record",
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same sample.", show_default="random")
+    ] = None,
+    gold: Annotated[bool, typer.Option("--gold", help="Use the corpus's gold spans as labels.")] = False,
+    show_found: Annotated[
+        bool, typer.Option("--show-found", help="Show what the policies found while labeling, which biases people.")
+    ] = False,
+    as_json: AsJson = False,
+    flags: dict[str, str],
+) -> None:
+    """Draw records uniformly at random for a person to label."""
+    sample = api.label_draw(
+        corpus,
+        policy,
+        out,
+        conservative=conservative,
+        records=records,
+        seed=seed,
+        gold=gold,
+        show_found=show_found,
+        segment_by=segment_by,
+        **field_names(flags),
+    )
+    again = f" --conservative {conservative}" if conservative is not None else ""
+    show(sample, as_json, f"Then: tacit label read {out} --policy {policy}{again}")
+
+
+label.command("draw")(with_flags(draw, FIELDS))
+
+
+def read(
+    *,
+    sample: Annotated[Path, typer.Argument(help="The labeled sample.")],
+    policy: PolicyName,
+    conservative: Conservative = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Check that the sample is from this corpus.", show_default="not checked")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the counts; an existing one is replaced.", show_default="none")
+    ] = None,
+    as_json: AsJson = False,
+    flags: dict[str, str],
+) -> None:
+    """Compute an upper bound on how often the policy misses a secret, from a labeled sample."""
+    names = field_names(flags)
+    counts = api.label_read(sample, policy, conservative=conservative, corpus=corpus, out=out, **names)
+    show(counts, as_json, *([] if out is None else [f"Counts in {out}."]))
+
+
+label.command("read")(with_flags(read, FIELDS))

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from tacit import api
-from tacit.cli.output import AsJson, is_quiet, print_json
+from tacit.cli.output import SECONDS_BETWEEN_LINES, AsJson, is_quiet, print_part, rich_table, show
+from tacit.common.charts import Table
 from tacit.common.progress import Progress
 
 if TYPE_CHECKING:
     from tacit.sweeps.scheduler import RunOutcome, Told
-    from tacit.sweeps.sweep import Board, Swept
-
-_SECONDS_BETWEEN_LINES = 10.0
+    from tacit.sweeps.sweep import Board
 
 
 def sweep(
@@ -55,37 +53,16 @@ def sweep(
                 recipe, out=out, results=results, data=data, scale=scale, jobs=jobs, audit=audit, observe=told
             )
     except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; the same command goes on", markup=False)
+        Console(stderr=True).print("stopped; the same command resumes", markup=False)
         raise
-    if as_json:
-        print_json(swept)
-    else:
-        _print(swept, board, Console(highlight=False))
+    if not as_json:
+        print_part(Console(highlight=False), _table(board))
+    show(swept, as_json)
     raise typer.Exit(swept.exit_code)
 
 
-def _print(swept: "Swept", board: "Board", console: Console) -> None:
-    console.print(_table(board))
-    for one in swept.outcomes:
-        if one.refused is not None:
-            console.print(Text(f"\n{one.name} failed: expected {one.refused['expected']}", style="bold red"))
-            console.print(Text(f"  found {one.refused['found']}\n  way out: {one.refused['way_out']}"), soft_wrap=True)
-    console.print("")
-    for warning in swept.warnings:
-        console.print(Text(warning, style="yellow"), soft_wrap=True)
-    console.print(Text(f"results {swept.results}"), soft_wrap=True)
-    console.print(Text(f"page {swept.page}"), soft_wrap=True)
-    if swept.compared is not None:
-        console.print(Text(f"claims compared {swept.compared}"), soft_wrap=True)
-
-
 def _table(board: "Board") -> Table:
-    table = Table(box=None, pad_edge=False)
-    for place, head in enumerate(board.HEADS):
-        table.add_column(head, justify="left" if place < 2 else "right", overflow="fold")
-    for row in board.rows():
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+    return Table(board.HEADS, board.rows())
 
 
 @contextmanager
@@ -100,7 +77,7 @@ def _watching(board: "Board") -> "Iterator[Told]":
         lines = _Lines(board, console)
         yield lines.told
         return
-    with Live(get_renderable=lambda: _table(board), console=console, refresh_per_second=2, transient=True):
+    with Live(get_renderable=lambda: rich_table(_table(board)), console=console, refresh_per_second=2, transient=True):
         yield board.told
 
 
@@ -117,7 +94,7 @@ class _Lines:
             now = time.monotonic()
             if isinstance(news, Progress):
                 stage, since = self._said.get(name, ("", 0.0))
-                if news.stage == stage and now - since < _SECONDS_BETWEEN_LINES:
+                if news.stage == stage and now - since < SECONDS_BETWEEN_LINES:
                     return
                 self._said[name] = news.stage, now
             self._console.print(self._board.news(name), markup=False)

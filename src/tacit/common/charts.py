@@ -1,4 +1,4 @@
-"""Charts and tables as data: nothing is drawn here (`tacit.reports.drawing` does).
+"""Results, tables and charts as data: nothing is drawn here (`tacit.reports.drawing` does).
 
 Axes go from a quantity to a place on a picture, with round numbers along them:
 
@@ -9,6 +9,7 @@ G2. Ticks lie on the axis, increase, and are at most ten.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from tacit.common.formatting import number
 
@@ -20,12 +21,42 @@ _ROOM = 0.04
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Words and numbers in rows; `more` counts what was left out."""
+    """Words and numbers in rows; `more` counts what was left out. Without a head, its rows are names and values."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     more: str = ""
     title: str = ""
+
+    def cut(self, most: int, noun: str) -> "Table":
+        """Its first `most` rows, and how many more there are."""
+        more = f"and {len(self.rows) - most:,} more {noun}" if len(self.rows) > most else ""
+        return replace(self, rows=self.rows[:most], more=more)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence of a result, between its tables."""
+
+    text: str
+    tone: Literal["plain", "strong", "dim", "good", "warning", "bad"] = "plain"
+
+
+class Result:
+    """What a function of `tacit.api` gives: the command line prints its tables, or with `--json` its JSON values."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        from tacit.common.serialize import json_values  # pydantic, which `import tacit.api` should not wait for
+
+        values: dict[str, Any] = json_values(self)
+        return values
+
+    def tables(self) -> Iterable[Table | Note]:
+        """The result for people, as data; its names and values, unless it has a better way."""
+        return [Table((), tuple((name, str(value)) for name, value in self.to_json().items()))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ Every key is text and is given once; a date is text; documents are bounded in si
 are written out; no string has a NUL character or half a surrogate pair.
 
 Frozen dataclasses as JSON, both ways, and settings from a person's words: strictly, what is not known is refused.
-
-What every result of a verb has in common.
 """
 
 import json
@@ -251,15 +249,3 @@ def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         below = result.get(word)
         result[word] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return result
-
-
-class Result:
-    """A result that can be written as JSON: `--json` prints it."""
-
-    __slots__ = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as JSON values."""
-
-        values: dict[str, Any] = json_values(self)
-        return values

@@ -10,11 +10,13 @@ G3 (labels). A claim of a classifier says that the classes are public, and wheth
    or is public annotation (theory, section 1: what is not owned by a unit is public).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tacit.common.charts import Note, Result, Table
+from tacit.common.formatting import rounded_up
 from tacit.common.serialize import json_values, read_yaml
 from tacit.config.load import load
 from tacit.config.plan_schema import PlanConfig, PlanRequest
@@ -30,10 +32,11 @@ from tacit.privacy.noisy_utility import HELD_OUT, HELD_OUT_ALONE, NOT_READ, STEP
 from tacit.privacy.plan import Plain, Plan, ShuffledPass, Unit, cost
 
 CURVE_POINTS = 6
+BAR_WIDTH = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Result):
     """A mechanism with all its numbers, its plan, and the guarantee that will be true after it."""
 
     mechanism: Mechanism
@@ -45,6 +48,34 @@ class Planned:
     def draws_at_random(self) -> bool:
         """Whether every step draws its units afresh, so that there is a sampling rate."""
         return not any(isinstance(step.draw, ShuffledPass) for step in self.plan.executions())
+
+    def tables(self) -> Iterator[Table | Note]:
+        """The price, the sentence that will be true with its conditions, and epsilon over private steps."""
+        yield Table((), tuple(self._price()))
+        yield Note(self.guarantee.sentence(), "strong")
+        conditions = [f"  holds if {one.text} ({one.status})" for one in self.guarantee.holds_if]
+        yield Note("\n".join([*conditions, *(f"  does not protect {one}" for one in self.guarantee.not_protected)]))
+        if curve := self.curve():
+            top = max(epsilon for _, epsilon in curve) or 1.0
+            bars = (
+                (f"{done:,}", rounded_up(epsilon, 4), "█" * max(1, round(BAR_WIDTH * epsilon / top)))
+                for done, epsilon in curve
+            )
+            yield Table(("private steps", "epsilon", ""), tuple(bars))
+
+    def _price(self) -> Iterator[tuple[str, str]]:
+        for step, times in self.plan.executions().items():
+            yield f"{step.name} steps", f"{times:,} x {step.update.kind} on the {step.view} text of {step.pool}"
+        private = self.mechanism.private
+        if private is not None:
+            yield "noise multiplier", rounded_up(private.noise_multiplier, 4)
+            if self.draws_at_random:
+                units = f"{private.expected_batch:g} of {private.population:,}"
+                yield "sampling rate", f"{private.sampling_rate:.4g} ({units})"
+            yield "clip norm", f"{private.clip_norm:g}"
+        for figure in self.guarantee.figures:
+            epsilon, delta = rounded_up(figure.epsilon, 4), rounded_up(figure.delta, 3)
+            yield str(figure.neighbors), f"epsilon {epsilon} at delta {delta}"
 
     def certificate(self) -> str:
         """The whole certificate as Markdown."""

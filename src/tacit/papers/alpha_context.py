@@ -39,7 +39,8 @@ from typing import Any
 
 import torch
 
-from tacit.common.serialize import Result, read_json
+from tacit.common.charts import Result
+from tacit.common.serialize import read_json
 from tacit.data.batches import TextBatch
 from tacit.data.corpus import CorpusReader, read
 from tacit.data.fields import fields_of

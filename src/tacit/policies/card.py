@@ -30,19 +30,21 @@ G5 (labels). A policy that repeats the labels, and a corpus without labels, have
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple, Self
 
-from tacit.common.formatting import Interval, exact_interval, upper_bound
+from tacit.common.charts import Note, Table
+from tacit.common.formatting import Interval, exact_interval, interval, percent, short, upper_bound
 from tacit.data.records import Record, Span, common_kind, spans_fault
 from tacit.errors import PolicyError
 from tacit.policies.patterns import Gold
 from tacit.policies.policy import Policy
 
+PRINTED_KINDS = 20
 CONFIDENCE = 0.95
 _BOTH_HOLD = 1 - (1 - CONFIDENCE) / 2
 MOST_KINDS = 40
@@ -127,6 +129,13 @@ class ShareOf(NamedTuple):
     value: float | None
     interval: Interval
 
+    def cell(self, between: str = " ") -> str:
+        """The share in per cent, and behind `between` its interval."""
+        if self.value is None:
+            return percent(None)
+        ends = interval(self.interval).removesuffix(" %").replace(" to ", "-")
+        return f"{percent(self.value).removesuffix(' %')}{between}({ends})"
+
 
 class PolicyQuality(NamedTuple):
     """Recall, precision and F2 of one kind, or of all kinds together."""
@@ -178,6 +187,23 @@ class PolicyCard:
             f"With {CONFIDENCE:.0%} confidence at most {share:.4f} of the records hold a secret that policy "
             f"{self.policy_id} does not wholly mark ({missed:,} of {records:,} labelled records did)."
         )
+
+    def tables(self) -> Iterator[Table | Note]:
+        """Recall, precision and F2 of all kinds and of each, and the sentence."""
+        rows = tuple(
+            (
+                kind,
+                of.recall.cell(),
+                of.precision.cell(),
+                percent(of.f2.value).removesuffix(" %"),
+                f"{of.counts.gold:,}",
+                f"{of.counts.found:,}",
+            )
+            for kind, of in [("all kinds", self.overall), *((short(kind), of) for kind, of in self.kinds.items())]
+        )
+        head = ("kind", "recall %", "precision %", "F2 %", "labeled", "found")
+        yield Table(head, rows, title="policy card, with 95 % intervals").cut(PRINTED_KINDS + 1, "kinds")
+        yield Note(self.sentence())
 
     def to_json(self) -> dict[str, Any]:
         """The card as JSON values."""

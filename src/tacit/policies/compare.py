@@ -16,7 +16,7 @@ all rows at once: `chosen_bound` splits the 5 % evenly among the policies (Bonfe
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from itertools import combinations
@@ -24,12 +24,13 @@ from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.common.formatting import percent, upper_bound
+from tacit.common.charts import Note, Result, Table
+from tacit.common.formatting import ceiling, floor, number, percent, printable, short, upper_bound
 from tacit.common.workers import Workers, processes_for
 from tacit.data.corpus import read
 from tacit.data.records import Record, Span
 from tacit.errors import ConfigError
-from tacit.policies.card import CONFIDENCE, PolicyCard, ShareOf, common_characters, quality
+from tacit.policies.card import CONFIDENCE, PRINTED_KINDS, PolicyCard, ShareOf, common_characters, quality
 from tacit.policies.policy import Policy
 from tacit.policies.scan import (
     SMALL,
@@ -48,6 +49,8 @@ from tacit.policies.stability import StabilityCounts
 
 _FORMAT = 1
 _WARM_UP = Record("warm-up", "SYS: Who is it?\nUSR: Ann Smith, 12 Elm Street, 555-0123.", spans=())
+_QUALITY_HEAD = ("policy", "recall %", "precision %", "F2 %", "records\nmissed", "at most %\n(if chosen)")
+_COST_HEAD = ("policy", "tokens", "records", "findings", "records/s\nper core", "mask\nmoved", "redaction\nstable")
 PolicyPair = tuple[int, int]
 
 
@@ -73,6 +76,17 @@ class ComparedPolicy(Scan):
         """Of the secrets that were masked, the share after which redaction gives the same text."""
         return self.stability.redaction_stable / self.stability.spans if self.stability.spans else None
 
+    def costs(self) -> tuple[str, ...]:
+        """Cells: tokens, records, findings, speed, and how stable the mask is."""
+        return (
+            percent(self.share_of_tokens),
+            percent(self.share_of_records),
+            f"{self.secrets:,}",
+            number(self.records_a_second),
+            percent(self.mask_moved),
+            floor(self.redaction_stable),
+        )
+
 
 class Agreement(NamedTuple):
     """How many characters two policies both find."""
@@ -97,7 +111,7 @@ class ComparedKindRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyComparison:
+class PolicyComparison(Result):
     """Policies side by side on one corpus; `both` counts the characters that two of them find, by their places."""
 
     corpus: str
@@ -150,6 +164,38 @@ class PolicyComparison:
         measured = sum(one.card is not None for one in self.policies)
         counts = card.counts
         return upper_bound(counts.missed_records, counts.records, 1 - (1 - CONFIDENCE) / measured)
+
+    def tables(self) -> Iterator[Table | Note]:
+        """Against the labels, costs, recall by kind, and where the policies agree."""
+        labeled = f"{self.labelled:,} of them with labels" if self.labelled else "without labels"
+        yield Note(f"{printable(self.corpus)}: {self.records:,} records, {labeled}")
+        names = tuple(short(one.name) for one in self.policies)
+        if any(one.card for one in self.policies):
+            rows = tuple((name, *self._quality(one.card)) for name, one in zip(names, self.policies, strict=True))
+            yield Table(_QUALITY_HEAD, rows, title="against the labels, with 95 % intervals")
+        rows = tuple((name, *one.costs()) for name, one in zip(names, self.policies, strict=True))
+        yield Table(_COST_HEAD, rows, title="coverage, speed and mask stability")
+        if self.kinds:
+            rows = tuple(
+                (short(row.kind), f"{row.labels:,}", *("–" if one is None else one.cell("\n") for one in row.recalls))
+                for row in self.kind_rows()
+            )
+            yield Table(("kind", "labels", *names), rows, title="recall by kind, %").cut(PRINTED_KINDS, "kinds")
+        if len(names) > 1:
+            rows = tuple((name, *cells) for name, cells in zip(names, self.agreement_rows(), strict=True))
+            title = "of the characters that the row finds, the share that the column finds too"
+            yield Table(("", *names), rows, title=title)
+
+    def _quality(self, card: PolicyCard | None) -> tuple[str, ...]:
+        if card is None:
+            return ("–",) * 5
+        all_kinds, counts = card.overall, card.counts
+        bounds = (ceiling(bound).removesuffix(" %") for bound in (card.miss_bound, self.chosen_bound(card)))
+        return (
+            *(share.cell("\n") for share in (all_kinds.recall, all_kinds.precision, all_kinds.f2)),
+            f"{counts.missed_records:,} of\n{counts.records:,}",
+            "{}\n({})".format(*bounds),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values; speeds are measurements, and all in which two comparisons differ."""

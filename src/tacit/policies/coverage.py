@@ -21,13 +21,15 @@ G9 (as trained). The bound of a run counts those sampled records alone that are 
    they are a uniform sample, whatever was held out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from tacit.common.charts import Note, Result
 from tacit.common.files import write_private
-from tacit.common.serialize import Result, from_json, to_json
+from tacit.common.formatting import rounded_up
+from tacit.common.serialize import from_json, to_json
 from tacit.config.setting import SegmentBy
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.policies.card import CardCounts
@@ -142,6 +144,24 @@ class CoverageCounts(Result):
             Coverage(self.with_secrets, self.not_hit, policy=self.policy.id + among),
             Coverage(self.with_secrets, self.cleared, policy=f"{self.conservative.id} after {self.policy.id}{among}"),
         )
+
+    def tables(self) -> Iterator[Note]:
+        """The bounds, one sentence each."""
+        drawn, records = f"{self.population.segment_by}s", self.population.records
+        lines = [
+            f"{self.sampled:,} of the corpus's {records:,} {drawn}, labels: {self.labels}; "
+            f"{self.with_secrets:,} of them contain a secret.",
+            *(line[:1].upper() + line[1:] for line in (str(self.coverage), str(self.coverage_of_secrets))),
+        ]
+        cleared, rates = self.conservative_coverage, self.average_rates
+        if cleared is not None and rates is not None:
+            missed, lost = (rounded_up(rate, 3) for rate in rates)
+            lines += [
+                f"Records with a secret in which neither policy finds anything: {cleared}",
+                f"Both at once, with {cleared.confidence:.0%} confidence, among records with secrets: at most {missed} "
+                f"missed or not redacted stably, and at most {lost} in which neither policy finds anything",
+            ]
+        yield Note("\n".join(lines))
 
     @property
     def covered(self) -> "Covered":

@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
+from tacit.common.charts import Note, Result
 from tacit.common.files import new_key, read_bytes, write_private
 from tacit.common.serialize import from_json, json_values, parse_json
 from tacit.config.setting import SegmentBy
@@ -108,11 +109,19 @@ class LabelItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Result):
     """Records drawn at random, to be labelled or labelled already."""
 
     header: SampleHeader
     items: tuple[LabelItem, ...]
+
+    def tables(self) -> Iterator[Note]:
+        """What was drawn, and what to do with it."""
+        header, population = self.header, self.header.population
+        drawn = f"{len(self.items):,} of {population.records:,} {population.segment_by}s drawn with seed {header.seed}."
+        secrets = "The file contains secrets: only you can read it (0600). Delete it when you are done with it."
+        labels = "Labels: the corpus's gold spans." if header.labels is LabelOrigin.GOLD else header.how_to_label
+        yield Note(f"{drawn}\n{secrets}\n{labels}")
 
     def to_json(self) -> dict[str, Any]:
         """The header as JSON values; the records hold secrets and are left out."""

@@ -18,12 +18,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.common.formatting import printable
+from tacit.common.charts import Note, Result, Table
+from tacit.common.formatting import floor, percent, printable, short
 from tacit.common.workers import Workers, in_batches, processes_for
 from tacit.data.corpus import CorpusReader, read
 from tacit.data.records import Record, Span, spans_fault
 from tacit.errors import ConfigError, PolicyError, TacitError
-from tacit.policies.card import CardCounts, PolicyCard, measured_card
+from tacit.policies.card import PRINTED_KINDS, CardCounts, PolicyCard, measured_card
 from tacit.policies.marking import Excerpt, excerpt, id_hash
 from tacit.policies.policy import Policy
 from tacit.policies.stability import StabilityCounts, mask_stability
@@ -61,7 +62,7 @@ class UserGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class Scan(Result):
     """The result of a scan."""
 
     corpus: str
@@ -101,6 +102,36 @@ class Scan:
     def share_of_records(self) -> float:
         """The share of records with a secret."""
         return self.records_with_secrets / self.records if self.records else 0.0
+
+    def tables(self) -> Iterator[Table | Note]:
+        """Counts, kinds, and the policy's card."""
+        yield Table((), tuple(self._counts().items()))
+        order = sorted(self.kinds.items(), key=lambda entry: (-entry[1].secrets, entry[0]))
+        kinds = tuple((short(kind), f"{total.secrets:,}", f"{total.records:,}") for kind, total in order)
+        yield Table(("kind", "secrets", "records"), kinds, title="secrets by kind").cut(PRINTED_KINDS, "kinds")
+        if self.card is not None:
+            yield from self.card.tables()
+
+    def _counts(self) -> dict[str, str]:
+        rows = {
+            "corpus": self.corpus,
+            "policy": f"{printable(self.policy_id)} ({self.policy_hash[:12]})",
+            "records": f"{self.records:,}",
+            "  with a secret": f"{self.records_with_secrets:,} ({percent(self.share_of_records)})",
+            "  set aside": f"{sum(self.quarantined.values()):,}",
+            "users": f"{self.users:,}" if self.users else "not given",
+            f"tokens ({self.token_unit})": f"{self.tokens:,}",
+            "  sensitive": f"{self.sensitive_tokens:,} ({percent(self.share_of_tokens)})",
+            "secrets": f"{self.secrets:,}",
+            "time": f"{self.seconds:.1f} s ({self.characters / max(self.seconds, 1e-9):,.0f} characters/s)",
+        }
+        if spans := self.stability.spans:
+            changed, stable = self.stability.rest_changed / spans, self.stability.redaction_stable / spans
+            rows["mask stability"] = (
+                f"of {spans:,} secrets: rest of the mask changed with {percent(changed)}, "
+                f"redaction stable for {floor(stable)}"
+            )
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values; the time it took is left out, so that equal results are equal files."""

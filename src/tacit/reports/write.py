@@ -10,15 +10,15 @@ A model card in the form that Hugging Face shows: front matter for machines, the
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from tacit.common.charts import Note, Result
 from tacit.common.files import write_bytes
 from tacit.common.formatting import name, printable, text
-from tacit.common.serialize import Result
 from tacit.errors import ConfigError
 from tacit.privacy.certificate import to_markdown, to_registry_yaml
 from tacit.reports.comparison_page import comparison_page
@@ -104,6 +104,11 @@ class Reported(Result):
     page: Path
     beside: tuple[Path, ...] = ()
     kept: Path | None = None
+
+    def tables(self) -> Iterator[Note]:
+        """What was written, and what was not."""
+        kept = [] if self.kept is None else [f"left as it is: {self.kept}, which somebody else wrote"]
+        yield Note("\n".join([f"page {self.page}", *(f"  and {path}" for path in self.beside), *kept]))
 
 
 def report(folders: Sequence[Path], out: Path | None = None) -> Reported:

@@ -33,9 +33,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from tacit.common.charts import Note, Result, Table
 from tacit.common.files import digest
 from tacit.common.formatting import rounded_up
-from tacit.common.serialize import Result, to_json
+from tacit.common.serialize import to_json
 from tacit.config.audit_schema import CanaryPlan
 from tacit.data.canaries import CanaryRecord, draw_canaries, plant
 from tacit.data.records import Record
@@ -168,6 +169,13 @@ class Verified(Result):
     holds: bool
     checks: tuple[Check, ...]
     sentence: str | None = None
+
+    def tables(self) -> Iterator[Table | Note]:
+        """Every check, and the claim if all of them hold."""
+        failed = tuple(one for one in self.checks if not one.holds)
+        yield Table((), tuple(("holds", one.name) for one in self.checks if one.holds))
+        yield from (Note(f"does not hold: {one.name}\n{one.why}. Way out: {one.way_out}.", "bad") for one in failed)
+        yield Note(self.sentence or "Not verified: the claim of this run is not repeated here.")
 
 
 @dataclass(frozen=True, slots=True)

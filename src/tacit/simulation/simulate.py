@@ -20,6 +20,7 @@ from functools import cached_property
 from random import Random
 from typing import Any, NamedTuple
 
+from tacit.common.charts import Note, Result
 from tacit.data.records import Record
 from tacit.errors import ConfigError
 from tacit.simulation.dialogs import write_dialog
@@ -73,7 +74,7 @@ class SimulationSummary(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SimulatedCorpus:
+class SimulatedCorpus(Result):
     """Records that can be iterated over again and again, always the same ones."""
 
     simulator: str
@@ -102,6 +103,12 @@ class SimulatedCorpus:
         deque(self, maxlen=0)
         summary: SimulationSummary = vars(self)["summary"]
         return summary
+
+    def tables(self) -> Iterator[Note]:
+        """What is in it."""
+        users, secrets = self.summary
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in secrets.items())
+        yield Note(f"{self.dialogs:,} dialogs of {users:,} users; secrets: {kinds}")
 
     def to_json(self) -> dict[str, Any]:
         """What was simulated, and what is in it."""

@@ -14,7 +14,7 @@ A sweep as a table of words: one line per run, with how far it is, what it is wo
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 import yaml
 
+from tacit.common.charts import Note, Result
 from tacit.common.files import digest, write_bytes
 from tacit.common.formatting import rounded_up
 from tacit.common.progress import Progress
@@ -55,7 +56,7 @@ MIXED = "These runs were made with different versions of tacit: their figures ma
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class Swept(Result):
     """How all runs ended, in the order of the recipe; where the results are, the page of the sweep, and the one that
     compares its runs where there are several.
     """
@@ -74,6 +75,15 @@ class Swept:
     def warnings(self) -> tuple[str, ...]:
         """What whoever uses the figures should know."""
         return (TUNING, MIXED) if self.is_mixed else (TUNING,)
+
+    def tables(self) -> Iterator[Note]:
+        """What failed and why, what to know, and where results and pages are."""
+        for name, why in ((one.name, one.refused) for one in self.outcomes if one.refused is not None):
+            text = f"{name} failed: expected {why['expected']}\n  found {why['found']}\n  way out: {why['way_out']}"
+            yield Note(text, "bad")
+        yield Note("\n".join(self.warnings), "warning")
+        compared = [] if self.compared is None else [f"claims compared {self.compared}"]
+        yield Note("\n".join([f"results {self.results}", f"page {self.page}", *compared]))
 
     def to_json(self) -> dict[str, Any]:
         """Where results and pages are, and each run with its figures or why it failed."""
@@ -297,9 +307,9 @@ class Board:
             return f"{name}: {how_far(latest)}"
         return f"{name}: {' '.join(filter(None, row_of(latest)[1:]))}"
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """One a run, under HEADS."""
-        return [self._row(name) for name in self.names]
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """One per run, under HEADS."""
+        return tuple(self._row(name) for name in self.names)
 
     def _row(self, name: str) -> tuple[str, ...]:
         news = self._news.get(name)

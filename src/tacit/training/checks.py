@@ -4,11 +4,10 @@ What a configuration needs because of its mechanism; what can be refused before 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from tacit.config.audit_schema import AuditConfig
 from tacit.config.load import check_public_steps, check_used, load_config, require
 from tacit.config.schema import BUILT_IN, CUSTOM_MODELS, Config
 from tacit.config.setting import Duplicates
@@ -88,7 +87,6 @@ _MANY = 1_000_000  # units, where the corpus was not counted yet
 def check_start(config: Config) -> Mechanism:
     """The mechanism, uncalibrated, as it would be for a large corpus; refused where no corpus could make it right."""
     check_run(config)
-    _check_audit(config)
     _check_model(config)
     mechanism = build_mechanism(config.plan, _nominal_counts(config))
     check_duplicates(mechanism, config)
@@ -98,16 +96,6 @@ def check_start(config: Config) -> Mechanism:
     if config.training.eval_steps is not None:
         check_choice(mechanism, config.training.eval_on)
     return mechanism
-
-
-def _check_audit(config: Config) -> None:
-    """Of the settings under `audit`, training uses the canaries alone; others would be ignored."""
-    if replace(config.audit, canaries=()) != AuditConfig():
-        raise ConfigError(
-            expected="no settings under audit but canaries, when a run is trained",
-            found="how hard to attack",
-            way_out="leave it out here, and pass it to the audit: tacit audit --candidates, tacit.audit(settings=...)",
-        )
 
 
 def _nominal_counts(config: Config) -> MeasuredCounts:

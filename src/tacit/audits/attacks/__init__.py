@@ -1,8 +1,10 @@
 """The attacks of an audit, one file each; loaded when asked for, so that a name costs no import."""
 
+from collections.abc import Iterable
 from pkgutil import resolve_name
 
 from tacit.audits.findings import Attack
+from tacit.errors import ConfigError
 
 ATTACKS = [
     "tacit.audits.attacks.exposure:EXPOSURE",
@@ -13,6 +15,10 @@ ATTACKS = [
 ]
 
 
-def load_attacks() -> tuple[Attack, ...]:
-    """Every attack, in this order."""
-    return tuple(resolve_name(place) for place in ATTACKS)
+def load_attacks(names: Iterable[str] | None = None) -> tuple[Attack, ...]:
+    """Every attack, or those of these names, in this order."""
+    known: dict[str, Attack] = {attack.name: attack for attack in map(resolve_name, ATTACKS)}
+    chosen = set(known if names is None else names)
+    for name in chosen - known.keys():
+        raise ConfigError.unknown_name("attack", name, known)
+    return tuple(attack for name, attack in known.items() if name in chosen)

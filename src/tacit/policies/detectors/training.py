@@ -11,7 +11,7 @@ How well a detector finds what it should and passes over what it should not: cou
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.common.charts import Note, Result, Table
 from tacit.common.formatting import exact_interval
 from tacit.common.progress import Observer, Progress
 from tacit.data.corpus import read
@@ -54,7 +55,7 @@ _MEASURED_AT_ONCE = 512
 
 
 @dataclass(frozen=True, slots=True)
-class FlaggedShare:
+class FlaggedShare(Result):
     """How many of some texts were flagged."""
 
     flagged: int
@@ -65,6 +66,10 @@ class FlaggedShare:
         interval = exact_interval(self.flagged, self.of)
         share = self.flagged / self.of if self.of else None
         return {"flagged": self.flagged, "of": self.of, "share": share, "low": interval.low, "high": interval.high}
+
+    def tables(self) -> Iterator[Note]:
+        """The share."""
+        yield Note(f"flagged {self}")
 
     def __str__(self) -> str:
         if not self.of:
@@ -171,7 +176,7 @@ class DetectorSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedDetector:
+class TrainedDetector(Result):
     """A detector that was written, and how it did on what was held out."""
 
     folder: Path
@@ -180,6 +185,18 @@ class TrainedDetector:
     recall: FlaggedShare
     public_alarms: FlaggedShare
     harmless_alarms: FlaggedShare
+
+    def tables(self) -> Iterator[Table | Note]:
+        """What it was trained on, and its four shares."""
+        yield Note(f"Detector {self.detector.hash} in {self.folder}.\nTrained on {self.detector.trained_on}.")
+        shares = {
+            "prompts as given": self.verbatim,
+            "held-out paraphrases": self.recall,
+            "false alarms, public text": self.public_alarms,
+            "false alarms, harmless": self.harmless_alarms,
+        }
+        yield Table((), tuple((name, str(share)) for name, share in shares.items()))
+        yield Note(f"As a policy: {{detector: {{folder: {self.folder}, level: sentence}}}}")
 
     def to_json(self) -> dict[str, Any]:
         """Folder, hash, what it was trained on, and its four shares."""
