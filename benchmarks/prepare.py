@@ -4,6 +4,11 @@ Each row is measured in a process of its own. The larger corpus is the text ten 
 front of every paragraph, so that of its pieces only the later ones of long paragraphs are duplicates.
 
     TACIT_DATA=... python benchmarks/prepare.py
+
+With `--cores`, how much faster all cores mark and prepare 1,500 simulated dialogs (names policy) than one core does,
+in turns. The processor time tells what idle cores would need: the caller's own, and its share of the workers'.
+
+    python benchmarks/prepare.py --cores
 """
 
 import argparse
@@ -24,12 +29,17 @@ from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer, byte_tokenizer, read_gpt2
 from tacit.policies.marking import mark_records
 from tacit.policies.patterns import Digits
+from tacit.policies.registry import parse_policy
+from tacit.simulation.simulate import simulate_customersim
 
 DATA = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TEXT = DATA / "wikitext-2" / "wikitext-2.train.txt.xz"
 GPT2 = (DATA / "gpt2_tokenizer" / "encoder.json.xz", DATA / "gpt2_tokenizer" / "vocab.bpe.xz")
 LONGEST_SECONDS = 60
 MOST_GROWTH = 1.15
+DIALOGS = 1_500
+LEAST_SPEEDUP = 1.8
+TURNS = 3
 
 
 def paragraphs(copies: int) -> Iterator[Record]:
@@ -75,10 +85,46 @@ def measure_apart(name: str, copies: int) -> dict[str, float]:
     return result
 
 
+def measure_dialogs(cores: int) -> list[float]:
+    """Seconds to prepare dialogs on so many cores: by the clock, and of processor time if no other process ran."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    records = list(simulate_customersim(DIALOGS, seed=1))
+    clock, own = time.perf_counter(), time.process_time()
+    policy = parse_policy("names")
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(mark_records(policy, records), policy, byte_tokenizer(), Path(folder) / "store")
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shared = (workers.ru_utime + workers.ru_stime) / cores
+    return [time.perf_counter() - clock, time.process_time() - own + shared]
+
+
+def compare_cores() -> None:
+    """Print how much faster all cores are than one."""
+    number = len(os.sched_getaffinity(0))
+    totals = {1: [0.0, 0.0], number: [0.0, 0.0]}
+    for _ in range(TURNS):
+        for cores, total in totals.items():
+            command = [sys.executable, __file__, "--measure", "dialogs", str(cores)]
+            measured = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+            totals[cores] = [sum(pair) for pair in zip(total, measured, strict=True)]
+    for cores, (clock, processor) in totals.items():
+        print(f"{cores} cores: {clock / TURNS:.1f} s by the clock, {processor / TURNS:.1f} s of processor time")
+    clock, processor = (one / every for one, every in zip(totals[1], totals[number], strict=True))
+    print(f"ratio: {clock:.2f} by the clock, {processor:.2f} by processor time")
+    sys.exit(0 if processor >= LEAST_SPEEDUP else f"all cores are less than {LEAST_SPEEDUP} times as fast as one")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cores", action="store_true", help="compare all cores with one")
     parser.add_argument("--measure", nargs=2, metavar=("TOKENIZER", "COPIES"), help="one row, as JSON")
-    asked = parser.parse_args().measure
+    arguments = parser.parse_args()
+    asked = arguments.measure
+    if arguments.cores:
+        compare_cores()
+    if asked and asked[0] == "dialogs":
+        print(json.dumps(measure_dialogs(int(asked[1]))))
+        return
     missing = [path for path in (TEXT, *GPT2) if not path.exists()]
     if missing:
         sys.exit(f"missing: {', '.join(map(str, missing))}; set TACIT_DATA to the folder that holds it")

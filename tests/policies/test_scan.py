@@ -299,6 +299,34 @@ def test_workers_g3_ctrl_c_ends_all_of_them_without_a_word(tmp_path: Path) -> No
     assert (told, complained, process.returncode) == (b"interrupted\n", b"", 0)
 
 
+FORKED = """
+import os, time
+from tacit.common.workers import Workers
+
+loaded = []
+
+def tell(tool, item):
+    os.write(1, f"{os.getpid()} {loaded}\\n".encode())
+    time.sleep(600)
+
+loaded.append("shared")
+with Workers(None, processes=2) as workers:
+    list(workers.map(tell, range(2)))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_forked_workers_share_what_is_loaded_and_end_with_a_killed_caller(tmp_path: Path) -> None:
+    script = tmp_path / "forked.py"
+    script.write_text(FORKED)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        told = [process.stdout.readline().split() for _ in range(2)]
+        process.kill()
+        assert process.stdout.read() == b"", "the pipe is closed once no worker is left"
+    assert [line[1] for line in told] == [b"['shared']"] * 2
+
+
 def piece_texts(shown: Excerpt) -> list[tuple[str, str, str | None]]:
     return [(piece.state.value, piece.kind, piece.text) for piece in shown.pieces]
 

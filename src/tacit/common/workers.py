@@ -1,19 +1,23 @@
 """One function over many items on all cores, in order, with flat memory.
 
 G1 (order). Results come in the order of the items, whatever the number of processes.
-G2 (flat). At most `IN_FLIGHT` items a process are read ahead of the results handed out.
-G3 (clean end). Ctrl-C reaches the caller alone; workers end with the `with` block.
+G2 (flat). At most `IN_FLIGHT` items per process are read ahead of the results handed out.
+G3 (clean end). Ctrl-C reaches the caller alone; workers end with the `with` block, and forked ones with the caller.
 
-The tool a function works with, such as a policy, is sent to each process once. Processes are spawned, not forked, so
-that threads of the caller cannot leave a lock behind; with one process everything runs in the caller's own.
+The tool a function works with, such as a policy, is sent to each process once. On Linux a caller without other Python
+threads is forked, so that workers share the models that it has loaded; otherwise processes are spawned, because a
+thread may hold a lock that a forked process would wait for. With one process everything runs in the caller's own.
 """
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
+import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -29,6 +33,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 IN_FLIGHT = 3
 _MAIN = b"__main__"
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def cores() -> int:
@@ -77,9 +82,10 @@ class Workers(Generic[Tool]):
 
     def __enter__(self) -> Self:
         if self._processes > 1:
-            self._pool = ProcessPoolExecutor(
-                self._processes, multiprocessing.get_context("spawn"), _receive, (_sendable(self._tool),)
-            )
+            method = "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
+            context = multiprocessing.get_context(method)
+            parent = os.getpid() if method == "fork" else None
+            self._pool = ProcessPoolExecutor(self._processes, context, _receive, (_sendable(self._tool), parent))
         return self
 
     def __exit__(
@@ -89,7 +95,7 @@ class Workers(Generic[Tool]):
             self._pool.shutdown(cancel_futures=True)
 
     def map(self, function: Callable[[Tool, Item], Result], items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
-        """Each item with `function(tool, item)`; the function must stand at the top of a module."""
+        """Each item with `function(tool, item)`; the function must be defined at the top level of a module."""
         if self._pool is None:
             for item in items:
                 yield item, function(self._tool, item)
@@ -98,7 +104,8 @@ class Workers(Generic[Tool]):
         waiting: deque[tuple[Item, Future[Result]]] = deque()
         try:
             for item in items:
-                with _interrupts_held(), _main_hidden(needed):
+                with _interrupts_held(), _main_hidden(needed), warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside the threads of native libraries
                     waiting.append((item, self._pool.submit(_work, function, item)))
                 if len(waiting) >= IN_FLIGHT * self._processes:
                     first, future = waiting.popleft()
@@ -160,9 +167,13 @@ def _sendable(tool: Tool) -> Tool:
 _received: Any = None
 
 
-def _receive(tool: object) -> None:
+def _receive(tool: object, parent: int | None) -> None:
     global _received
     _received = tool
+    if parent is not None:  # a forked worker has the caller's open files, and would keep them locked if it lived on
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 def _work(function: Callable[[Any, Item], Result], item: Item) -> Result:

@@ -32,8 +32,8 @@ from tacit.errors import PolicyError
 from tacit.policies.policy import Policy, melted
 
 _BATCH_RECORDS = 1_000
-_BATCH_CHARACTERS = 20_000  # some seconds of the slowest policy, so that no process waits long for the last one
-SECONDS_ALONE = 3.0  # of processor time; what takes longer is worth the start of more processes
+_BATCH_CHARACTERS = 5_000  # a second of the slowest policy, so that no process waits long for the last one
+SECONDS_ALONE = 1.0  # of processor time; what takes longer is worth the start of more processes
 KEPT = 20
 _LEAD = 120
 _COST_OF_A_SECRET = 8

@@ -19,12 +19,14 @@ import re
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tacit.common.files import digest
@@ -230,6 +232,8 @@ _NEEDLESS = frozenset(
     }
 )
 
+_OF_SPACY = _NEEDLESS | {"tok2vec", *_FIND_ENTITIES}
+_COMPONENT = re.compile(r"components\.[^.]+")
 _SHARED = frozenset({"tok2vec", "transformer", "curated_transformer"})
 
 
@@ -279,7 +283,27 @@ def load_tagger(name: str, without: frozenset[str]) -> Tagger:
     import spacy
 
     pipeline = find_pipeline(name)
-    return Tagger(spacy.load(pipeline.folder, exclude=sorted(without & set(pipeline.components))))
+    with _plugins_left_out(pipeline.folder):
+        return Tagger(spacy.load(pipeline.folder, exclude=sorted(without & set(pipeline.components))))
+
+
+@contextmanager
+def _plugins_left_out(folder: Path) -> Iterator[None]:
+    """Inside, spaCy does not import components of other packages that the pipeline does not use.
+
+    It would import all that are installed, and Presidio's takes ten times as long as a small pipeline.
+    """
+    from spacy.util import registry
+
+    plugins: Any = getattr(registry, "_entry_point_factories", SimpleNamespace(entry_points=True))
+    config = _read_config(folder)
+    used = [config[name].get("factory", "").strip('"') for name in config.sections() if _COMPONENT.fullmatch(name)]
+    before = plugins.entry_points
+    plugins.entry_points = before and not _OF_SPACY.issuperset(used)
+    try:
+        yield
+    finally:
+        plugins.entry_points = before
 
 
 @cache
@@ -294,10 +318,15 @@ def needless_for_entities(name: str) -> frozenset[str]:
 
 def _listens(folder: Path) -> bool:
     """Whether the entity recognizer reads what a component before it computed for several."""
-    config = configparser.ConfigParser(interpolation=None, strict=False)
-    config.read(folder / "config.cfg", encoding="utf-8")
+    config = _read_config(folder)
     sections = [section for section in config.sections() if section.startswith("components.ner")]
     return any("Listener" in value for section in sections for value in config[section].values())
+
+
+def _read_config(folder: Path) -> configparser.ConfigParser:
+    config = configparser.ConfigParser(interpolation=None, strict=False)
+    config.read(folder / "config.cfg", encoding="utf-8")
+    return config
 
 
 def entities_of(doc: "Doc") -> Iterable[Span]:
