@@ -142,7 +142,7 @@ def test_min_k_refuses_a_model_whose_dropout_is_on() -> None:
     with pytest.raises(AttackError, match="dropout is on"):
         min_k_scores(model, passages)
     model.module.eval()
-    assert len(min_k_scores(model, passages)) == len(passages)
+    assert len(min_k_scores(model, passages).by_id) == len(passages)
 
 
 def test_neighborhood_by_loops() -> None:
@@ -253,7 +253,7 @@ def _numbers(count: int, generator: np.random.Generator, lead: str = "") -> dict
 
 @pytest.mark.statistical
 def test_candidates_of_one_generator_are_not_flagged() -> None:
-    """G2: a chance below .05 in at most 5 % of repetitions; false alarm: 1e-6."""
+    """G3: a chance below .05 in at most 5 % of repetitions; false alarm: 1e-6."""
     generator, repetitions = np.random.default_rng(1), 40
     low = 0
     for _ in range(repetitions):
@@ -264,7 +264,7 @@ def test_candidates_of_one_generator_are_not_flagged() -> None:
 
 
 def test_the_chance_is_that_of_the_luckiest_fold_times_their_number() -> None:
-    """G2, by loops: a fold is every fifth id in the order of checksums."""
+    """G3, by loops: a fold is every fifth id in the order of checksums."""
     generator = np.random.default_rng(5)
     texts = _numbers(103, generator)
     inside = {name: bool(generator.random() < 0.5) for name in texts}
@@ -291,11 +291,11 @@ def test_flaws_of_the_candidates_are_flagged(flaw: str) -> None:
             texts[name] = text if not member else text.replace("7", "1")
     found = blind(texts, inside)
     assert found.flagged
-    assert found.cut.accuracy.value > 0.65
+    assert found.rates.cut.accuracy.value > 0.65
 
 
 def test_blind_scores_do_not_know_the_truth_of_whom_they_score() -> None:
-    """G1: turning one candidate's truth does not move its own score."""
+    """G2: turning one candidate's truth does not move its own score."""
     generator = np.random.default_rng(3)
     texts = _numbers(60, generator)
     inside = {name: bool(generator.random() < 0.5) for name in texts}

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tacit.audits.attacks.epsilon import judge
 from tacit.audits.epsilon_bounds import LowerBound, one_run_bound
-from tacit.audits.findings import Outcome, Verdict, judge
+from tacit.audits.findings import Outcome, Verdict
 from tacit.audits.statistics import Judged
 from tacit.privacy.events import Gaussian, Relation
 from tacit.privacy.guarantee import Evidence, Guarantee, figure, unused
@@ -22,7 +23,7 @@ def claim(noise: float, *neighbors: Neighbors) -> Guarantee:
 
 
 def bound(epsilon: float, delta: float = DELTA) -> LowerBound:
-    return LowerBound(epsilon, delta, 0.95, "by hand")
+    return LowerBound(epsilon, delta, 0.95)
 
 
 def run(mu: float, canaries: int = 5000) -> Judged:

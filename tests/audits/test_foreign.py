@@ -55,7 +55,7 @@ LISTED = {"id": "listed", "before": "code ", "after": "", "candidates": ["17", "
 
 
 def test_what_was_learned_ranks_first_of_all(folder: Path, tmp_path: Path) -> None:
-    found = audit_model(folder, read_named(write(tmp_path, LEARNED, LISTED, OTHER)), ExposureConfig(), 0, quiet)
+    found = audit_model(folder, write(tmp_path, LEARNED, LISTED, OTHER), 0, quiet)
     assert [one.id for one in found.secrets] == ["learned", "listed", "other"]
     learned, listed, other = found.secrets
     assert learned.exposure.rank == 1
@@ -66,7 +66,7 @@ def test_what_was_learned_ranks_first_of_all(folder: Path, tmp_path: Path) -> No
 
 def test_ranks_are_those_of_whole_texts_scored_one_by_one(folder: Path, tmp_path: Path) -> None:
     """The oracle scores each text alone, after the opening token of the model's own configuration."""
-    found = audit_model(folder, read_named(write(tmp_path, OTHER, LISTED)), ExposureConfig(), 0, quiet)
+    found = audit_model(folder, write(tmp_path, OTHER, LISTED), 0, quiet)
     model, tokenizer = CausalLM.from_folder(folder), read_tokenizer_json(folder / "tokenizer.json")
     model.module.eval()
     slot = Slot.of("My ID is {3 digits}.")
@@ -85,23 +85,20 @@ def _total(model: CausalLM, tokenizer: Tokenizer, text: str) -> float:
 
 def test_the_order_of_lines_changes_nothing(folder: Path, tmp_path: Path) -> None:
     lines = [LEARNED, OTHER, LISTED]
-    there, back = (
-        audit_model(folder, read_named(write(tmp_path, *some)), ExposureConfig(), 0, quiet)
-        for some in (lines, lines[::-1])
-    )
+    there, back = (audit_model(folder, write(tmp_path, *some), 0, quiet) for some in (lines, lines[::-1]))
     assert there.secrets == back.secrets[::-1]
 
 
 def test_a_space_too_large_to_enumerate_is_sampled(folder: Path, tmp_path: Path) -> None:
     settings = ExposureConfig(exact_up_to=100, draws=200)
-    found = audit_model(folder, read_named(write(tmp_path, LEARNED)), settings, 0, quiet)
+    found = audit_model(folder, write(tmp_path, LEARNED), 0, quiet, settings)
     assert found.secrets[0].method is Method.EXTRAPOLATED
     assert found.secrets[0].exposure.bits > 5
     assert found.best_chance is None
 
 
 def test_results_hold_no_value(folder: Path, tmp_path: Path) -> None:
-    found = audit_model(folder, read_named(write(tmp_path, LISTED)), ExposureConfig(), 0, quiet)
+    found = audit_model(folder, write(tmp_path, LISTED), 0, quiet)
     assert "1752" not in json.dumps(asdict(found))
 
 
@@ -125,7 +122,7 @@ GOOD = json.dumps(LEARNED)
     ],
 )
 def test_a_wrong_line_is_named_by_its_number_alone(tmp_path: Path, line: str, found: str) -> None:
-    """G1: what stands in the line is not said."""
+    """G1: the line is not quoted."""
     with pytest.raises(AttackError) as error:
         read_named(write(tmp_path, GOOD, "", line))
     assert "line 3" in error.value.expected
@@ -144,20 +141,20 @@ def test_files_that_are_no_candidates_or_no_model_are_refused(folder: Path, tmp_
         read_named(write(tmp_path, ""))
     with pytest.raises(AttackError, match="readable"):
         read_named(tmp_path / "nothing.jsonl")
-    named = read_named(write(tmp_path, LEARNED))
+    named = write(tmp_path, LEARNED)
     with pytest.raises(ModelError, match="safetensors"):
-        audit_model(tmp_path, named, ExposureConfig(), 0, quiet)
+        audit_model(tmp_path, named, 0, quiet)
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     with pytest.raises(PrepareError, match="tokenizer"):
-        audit_model(tmp_path, named, ExposureConfig(), 0, quiet)
+        audit_model(tmp_path, named, 0, quiet)
     (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
     with pytest.raises(ModelError, match="nonsense"):
-        audit_model(tmp_path, named, ExposureConfig(), 0, quiet)
+        audit_model(tmp_path, named, 0, quiet)
 
 
 def test_a_model_without_an_opening_token_is_refused(folder: Path, tmp_path: Path) -> None:
-    named = read_named(write(tmp_path, LEARNED))
+    named = write(tmp_path, LEARNED)
     for name in ("model.safetensors", "tokenizer.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     config = json.loads((folder / "config.json").read_text())
@@ -165,6 +162,6 @@ def test_a_model_without_an_opening_token_is_refused(folder: Path, tmp_path: Pat
         (tmp_path / "config.json").write_text(json.dumps({**config, "bos_token_id": bos, "eos_token_id": eos}))
         if refused:
             with pytest.raises(ModelError, match="bos_token_id"):
-                audit_model(tmp_path, named, ExposureConfig(), 0, quiet)
+                audit_model(tmp_path, named, 0, quiet)
         else:
-            assert audit_model(tmp_path, named, ExposureConfig(), 0, quiet).secrets[0].exposure.rank == 1
+            assert audit_model(tmp_path, named, 0, quiet).secrets[0].exposure.rank == 1

@@ -1,8 +1,10 @@
 """`tacit sweep` as a person meets it: trained, attacked, reported; killed, and gone on with."""
 
 import json
+import math
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -87,7 +89,7 @@ def test_a_sweep_from_recipe_to_page(tmp_path: Path) -> None:
     found = line["figures"]
     assert found["claim"]["figures"][0]["epsilon"] > 0
     assert found["utility"]["normalised"]["overall"]["count"] > 0
-    assert any(name.startswith("exposure") for name in found["attacks"]["figures"])
+    _check_exposure(run, found["attacks"])
     assert {"training", "audit"} == set(line["seconds"])
     on_the_way = found["attacks"]["checkpoints"]
     last, overall = on_the_way[-1], found["utility"]["normalised"]["overall"]["perplexity"]
@@ -106,6 +108,26 @@ def test_a_sweep_from_recipe_to_page(tmp_path: Path) -> None:
     assert [one.known for one in again.outcomes] == [True]
     assert (run / "release" / ReleaseFile.LEDGER).stat().st_mtime_ns == begun
     assert (tmp_path / "two.results.json").read_text() == text
+
+
+def _check_exposure(run: Path, attacks: dict[str, Any]) -> None:
+    """The figures are medians of the dots that the audit has, each an exposure among all hundred values."""
+    figures = {name: value for name, value in attacks["figures"].items() if "exposure" in name}
+    assert figures.keys() == {"exposure", "exposure, not planted", "best exposure", "exposure p"}
+    audit = json.loads((run / "private" / "audit.json").read_text())
+    (chart,) = next(one for one in audit["canaries"] if one["attack"] == "exposure")["charts"]
+    planted, others = ([dot["value"] for dot in row["items"]] for row in chart["rows"])
+    assert 1 <= len(planted) <= 6
+    assert len(planted) + len(others) == 12
+    for bits in planted + others:
+        assert 0 <= bits <= math.log2(100)
+        assert 200 / 2**bits == pytest.approx(round(200 / 2**bits)), "a rank is whole, or a half where values tie"
+    assert figures["exposure"] == pytest.approx(statistics.median(planted))
+    assert figures["exposure, not planted"] == pytest.approx(statistics.median(others))
+    assert figures["best exposure"] == pytest.approx(max(planted))
+    assert 1 / math.comb(12, len(planted)) <= figures["exposure p"] * (1 + 1e-9) <= 1 + 1e-9
+    last = attacks["checkpoints"][-1]["figures"]  # the model that was released
+    assert {name: last[name] for name in figures} == pytest.approx(figures)
 
 
 def test_words_that_mean_nothing_are_refused(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def rows_of(folder: Path, rng: random.Random, named: bool = True) -> CandidateRo
 
 
 @pytest.mark.parametrize("with_secrets", [False, True])
-def test_g1_every_user_once_and_every_record_where_none_is_named(tmp_path: Path, with_secrets: bool) -> None:
+def test_g3_every_user_once_and_every_record_where_none_is_named(tmp_path: Path, with_secrets: bool) -> None:
     rng = random.Random(0)
     rows = rows_of(tmp_path / "named", rng)
     chosen = rows.chosen(10**6, rng, with_secrets=with_secrets)
@@ -44,7 +44,7 @@ def test_g1_every_user_once_and_every_record_where_none_is_named(tmp_path: Path,
 
 
 @pytest.mark.statistical
-def test_g1_users_who_count_once_tell_the_blind_baseline_nothing(tmp_path: Path) -> None:
+def test_g3_users_who_count_once_tell_the_blind_baseline_nothing(tmp_path: Path) -> None:
     """False alarm: 5 % at a fixed seed. Control: with all records of each user, their words give both sides away."""
     rng = random.Random(1)
     inside, outside = rows_of(tmp_path / "in", rng), rows_of(tmp_path / "out", rng)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audits.attacks.epsilon import PlanBound, epsilon_finding
-from tacit.audits.attacks.exposure import PlanExposure, exposure_finding
+from tacit.audits.attacks.epsilon import PlanBound, epsilon_finding, judge, measured_by
+from tacit.audits.attacks.exposure import CanaryExposure, Exposure, ExposureResult, PlanExposure, exposure_finding
 from tacit.audits.attacks.extraction import (
     Discoverable,
     ExtractedShare,
@@ -16,10 +16,10 @@ from tacit.audits.attacks.extraction import (
     ExtractionResult,
     extraction_finding,
 )
-from tacit.audits.attacks.membership import AttackRates, BlindRates, MembershipResult, membership_finding
+from tacit.audits.attacks.membership import AttackRates, MembershipResult, membership_finding
 from tacit.audits.epsilon_bounds import one_run_bound
-from tacit.audits.findings import Audit, judge, measured_by
-from tacit.audits.ranks import CanaryExposure, Exposure, ExposureResult
+from tacit.audits.findings import Audit
+from tacit.audits.passages import Blind
 from tacit.audits.statistics import Judged, Scores, excess_over_chance, judged, rates, roc
 from tacit.common.files import write_new
 from tacit.common.serialize import to_json
@@ -185,7 +185,7 @@ def make_audit(guarantee: Guarantee, leak: float, template: str = "My ID is {6 d
         for attack in ("loss", "zlib", "min-k")
         if (scores := _scores(leak / 8, sides, rng))
     )
-    blind = BlindRates(rates(_scores(0.0, sides, rng)), 0.4, False)
+    blind = Blind(Scores({}), rates(_scores(0.0, sides, rng)), 0.4, False)
     return Audit.of(
         (
             exposure_finding((plan,)),
@@ -204,7 +204,7 @@ def make_plan(
     inside = [one.own.bits for one in canaries if one.inside]
     held_out = [one.twin.bits for one in canaries] + [one.own.bits for one in canaries if not one.inside]
     excess = excess_over_chance(inside, held_out)
-    result = ExposureResult(Method.EXACT, 10**6, None, None, canaries, excess, best_chance=0.5)
+    result = ExposureResult(Method.EXACT, 10**6, canaries, excess, best_chance=0.5)
     return PlanExposure(template, True, 5, result)
 
 
@@ -229,23 +229,20 @@ def _scores(shift: float, sides: int, rng: np.random.Generator) -> Judged:
 
 
 def _curve(scores: Judged) -> tuple[tuple[float, float], ...]:
-    whole = roc(scores)
-    places = np.unique(np.linspace(0, len(whole.false_rates) - 1, 60).round().astype(int))
-    return tuple((float(whole.false_rates[at]), float(whole.true_rates[at])) for at in places)
+    false, true = roc(scores)
+    places = np.unique(np.linspace(0, len(false) - 1, 60).round().astype(int))
+    return tuple((float(false[at]), float(true[at])) for at in places)
 
 
 def _extraction(leak: float) -> ExtractionResult:
     found = int(min(60, 4 * leak))
     trained = Extraction(
-        ExtractedShare.among(found, 200),
+        ExtractedShare(found, 200),
         10,
-        ExtractedShare.among(min(200, 2 * found), 200),
-        (Discoverable(100, 0.5, ExtractedShare.among(found, 200)),),
+        ExtractedShare(min(200, 2 * found), 200),
+        (Discoverable(100, 0.5, ExtractedShare(found, 200)),),
     )
     held_out = Extraction(
-        ExtractedShare.among(1, 200),
-        10,
-        ExtractedShare.among(1, 200),
-        (Discoverable(100, 0.5, ExtractedShare.among(2, 200)),),
+        ExtractedShare(1, 200), 10, ExtractedShare(1, 200), (Discoverable(100, 0.5, ExtractedShare(2, 200)),)
     )
     return ExtractionResult(trained, held_out)

@@ -86,9 +86,9 @@ def audit_model(
     model: str | Path, candidates: str | Path, *, seed: int = 0, observe: "Observer" = unwatched
 ) -> "ForeignAudit":
     """`tacit audit --model`: how exposed the secrets of a file are in any local Hugging Face causal model."""
-    from tacit.audits.audit import audit_named
+    from tacit.audits.audit import audit_model as attack
 
-    return audit_named(Path(model), Path(candidates), seed, logged(observe))
+    return attack(Path(model), Path(candidates), seed, logged(observe))
 
 
 def report(

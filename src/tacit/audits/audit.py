@@ -1,26 +1,22 @@
-"""The audit of a finished run: every attack, and some of them again on the models that it kept on its way.
+"""Audits: every attack on a finished run, and the exposure of named secrets in any local Hugging Face causal model.
 
 Members are rows of the run's training side and others are rows of its held-out side: one corpus, divided by hashed
-coins. Canaries are those that were planted with the run. Nothing here sees training.
+coins. Canaries are those that were planted with the run. Nothing here sees training. Some attacks are repeated on the
+models that the run kept on its way: attack strength against perplexity (S-DP, figures 3 and 4).
 
-Attack strength against perplexity, over kept models: S-DP, figures 3 and 4.
-
-Models from elsewhere: how exposed are secrets that somebody names, in any local Hugging Face causal model?
-
-A file has one JSON object per line, in one of two forms; `words` are the values of `{word}`:
+Nothing is known about what another model was trained on, so there are no members, no twins and no claim: exposure
+alone, beside the chance of so high a rank for a value that was drawn uniformly and never seen. A file of named secrets
+has one JSON object per line, in one of two forms; `words` are the values of `{word}`:
 
     {"id": "id-1", "template": "My ID is {6 digits}", "value": "341752"}
     {"id": "pet", "before": "My cat is ", "after": ".", "candidates": ["Tom", "Felix", "Minka"], "value": "Felix"}
 
-Nothing is known of what the model was trained on, so there are no members, no twins and no claim: exposure alone,
-beside the chance of so high a rank for a value that was drawn uniformly and never seen.
-
-G1 (silent). Results hold ids and numbers; an error names a line by its number and never quotes it.
+G1 (silent). Results contain ids and numbers; an error names a line by its number and never quotes it.
 """
 
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -29,9 +25,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.audits.attacks import load_attacks
-from tacit.audits.candidates import Listed, Space, Spelling
+from tacit.audits.attacks.exposure import Exposure, best_chance, exposures_of
+from tacit.audits.candidates import Listed, Space, Spelling, part_progress
 from tacit.audits.findings import Attack, Audit, Checkpoint
-from tacit.audits.ranks import Exposure, value_exposures
 from tacit.audits.target import Target, check_attackable, check_finite
 from tacit.common.charts import Note, Result, Table
 from tacit.common.files import open_file, why
@@ -40,9 +36,7 @@ from tacit.config.audit_schema import AuditConfig, ExposureConfig, Slot
 from tacit.config.setting import Method
 from tacit.data.batches import RowReader
 from tacit.errors import AttackError, TacitError
-from tacit.models.causal_lm import CausalLM
 from tacit.models.evaluation import mean_nats
-from tacit.models.language_model import Learner
 from tacit.models.loading import load, load_foreign
 from tacit.privacy.plan import Targets, View
 from tacit.runs.files import PrivateFile, ReleaseFile
@@ -57,12 +51,14 @@ def audit(
     reference: Path | None = None,
     names: Iterable[str] | None = None,
 ) -> Audit:
-    """Attack the run in `folder`; private/audit.json has all that was found, release/audit.json the canaries.
+    """Attack the run in `folder`; private/audit.json gets everything, release/audit.json what canaries showed.
 
-    `reference`: a run that did not see its records. `names`: of the attacks to make, if not all.
+    reference: a run that did not see its records. names: of the attacks to make, if not all.
     """
     attacks = load_attacks(names)
-    other = None if reference is None else _reference(reference)
+    other = None if reference is None else load(reference)[0]
+    if other is not None:
+        other.module.eval()
     check_attackable(RunFolder.view(folder))
     with RunFolder.open(folder) as run:
         target = Target.of(run, other)
@@ -80,32 +76,22 @@ def _checkpoints(
     target: Target, models: Sequence[KeptModel], attacks: Sequence[Attack], config: AuditConfig, observe: Observer
 ) -> tuple[Checkpoint, ...]:
     """One per model, with the same candidates. The target's own weights are back in place afterwards."""
-    weights = {name: value.clone() for name, value in target.learner.module.state_dict().items()} if models else {}
+    module, store = target.learner.module, target.held_out.store
+    weights = {name: value.clone() for name, value in module.state_dict().items()} if models else {}
+    reader = RowReader(store, target.tokenizer.end, target.longest)
     found = []
     for number, model in enumerate(models, 1):
-        target.learner.module.load_state_dict(model.tensors(), strict=False)  # a tied weight has one name
-        found.append(_checkpoint(target, model.step, attacks, config))
+        module.load_state_dict(model.tensors(), strict=False)  # a tied weight has one name
+        check_finite(target.learner)
+        nats = mean_nats(target.learner, store, reader, View.FULL, Targets.ALL)
+        figures: dict[str, float] = {}
+        for attack in attacks:
+            figures |= {} if attack.at_checkpoint is None else attack.at_checkpoint(target, config)
+        found.append(Checkpoint(model.step, math.exp(min(nats, 700.0)), figures))
         observe(Progress("checkpoints", number, len(models)))
     if models:
-        target.learner.module.load_state_dict(weights)
+        module.load_state_dict(weights)
     return tuple(found)
-
-
-def _checkpoint(target: Target, step: int, attacks: Sequence[Attack], config: AuditConfig) -> Checkpoint:
-    check_finite(target.learner)
-    store = target.held_out.store
-    reader = RowReader(store, target.tokenizer.end, target.longest)
-    nats = mean_nats(target.learner, store, reader, View.FULL, Targets.ALL)
-    figures: dict[str, float] = {}
-    for attack in attacks:
-        figures |= {} if attack.at_checkpoint is None else attack.at_checkpoint(target, config)
-    return Checkpoint(step, math.exp(min(nats, 700.0)), figures)
-
-
-def _reference(folder: Path) -> Learner:
-    learner, _ = load(folder)
-    learner.module.eval()
-    return learner
 
 
 _FORMS = 'write {"id", "template", "value"} or {"id", "before", "after", "candidates", "value"}; words for {word}'
@@ -113,7 +99,7 @@ _FORMS = 'write {"id", "template", "value"} or {"id", "before", "after", "candid
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A secret that somebody names: the text around it, what else it could be, and what it is."""
+    """A named secret: what it could be, with the text around it, and what it is."""
 
     id: str
     space: Space
@@ -132,7 +118,7 @@ class NamedExposure:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAudit(Result):
-    """Of all secrets of a file, in its order. best_chance: of the best, times their number; none if extrapolated."""
+    """Of all secrets of a file, in its order. best_chance: of so high a best rank; None if one is extrapolated."""
 
     secrets: tuple[NamedExposure, ...]
     best_chance: float | None
@@ -188,44 +174,25 @@ def read_named(path: Path) -> tuple[Named, ...]:
 
 
 def audit_model(
-    folder: Path, secrets: tuple[Named, ...], settings: ExposureConfig, seed: int, observe: Observer
+    folder: Path, candidates: Path, seed: int, observe: Observer, settings: ExposureConfig | None = None
 ) -> ForeignAudit:
-    """The exposure of each secret in the model of a folder, with the folder's own tokenizer."""
-    speaker, spelling = _speaker(folder)
+    """The exposure of each secret of a candidates file in the model of a folder, with the folder's own tokenizer."""
+    settings, secrets = settings or ExposureConfig(), read_named(candidates)
+    model, tokenizer, opening = load_foreign(folder)
+    check_finite(model)
     by_space: dict[Space, list[Named]] = {}
     for one in secrets:
         by_space.setdefault(one.space, []).append(one)
-    total = sum(settings.scored(space.size, len(group)) for space, group in by_space.items())
+    sizes = [settings.scored(space.size, len(group)) for space, group in by_space.items()]
+    reports = part_progress(observe, "exposure", sizes)
     found: dict[str, NamedExposure] = {}
-    before = 0
-    for space, group in by_space.items():
-
-        def told(done: int, _: int, before: int = before) -> None:
-            observe(Progress("exposure", before + done, total))
-
+    for (space, group), report in zip(by_space.items(), reports, strict=True):
         values, generator = [one.value for one in group], np.random.default_rng(seed)
-        measured = value_exposures(speaker, space, values, spelling, settings, generator, told)
-        before += settings.scored(space.size, len(group))
-        for one, exposure in zip(group, measured.exposures, strict=True):
-            found[one.id] = NamedExposure(one.id, space.size, measured.method, exposure)
-    return ForeignAudit(tuple(found[one.id] for one in secrets), _best_chance(found))
-
-
-def audit_named(folder: Path, candidates: Path, seed: int, observe: Observer) -> ForeignAudit:
-    """The same for the secrets of a candidates file, as hard as usual."""
-    return audit_model(folder, read_named(candidates), ExposureConfig(), seed, observe)
-
-
-def _best_chance(found: Mapping[str, NamedExposure]) -> float | None:
-    chances = [one.exposure.chance for one in found.values()]
-    known = [chance for chance in chances if chance is not None]
-    return min(1.0, len(known) * min(known)) if len(known) == len(chances) else None
-
-
-def _speaker(folder: Path) -> tuple[CausalLM, Spelling]:
-    model, tokenizer, opening = load_foreign(folder)
-    check_finite(model)
-    return model, Spelling(tokenizer, (opening,))
+        measured = exposures_of(model, space, values, Spelling(tokenizer, (opening,)), settings, generator, report)
+        for one, exposure in zip(group, measured, strict=True):
+            found[one.id] = NamedExposure(one.id, space.size, settings.method_for(space.size), exposure)
+    in_order = tuple(found[one.id] for one in secrets)
+    return ForeignAudit(in_order, best_chance([one.exposure for one in in_order]))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -251,12 +218,12 @@ def _parsed(number: int, line: str) -> Named:
     try:
         space = parsed.space()
         inside = space.number(parsed.value) is not None
-    except (TacitError, ValueError):  # their words quote the line
+    except (TacitError, ValueError):  # their messages quote the line
         raise _wrong(number, "a template or candidates that cannot be used", _FORMS) from None
     if space.size < 2:
-        raise _wrong(number, f"{space.size} candidates", "a rank among one says nothing: name what else it could be")
+        raise _wrong(number, f"{space.size} candidates", "name what else it could be: a rank among one means nothing")
     if not inside:
-        raise _wrong(number, "a value that is not among the candidates", "add it, or mend the template")
+        raise _wrong(number, "a value that is not among the candidates", "add it, or correct the template")
     return Named(parsed.id, space, parsed.value)
 
 

@@ -3,7 +3,7 @@
 G1 (whole). The tokens of a candidate are those of its whole text, as the run's tokenizer gives them: a merge across the
    border of the slot stays a merge. With `apart` they are those of a marked secret: the text before, the value and the
    text after are encoded apart, as records with spans are for training.
-G2 (every one). The tree holds each candidate once; numbers are those of the space's `values()`.
+G2 (every one). The tree contains each candidate once; numbers are those of the space's `values()`.
 G3 (exact). The total of a candidate is the sum, in float64, of the log-probabilities of all its tokens after the
    opening, up to the end of its text, each given all text before it. No token is averaged over or left out.
 G4 (bounded). Only rows of about `memory` bytes are in work at a time, however many candidates there are.
@@ -12,6 +12,7 @@ G4 (bounded). Only rows of about `memory` bytes are in work at a time, however m
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Protocol
 
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from tacit.audits.statistics import Floats
+from tacit.common.progress import Observer, Progress
 from tacit.config.audit_schema import Slot
 from tacit.data.batches import TextBatch
 from tacit.data.tokenizer import Bytes, Tokenizer
@@ -29,21 +31,17 @@ from tacit.errors import AttackError
 from tacit.models.language_model import DecoderState, Speaker
 
 Integers = npt.NDArray[np.int64]
-
-
 TokenRows = npt.NDArray[np.unsignedinteger]
-
+AttackProgress = Callable[[int, int], None]
+"""Called with how many candidates are done, of how many."""
 
 _AT_A_TIME = 1 << 16
-
-
 _KEY_BITS = 64
-
-
 _GPT2_WORDS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-
-
 _BEFORE_SPACE = re.compile("[!-~](?= )")
+_MEMORY = 1 << 30
+_COPIES = 8  # of one row's state: the parent's, the chosen, the grown, two of its scores, and what waits further up
+_ROWS_AT_MOST = 4096  # more do not make the products any faster
 
 
 class Space(Protocol):
@@ -119,7 +117,7 @@ class Spelling:
 
     @classmethod
     def as_trained(cls, tokenizer: Tokenizer, marked: bool) -> "Spelling":
-        """As a record whose value is a secret span (`marked`), or is not told of, is spelled for training."""
+        """As training spells a record whose value is a secret span (`marked`), or is not."""
         return cls(tokenizer, (tokenizer.end,), marked)
 
     def of_values(self, space: Space, values: Iterable[str]) -> TokenRows:
@@ -128,11 +126,12 @@ class Spelling:
         fixed = len(space.before) if apart else self._fixed(space.before)
         first, last = encode_all([space.before[:fixed], space.after if apart else ""], self.tokenizer)
         start, end = (space.before[fixed:], "" if apart else space.after)
-        parts, waiting = [], iter(values)
+        parts, waiting = [np.zeros((0, 0), dtype=self._kind)], iter(values)
         while some := list(islice(waiting, _AT_A_TIME)):
             spelled = encode_all([f"{start}{value}{end}" for value in some], self.tokenizer)
-            parts.append(_framed(first, _padded(spelled, self._kind), last))
-        return _stacked(parts, self._kind)
+            parts.append(_padded([[*first, *tokens, *last] for tokens in spelled], self._kind))
+        width = max(part.shape[1] for part in parts)
+        return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
     def of_space(self, space: Space) -> TokenRows:
         """The same of all candidates."""
@@ -197,7 +196,7 @@ class TokenTree:
             raise AttackError(
                 expected="at least two candidates",
                 found=f"a space of {len(candidates)}",
-                way_out="a rank among one says nothing: name what else the secret could have been",
+                way_out="name what else the secret could have been: a rank among one means nothing",
             )
         varying = (candidates != candidates[0]).any(axis=0)
         common = int(np.argmax(varying)) if varying.any() else candidates.shape[1]
@@ -232,27 +231,6 @@ def _padded(spelled: Sequence[Sequence[int]], kind: type[np.unsignedinteger]) ->
     return rows
 
 
-def _framed(first: Sequence[int], rows: TokenRows, last: Sequence[int]) -> TokenRows:
-    """The rows with the same tokens before and behind each."""
-    width = len(first) + rows.shape[1]
-    framed = np.zeros((len(rows), width + len(last)), dtype=rows.dtype)
-    framed[:, : len(first)] = np.array(first, dtype=np.int64) + 1
-    framed[:, len(first) : width] = rows
-    ends = len(first) + np.count_nonzero(rows, axis=1)
-    for place, token in enumerate(last):
-        framed[np.arange(len(rows)), ends + place] = token + 1
-    return framed
-
-
-def _stacked(parts: Sequence[TokenRows], kind: type[np.unsignedinteger]) -> TokenRows:
-    rows = np.zeros((sum(map(len, parts)), max((part.shape[1] for part in parts), default=0)), dtype=kind)
-    start = 0
-    for part in parts:
-        rows[start : start + len(part), : part.shape[1]] = part
-        start += len(part)
-    return rows
-
-
 def _sorted_order(rows: TokenRows) -> Integers:
     """The order of rows by their columns, several columns a key."""
     bits = 8 * rows.itemsize
@@ -275,21 +253,18 @@ def _shared_with_row_before(rows: TokenRows) -> Integers:
     return shared
 
 
-AttackProgress = Callable[[int, int], None]
+def part_progress(observe: Observer, activity: str, sizes: Sequence[int]) -> list[AttackProgress]:
+    """One progress function per part of such a size; together they count through all of them."""
 
+    def report(before: int, done: int, _: int) -> None:
+        observe(Progress(activity, before + done, sum(sizes)))
 
-_MEMORY = 1 << 30
-
-
-_COPIES = 8  # of one row's state: the parent's, the chosen, the grown, two of its scores, and what waits further up
-
-
-_ROWS_AT_MOST = 4096  # more do not make the products any faster
+    return [partial(report, sum(sizes[:place])) for place in range(len(sizes))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """Nodes of one depth that are no leaves, and how to read them: go on from `parents` of `reading` with `tokens`.
+    """Nodes of one depth that are no leaves, and how to read them: continue `parents` of `reading` with `tokens`.
 
     starts: the first row of each. end: where the rows of the last end.
     """
@@ -302,14 +277,11 @@ class _Nodes:
     starts: Integers
     end: int
 
-    def read(self) -> DecoderState:
-        return self.reading.branch(torch.from_numpy(self.parents), torch.from_numpy(self.tokens))
-
 
 def total_log_probabilities(
     speaker: Speaker, tree: TokenTree, memory: int = _MEMORY, progress: AttackProgress | None = None
 ) -> Floats:
-    """The total log-probability of every candidate, by its number. `progress` hears how many are done, of how many."""
+    """The total log-probability of every candidate, by its number."""
     _check_fit(speaker, tree)
     walk = _Walk(tree, memory)
     stem = torch.tensor([tree.stem])
@@ -318,7 +290,8 @@ def total_log_probabilities(
     done = 0
     while waiting:
         nodes = waiting.pop()
-        waiting += walk.grow(nodes.read(), nodes.totals, nodes.starts, nodes.end, nodes.depth)
+        reading = nodes.reading.branch(torch.from_numpy(nodes.parents), torch.from_numpy(nodes.tokens))
+        waiting += walk.grow(reading, nodes.totals, nodes.starts, nodes.end, nodes.depth)
         if progress is not None and walk.done > done:
             done = walk.done
             progress(done, len(tree.rows))
@@ -345,7 +318,7 @@ class _Walk:
         self.totals = np.full(len(tree.rows), np.nan)
 
     def grow(self, reading: DecoderState, totals: Floats, starts: Integers, end: int, depth: int) -> list[_Nodes]:
-        """Score the children of the nodes that `reading` stands at; those with children of their own, last first."""
+        """Score the children of the nodes that `reading` is at; those with children of their own, last first."""
         tree, first = self._tree, int(starts[0])
         lengths, shared = tree.lengths[first:end], tree.shared[first:end]
         if depth == 0:
@@ -392,8 +365,4 @@ def _check_fit(speaker: Speaker, tree: TokenTree) -> None:
 
 def _check_numbers(scores: Tensor) -> None:
     if bool(torch.isnan(scores).any()):
-        raise AttackError(
-            expected="log-probabilities",
-            found="a model that gives NaN",
-            way_out="its training diverged: train it again",
-        )
+        raise AttackError("log-probabilities", "a model that gives NaN", "its training diverged: train it again")

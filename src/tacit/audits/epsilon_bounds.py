@@ -1,5 +1,4 @@
-"""Lower bounds on epsilon from what an attack got right. All of them point one way: they can refute a claim, never
-prove one.
+"""Lower bounds on epsilon from what an attack got right in one run. They can refute a claim, never prove one.
 
 G1 (true). Under any mechanism whose epsilon at `delta` is at most e, a bound above e is reported with probability at
    most 1 - confidence.
@@ -7,9 +6,7 @@ G2 (fixed beforehand). Nothing is chosen on the data it is then judged by: sever
    equally.
 G3 (order). The order of candidates changes nothing; ties count against the bound.
 
-One run needs canaries whose coins are fair and independent, and scores that depend on them through the release alone.
-
-Who guesses how many coins right when a model keeps its promise: the probability theory of one-run audits.
+The canaries' coins must be fair and independent, and the scores may depend on them through the release alone.
 
 m canaries, each inside by its own fair coin; a mechanism sees the coins; an adversary sees what it releases and guesses
 at most r coins (it may pass on the others). W is the number of right guesses. Two theorems bound the chance of W >= v.
@@ -34,12 +31,10 @@ at most r coins (it may pass on the others). W is the number of right guesses. T
    wherever a constraint has room, keeps every constraint j <= v, so the least total has p_v = t and each p_{j-1} just
    large enough for constraint j. If that total is above 1, P(W >= v) < t: the total is convex in t and 0 at 0, so it is
    above 1 for every larger t, too.
-
-Both bounds hold for a number of guesses fixed beforehand; whoever tries several must share the doubt among them.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -50,24 +45,22 @@ from tacit.audits.statistics import Floats, Judged, Scores
 from tacit.errors import AttackError
 from tacit.privacy.profile import bracket
 
+Points = Sequence[tuple[float, float]]
+"""(epsilon, delta)-DP at several points at once; each must hold, in both directions."""
+
 _FEWEST_GUESSES = 8
+_UNFAIR = 1e-9
+_WIDEST = 64.0  # no number of guesses that fits in memory reaches this far
 
 
-@dataclass(frozen=True, slots=True)
-class Approximate:
-    """(epsilon, delta)-DP at several points at once; each must hold, in both directions."""
-
-    points: tuple[tuple[float, float], ...]
-
-    def inverse(self, probability: float) -> float:
-        """The least probability that an event can have in the one world if it has `probability` in the other."""
-        return max(0.0, *(_approximate_inverse(probability, *point) for point in self.points))
-
-
-def _approximate_inverse(probability: float, epsilon: float, delta: float) -> float:
-    forth = (probability - delta) * math.exp(-epsilon)
-    back = 1.0 - delta - math.exp(min(epsilon, 700.0)) * (1.0 - probability)
-    return max(forth, back)
+def _least_probability(probability: float, points: Points) -> float:
+    """The least that an event can have in one world if it has `probability` in the other."""
+    least = 0.0
+    for epsilon, delta in points:
+        forth = (probability - delta) * math.exp(-epsilon)
+        back = 1.0 - delta - math.exp(min(epsilon, 700.0)) * (1.0 - probability)
+        least = max(least, forth, back)
+    return least
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +72,13 @@ class Guesses:
     correct: int
     doubt: float
 
-    def refute(self, curve: Approximate) -> bool:
-        """Whether so many right guesses have a chance below `doubt` under every mechanism that keeps `curve`."""
+    def refute(self, points: Points) -> bool:
+        """Whether so many right guesses have a chance below `doubt` under every mechanism with these `points`."""
         share, wrong = self.correct / self.canaries, (self.made - self.correct) / self.canaries
         right_mass, wrong_mass = self.doubt * share, self.doubt * wrong  # A_v and B_v
         whole = self.made / self.canaries
         for below in range(self.correct - 1, -1, -1):
-            needed = curve.inverse(min(right_mass, 1.0))
+            needed = _least_probability(min(right_mass, 1.0), points)
             if needed <= wrong_mass:
                 return False  # nothing more is needed further down, either
             right_mass += below / (self.made - below) * (needed - wrong_mass)
@@ -121,7 +114,7 @@ class GuessPlan:
 
     @property
     def made(self) -> int:
-        """How many guesses that is."""
+        """The number of guesses."""
         return self.highest + self.lowest
 
 
@@ -138,7 +131,7 @@ def halved(canaries: int) -> list[int]:
 
 
 def count(judged: Judged, plan: GuessPlan, doubt: float) -> Guesses:
-    """The guesses of `plan`. Equal scores count against us: a bound must not feed on the order they came in."""
+    """The guesses of `plan`. Equal scores count against us: a bound must not depend on the order they came in."""
     if plan.highest < 0 or plan.lowest < 0 or not 1 <= plan.made <= len(judged):
         raise AttackError(
             expected=f"between 1 and {len(judged)} guesses, none of them negative",
@@ -151,47 +144,69 @@ def count(judged: Judged, plan: GuessPlan, doubt: float) -> Guesses:
     return Guesses(len(judged), plan.made, correct, doubt)
 
 
-ONE_RUN = "one run: Steinke et al. 2023, theorem 5.2, or the f-DP bound after Mahloujifar et al. 2024 if it is higher"
-_UNFAIR = 1e-9
-_WIDEST = 64.0  # no count of guesses that fits in memory reaches so far
-
-
 @dataclass(frozen=True, slots=True)
 class LowerBound:
     """With `confidence`, epsilon at `delta` is at least `epsilon`.
 
-    guesses: what was counted in one run, each with its share of the doubt; `used` is the one that gave the bound.
+    guesses: what was counted, each with its share of the doubt.
     """
 
     epsilon: float
     delta: float
     confidence: float
-    method: str
     guesses: tuple[Guesses, ...] = ()
-    used: Guesses | None = None
 
-    def refutes(self, points: Sequence[tuple[float, float]]) -> bool:
+    @classmethod
+    def of(cls, guesses: tuple[Guesses, ...], delta: float, confidence: float) -> "LowerBound":
+        """The largest epsilon that one of the guesses refutes, from below, to 1e-6; 0 if none is."""
+        if not (0 <= delta < 1 and 0 < confidence < 1):
+            raise AttackError(
+                expected="a delta in [0, 1) and a confidence between 0 and 1",
+                found=f"delta {delta}, confidence {confidence}",
+                way_out="take the delta of the claim, and a confidence such as 0.95",
+            )
+        low = 0.0
+        for one in guesses:
+            if not _plausible(one, delta, low):
+                low = bracket(partial(_plausible, one, delta), low, low + 1.0, 2.0, _WIDEST, absolute=1e-6)[0]
+        return cls(low, delta, confidence, guesses)
+
+    def refutes(self, points: Points) -> bool:
         """Whether a mechanism that is (epsilon, delta)-DP at all `points` would allow this with too small a chance.
 
         It uses the whole profile, so it sees more than `epsilon` at one delta; the doubt is the same.
         """
-        finite = tuple((epsilon, delta) for epsilon, delta in points if math.isfinite(epsilon))
+        finite = [(epsilon, delta) for epsilon, delta in points if math.isfinite(epsilon)]
         if any(delta <= self.delta and self.epsilon > epsilon for epsilon, delta in finite):
             return True
-        return bool(finite) and any(guesses.refute(Approximate(finite)) for guesses in self.guesses)
+        return bool(finite) and any(guesses.refute(finite) for guesses in self.guesses)
+
+
+def _plausible(guesses: Guesses, delta: float, epsilon: float) -> bool:
+    """Whether neither bound on the same chance is below the doubt; as they are no tests, neither costs any."""
+    return not guesses.refute([(epsilon, delta)]) and guesses.chance(epsilon, delta) > guesses.doubt
 
 
 def one_run_bound(
     judged: Judged, delta: float, confidence: float = 0.95, plans: Sequence[GuessPlan] | None = None
 ) -> LowerBound:
-    """The bound from one training run with coin-flipped canaries; nothing is supposed about the mechanism.
+    """The bound from one training run with canaries by fair coins; nothing is assumed about the mechanism.
 
-    `plans` say how many guesses are tried, and must not depend on the scores; by default they depend on the number of
+    `plans` (how many guesses are tried) must not depend on the scores; the default ones depend on the number of
     canaries.
     """
-    tried = _counted(judged, delta, confidence, plans)
-    epsilon, used = _highest(tried, lambda guesses, epsilon: _too_lucky(guesses, epsilon, delta))
-    return LowerBound(epsilon, delta, confidence, ONE_RUN, tried, used)
+    inside = int(judged.inside.sum())
+    if stats.binomtest(inside, len(judged)).pvalue < _UNFAIR:
+        raise AttackError(
+            expected="canaries that are inside by fair coins",
+            found=f"{inside} of {len(judged)} inside",
+            way_out="plant them with inside_probability 0.5: the theorem holds for no other coin",
+        )
+    chosen = default_plans(len(judged)) if plans is None else plans
+    if not chosen:
+        raise AttackError("at least one plan of guesses", "none", "leave `plans` out")
+    guesses = tuple(count(judged, plan, (1 - confidence) / len(chosen)) for plan in chosen)
+    return LowerBound.of(guesses, delta, confidence)
 
 
 def one_run_pairs_bound(margins: Scores, delta: float, confidence: float = 0.95) -> LowerBound:
@@ -200,56 +215,11 @@ def one_run_pairs_bound(margins: Scores, delta: float, confidence: float = 0.95)
     margins: by id, how much higher the planted one scores than the other. All pairs are guessed, and the half, the
     quarter, ... of them whose scores are furthest apart.
     """
-    _check(delta, confidence)
     values = np.array(list(margins.by_id.values()), dtype=np.float64)
     if not len(values):
         raise AttackError("at least one pair", "none", "plant canaries that are always inside, each with its twin")
     right = (values > 0)[np.lexsort((values > 0, -np.abs(values)))]  # ties count against the bound
     sizes = halved(len(values))
     doubt = (1 - confidence) / len(sizes)
-    tried = tuple(Guesses(len(values), size, int(right[:size].sum()), doubt) for size in sizes)
-    epsilon, used = _highest(tried, lambda guesses, epsilon: _too_lucky(guesses, epsilon, delta))
-    return LowerBound(epsilon, delta, confidence, ONE_RUN, tried, used)
-
-
-def _counted(judged: Judged, delta: float, confidence: float, plans: Sequence[GuessPlan] | None) -> tuple[Guesses, ...]:
-    _check(delta, confidence)
-    inside = int(judged.inside.sum())
-    if stats.binomtest(inside, len(judged)).pvalue < _UNFAIR:
-        raise AttackError(
-            expected="canaries that are inside by fair coins",
-            found=f"{inside} of {len(judged)} inside",
-            way_out="plant them with inside_probability 0.5: the theorem holds for no other coin",
-        )
-    chosen = default_plans(len(judged)) if plans is None else tuple(plans)
-    if not chosen:
-        raise AttackError("at least one plan of guesses", "none", "leave `plans` out")
-    return tuple(count(judged, plan, (1 - confidence) / len(chosen)) for plan in chosen)
-
-
-def _too_lucky(guesses: Guesses, epsilon: float, delta: float) -> bool:
-    """Whether one of the two bounds on the same chance is below the doubt; as they are no tests, neither costs any."""
-    return guesses.refute(Approximate(((epsilon, delta),))) or guesses.chance(epsilon, delta) <= guesses.doubt
-
-
-def _highest(tried: tuple[Guesses, ...], refutes: Callable[[Guesses, float], bool]) -> tuple[float, Guesses]:
-    """The largest number that one of the guesses refutes, from below, to 1e-6, and which; 0 if none is."""
-    low, used = 0.0, tried[0]
-    for guesses in tried:
-        if refutes(guesses, low):
-            stays, used = partial(_stays, refutes, guesses), guesses
-            low = bracket(stays, low, low + 1.0, 2.0, _WIDEST, absolute=1e-6)[0]
-    return low, used
-
-
-def _stays(refutes: Callable[[Guesses, float], bool], guesses: Guesses, epsilon: float) -> bool:
-    return not refutes(guesses, epsilon)
-
-
-def _check(delta: float, confidence: float) -> None:
-    if not (0 <= delta < 1 and 0 < confidence < 1):
-        raise AttackError(
-            expected="a delta in [0, 1) and a confidence between 0 and 1",
-            found=f"delta {delta}, confidence {confidence}",
-            way_out="take the delta of the claim, and a confidence such as .95",
-        )
+    guesses = tuple(Guesses(len(values), size, int(right[:size].sum()), doubt) for size in sizes)
+    return LowerBound.of(guesses, delta, confidence)

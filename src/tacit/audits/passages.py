@@ -1,33 +1,32 @@
-"""Was this text in the training data? Scores from the probability a model gives it: the higher, the more like a member.
+"""Was this text in the training data? Scores from the probability a model gives it, and what the text alone reveals.
 
 | score | what it is | from |
 |---|---|---|
 | loss | mean log-probability of the tokens that count | Yeom et al. 2018; the four papers' perplexity ranks alike |
 | zlib | loss over the length of the text compressed by zlib | Carlini et al. 2021 |
 | reference | loss minus the loss under a model that did not see the text | Carlini et al. 2021 |
-| min-k | mean of the lowest share of standardised log-probabilities (Min-K%++) | Zhang et al. 2024, 2404.02936 |
+| min-k | mean of the lowest share of standardized log-probabilities (Min-K%++) | Zhang et al. 2024, 2404.02936 |
 | neighborhood | loss minus the mean loss of texts whose secrets are stand-ins | Mattern et al. 2023, 2305.18462 |
 
-Results hold ids and numbers, never a text. A score that is not a number is an error that names the id. Candidates of
-different token lengths do not compare fairly by totals, so every score is a mean; canaries of one template and one
-length are best. `tacit.audits.passages` is the baseline beside each of them, and `tacit.audits.statistics` judges.
+The higher, the more like a member. Candidates of different token lengths do not compare fairly by totals, so every
+score is a mean; canaries of one template and one length are best.
 
-The baseline that never meets the model: do the texts alone distinguish members from others?
+`blind` is the baseline that never meets the model. If it distinguishes members from others, an attack that "finds
+members" may be finding how the two kinds of text were made (S-DP's members began with a space, and that rule alone
+scored 92.5 %). Members and others that come from one generator by coin flip leave nothing to find.
 
-If so, an attack that "finds members" may be finding how the two kinds of text were made (S-DP's members began with a
-space, and that rule alone scored 92.5 %). Members and others that come from one generator by coin flip leave nothing
-to find.
-
-G1. Each candidate is scored by a classifier that has not seen its truth.
-G2. The chance is exact: folds are fixed by the ids, so under fair coins the truths of a fold are exchangeable given the
-    classifier, and the members in its better half are hypergeometric; the smallest of the folds' chances is multiplied
-    by their number.
+G1 (silent). Results contain ids and numbers, never a text. A score that is not a number is an error that names the id.
+G2 (blind). Each candidate is scored by a classifier that has not seen its truth.
+G3 (exact). Folds are fixed by the ids, so under fair coins the truths of a fold are exchangeable given the classifier,
+   and the members in its better half are hypergeometric; the smallest of the folds' chances is multiplied by their
+   number.
 """
 
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Protocol
 
 import numpy as np
@@ -36,18 +35,18 @@ import torch
 from scipy import optimize, special, stats
 from torch import Tensor
 
-from tacit.audits.statistics import Cut, Floats, Scores, half_cut, judged
+from tacit.audits.statistics import Booleans, Floats, Judged, Rates, Scores, half_cut, judged, rates
 from tacit.data.batches import TextBatch
 from tacit.errors import AttackError
 from tacit.models.language_model import Speaker
 
 MIN_K_SHARE = 0.2
-
-
+FOLDS = 5
 _POSITIONS = 1 << 14  # padded positions in a pass
-
-
 _NUMBERS = 1 << 26  # and logits, when whole distributions are needed
+_HASHED = 256  # places for n-grams; two that share one cannot be distinguished, which costs power and no truth
+_PENALTY = 1.0
+_FLAGGED = 0.01
 
 
 class Outspoken(Speaker, Protocol):
@@ -73,11 +72,6 @@ class Passage:
                 way_out="begin with the end token, and leave empty candidates out",
             )
 
-    @property
-    def weights(self) -> list[float]:
-        """Which targets count, for a batch."""
-        return [float(place >= self.counted_from) for place in range(1, len(self.tokens))]
-
 
 def loss_scores(speaker: Speaker, passages: Sequence[Passage]) -> Scores:
     """Mean log-probability: the negative logarithm of the perplexity."""
@@ -85,12 +79,13 @@ def loss_scores(speaker: Speaker, passages: Sequence[Passage]) -> Scores:
 
 
 def zlib_scores(speaker: Speaker, passages: Sequence[Passage], texts: Mapping[str, str]) -> Scores:
-    """Mean log-probability over the bytes that zlib needs: what any compressor finds easy is not memorised."""
+    """Mean log-probability over the bytes that zlib needs: what any compressor finds easy is not memorized."""
     losses = loss_scores(speaker, passages)
     unknown = sorted(losses.by_id.keys() - texts.keys())
     if unknown:
         raise AttackError("the text of every candidate", f"none of {unknown[0]}", "give the texts by id")
-    return Scores({one: value / len(_compressed(texts[one])) for one, value in losses.by_id.items()})
+    sizes = {one: len(zlib.compress(texts[one].encode("utf-8", "replace"))) for one in losses.by_id}
+    return Scores({one: value / sizes[one] for one, value in losses.by_id.items()})
 
 
 def reference_scores(speaker: Speaker, reference: Speaker, passages: Sequence[Passage]) -> Scores:
@@ -101,7 +96,7 @@ def reference_scores(speaker: Speaker, reference: Speaker, passages: Sequence[Pa
             found=f"one with {reference.vocabulary_size}",
             way_out="take a reference with the same tokenizer, such as the model before training",
         )
-    return _difference(loss_scores(speaker, passages), loss_scores(reference, passages))
+    return _difference(loss_scores(speaker, passages), loss_scores(reference, passages).by_id)
 
 
 def min_k_scores(speaker: Outspoken, passages: Sequence[Passage], share: float = MIN_K_SHARE) -> Scores:
@@ -111,9 +106,9 @@ def min_k_scores(speaker: Outspoken, passages: Sequence[Passage], share: float =
 
     def lowest(said: Floats) -> float:
         kept = np.sort(said)[: max(1, int(share * len(said)))]
-        return math.nan if np.isnan(said).any() else float(kept.mean())  # sorting hides what is not a number
+        return math.nan if np.isnan(said).any() else float(kept.mean())  # sorting hides NaN
 
-    return _scores(passages, lowest, _standardised(speaker, passages))
+    return _scores(passages, lowest, _standardized(speaker, passages))
 
 
 def neighborhood_scores(
@@ -126,17 +121,12 @@ def neighborhood_scores(
             "a neighbor for every candidate", f"none for {without[0]}", "make some with CandidateRows.surrogates"
         )
     own = loss_scores(speaker, passages)
-    around = [
-        Passage(f"{passage.id}/{number}", neighbor.tokens, neighbor.counted_from)
-        for passage in passages
-        for number, neighbor in enumerate(neighbors[passage.id])
-    ]
-    losses = loss_scores(speaker, around).by_id
-    means = {
-        passage.id: float(np.mean([losses[f"{passage.id}/{number}"] for number in range(len(neighbors[passage.id]))]))
+    around = {
+        passage.id: [replace(one, id=f"{passage.id}/{number}") for number, one in enumerate(neighbors[passage.id])]
         for passage in passages
     }
-    return _difference(own, Scores(means))
+    losses = loss_scores(speaker, [one for some in around.values() for one in some]).by_id
+    return _difference(own, {name: float(np.mean([losses[one.id] for one in some])) for name, some in around.items()})
 
 
 def _scores(
@@ -148,7 +138,7 @@ def _scores(
     return Scores.of([passage.id for passage in passages], values.tolist())
 
 
-def _standardised(speaker: Outspoken, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
+def _standardized(speaker: Outspoken, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
     """The same, minus the mean and over the deviation of the log-probabilities that the model gave to any token."""
     for index, batch in _whole(speaker, passages).micro_batches(max(1, _NUMBERS // speaker.vocabulary_size)):
         with torch.no_grad():
@@ -172,12 +162,8 @@ def _refuse_dropout(said: Tensor, expected: Tensor, batch: TextBatch) -> None:
         )
 
 
-def _difference(these: Scores, those: Scores) -> Scores:
-    return Scores({one: value - those.by_id[one] for one, value in these.by_id.items()})
-
-
-def _compressed(text: str) -> bytes:
-    return zlib.compress(text.encode("utf-8", "replace"))
+def _difference(these: Scores, those: Mapping[str, float]) -> Scores:
+    return Scores({one: value - those[one] for one, value in these.by_id.items()})
 
 
 def log_probabilities(speaker: Speaker, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
@@ -196,7 +182,8 @@ def _whole(speaker: Speaker, passages: Sequence[Passage]) -> TextBatch:
             found=f"{len(longest.tokens)} in {longest.id}",
             way_out="cut candidates as the records of training were cut",
         )
-    return TextBatch.of_rows([passage.tokens for passage in passages], [passage.weights for passage in passages])
+    counted = [[float(place >= one.counted_from) for place in range(1, len(one.tokens))] for one in passages]
+    return TextBatch.of_rows([one.tokens for one in passages], counted)
 
 
 def _counted(index: Tensor, batch: TextBatch, numbers: Tensor) -> Iterator[tuple[int, Floats]]:
@@ -205,27 +192,18 @@ def _counted(index: Tensor, batch: TextBatch, numbers: Tensor) -> Iterator[tuple
         yield place, table[row][scored[row]]
 
 
-FOLDS = 5
-
-
-_HASHED = 256  # places for n-grams; two that share one cannot be distinguished, which costs power and no truth
-
-
-_PENALTY = 1.0
-
-
 @dataclass(frozen=True, slots=True)
 class Blind:
-    """What text alone gives away. When `flagged`, no attack on these candidates means anything."""
+    """What text alone reveals. When `flagged`, no attack on these candidates means anything."""
 
     scores: Scores
-    cut: Cut
+    rates: Rates
     chance: float
     flagged: bool
 
 
-def blind(texts: Mapping[str, str], inside: Mapping[str, bool], level: float = 0.01) -> Blind:
-    """Cross-validated logistic regression on features of the texts, flagged when its chance is below `level`."""
+def blind(texts: Mapping[str, str], inside: Mapping[str, bool], confidence: float = 0.95) -> Blind:
+    """Cross-validated logistic regression on features of the texts, flagged when its chance is below 1 %."""
     ids = sorted(texts)
     if len(ids) < 2 * FOLDS or texts.keys() != inside.keys():
         raise AttackError(
@@ -239,12 +217,13 @@ def blind(texts: Mapping[str, str], inside: Mapping[str, bool], level: float = 0
     ranks, chances = np.zeros(len(ids)), []
     for fold in range(FOLDS):
         held = fold_of == fold
-        log_odds = _fitted(table[~held], truth[~held], table[held])
+        log_odds, known = _fitted(table[~held], truth[~held], table[held]), truth[held]
         ranks[held] = stats.rankdata(log_odds) / (held.sum() + 1)
-        chances.append(_chance(log_odds, truth[held]))
-    chance = min(1.0, FOLDS * min(chances))
+        if known.any() and not known.all():
+            chances.append(half_cut(Judged(tuple(compress(ids, held)), log_odds, known)).chance)
+    chance = min(1.0, FOLDS * min(chances, default=1.0))
     scores = Scores.of(ids, ranks)
-    return Blind(scores, half_cut(judged(scores, inside)), chance, chance < level)
+    return Blind(scores, rates(judged(scores, inside), confidence), chance, chance < _FLAGGED)
 
 
 def features(text: str) -> Floats:
@@ -274,13 +253,13 @@ def _folds(ids: list[str]) -> npt.NDArray[np.int64]:
     return folds
 
 
-def _fitted(table: Floats, truth: npt.NDArray[np.bool_], asked: Floats) -> Floats:
+def _fitted(table: Floats, truth: Booleans, asked: Floats) -> Floats:
     """Log-odds of `asked` under a ridge-penalised logistic regression; without its intercept, which ranks nobody."""
-    centre, scale = table.mean(axis=0), table.std(axis=0)
+    center, scale = table.mean(axis=0), table.std(axis=0)
     varies = scale > 1e-12
     if not varies.any() or truth.all() or not truth.any():
         return np.zeros(len(asked))
-    known, unknown = ((rows[:, varies] - centre[varies]) / scale[varies] for rows in (table, asked))
+    known, unknown = ((rows[:, varies] - center[varies]) / scale[varies] for rows in (table, asked))
     signs = np.where(truth, 1.0, -1.0)
 
     def loss(weights: Floats) -> tuple[float, Floats]:
@@ -291,11 +270,3 @@ def _fitted(table: Floats, truth: npt.NDArray[np.bool_], asked: Floats) -> Float
 
     weights = optimize.minimize(loss, np.zeros(known.shape[1] + 1), jac=True, method="L-BFGS-B").x
     return np.asarray(unknown @ weights[1:], dtype=np.float64)
-
-
-def _chance(log_odds: Floats, truth: npt.NDArray[np.bool_]) -> float:
-    if truth.all() or not truth.any():
-        return 1.0
-    names = [str(place) for place in range(len(truth))]
-    known = dict(zip(names, (bool(one) for one in truth), strict=True))
-    return half_cut(judged(Scores.of(names, log_odds), known)).chance

@@ -1,4 +1,4 @@
-"""How well scores tell members from others: ROC, AUC, accuracy and rates at few false alarms, each with its interval.
+"""How well scores distinguish members from others, and whether planted values rank above others, by exact tests.
 
 | figure | interval |
 |---|---|
@@ -6,46 +6,43 @@
 | accuracy at the papers' cut | Clopper-Pearson over all candidates |
 | true positives at a false-positive rate | Clopper-Pearson over the members |
 
-Chance is tested exactly: given how many are inside, the members among the upper half are hypergeometric when the scores
-know nothing. Ties are never broken by order: they count as their expected share, and against the attack in the test.
+Given how many are inside, the members among the upper half are hypergeometric when the scores know nothing: that is
+the test of an attack. Canaries and the values held out were drawn alike, and coins decided which were planted: if the
+model reveals nothing about them, every way to deal the observed exposures out to both sides is equally probable.
 
-What an attack thinks of each candidate, and the truth about them: joined by id, never by position.
-
-G1. The order in which scores or truths come changes nothing.
-G2. An id that comes twice, is missing on one side, or has no number is an error that names it; texts never appear here.
-
-Whether values that were planted rank above values that were not, by exact tests.
-
-Both were drawn alike, and coins decided which were planted. So if the model reveals nothing of them, every way to
-deal the observed exposures out to both sides is equally probable: no model of the exposures is needed.
-
-Formal guarantees:
-
-G1 (valid). If the model's training did not see the planted values, each p-value is at most p with probability at most
-   p. Equal exposures count against the attack. (The sum of ranks of more than 600 values is taken as normal.)
-G2 (one look). Each p-value is one test: who takes the smallest of three multiplies it by three.
+G1 (by id). Scores and truth are joined by id: their order changes nothing. An id that comes twice, is missing on one
+   side, or has no number is an error that names it; texts never appear here.
+G2 (ties). Ties are never broken by order: they count as their expected share, and against the attack in a test.
+G3 (valid). If the training did not see the planted values, each p-value of `Excess` is at most p with probability at
+   most p. (The sum of ranks of more than 600 values is taken as normal.)
+G4 (one look). Each p-value is one test: whoever takes the smallest of three multiplies it by three.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import integrate, special, stats
 
 from tacit.common.formatting import Interval, exact_interval
 from tacit.errors import AttackError
 
 Floats = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]
-_SHOWN = 3
+IntegerCounts = npt.NDArray[np.signedinteger]
+LOW_FALSE_RATES = (0.01, 0.001)
+_SHOWN = 3  # ids in an error
+_EXACT_UP_TO = 600
+_GROUPS = 10
+_SMALL = 1e-4  # below it the library's distribution function loses digits
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One number for each candidate's id: the higher, the more it looks like a member."""
+    """One number per candidate's id: the higher, the more it looks like a member."""
 
     by_id: Mapping[str, float]
 
@@ -55,20 +52,19 @@ class Scores:
             raise AttackError(
                 expected="a number for every candidate",
                 found=f"no number for {_named(unknown)}",
-                way_out="see why the model has no probability for it: an empty text, or weights that are not finite",
+                way_out="check why the model gives it no probability: an empty text, or weights that are not finite",
             )
 
     @classmethod
-    def of(cls, ids: Sequence[str], values: Iterable[float]) -> Self:
+    def of(cls, ids: Sequence[str], values: Iterable[float]) -> "Scores":
         """Scores from two lists in the same order."""
         numbers = [float(value) for value in values]
         if len(ids) != len(numbers):
             raise AttackError("one score for each id", f"{len(numbers)} scores for {len(ids)} ids", "score them again")
-        _refuse_repeated(ids)
+        repeated = [name for name, times in Counter(ids).items() if times > 1]
+        if repeated:
+            raise AttackError("every id once", f"{_named(repeated)} again", "score each candidate once")
         return cls(dict(zip(ids, numbers, strict=True)))
-
-    def __len__(self) -> int:
-        return len(self.by_id)
 
     def only(self, ids: Iterable[str]) -> "Scores":
         """The scores of these ids."""
@@ -98,7 +94,7 @@ class Judged:
 
 
 def judged(scores: Scores, inside: Mapping[str, bool]) -> Judged:
-    """Scores and truth joined by id; both must speak of the same candidates, some inside and some outside."""
+    """Scores and truth joined by id; both must be about the same candidates, some inside and some outside."""
     if scores.by_id.keys() != inside.keys():
         raise AttackError(
             expected="scores and truth about the same candidates",
@@ -117,13 +113,6 @@ def judged(scores: Scores, inside: Mapping[str, bool]) -> Judged:
     return Judged(ids, np.array([scores.by_id[name] for name in ids], dtype=np.float64), truth)
 
 
-def _refuse_repeated(ids: Sequence[str]) -> None:
-    if len(set(ids)) < len(ids):
-        seen: set[str] = set()
-        repeated = [name for name in ids if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
-        raise AttackError("every id once", f"{_named(repeated)} again", "score each candidate once")
-
-
 def _missing(ids: Iterable[str], what: str) -> str:
     names = sorted(ids)
     return f"no {what} for {_named(names)}" if names else f"no {what} missing"
@@ -132,17 +121,6 @@ def _missing(ids: Iterable[str], what: str) -> str:
 def _named(ids: Sequence[str]) -> str:
     rest = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
     return ", ".join(ids[:_SHOWN]) + rest
-
-
-LOW_FALSE_RATES = (0.01, 0.001)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Roc:
-    """Rates of "inside if the score is above a threshold", from nobody to everybody; one point a distinct score."""
-
-    false_rates: Floats
-    true_rates: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,19 +133,15 @@ class MeasuredRate:
 
 @dataclass(frozen=True, slots=True)
 class RateAt:
-    """Share of members found when at most `false_rate` of the others are taken for members.
-
-    `false_interval` is for the false-positive rate that was really reached: with few others it is wide.
-    """
+    """Share of members found when at most `false_rate` of the others are taken for members."""
 
     false_rate: float
     found: MeasuredRate
-    false_interval: Interval
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The papers' test: the better half of the candidates is said to be inside. `chance` is that of doing as well."""
+    """The papers' test: the better half of the candidates is guessed to be inside. chance: of doing as well."""
 
     candidates: int
     accuracy: MeasuredRate
@@ -176,7 +150,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Everything an attack is judged by. Higher than chance is a leak; chance is .5 (AUC, accuracy)."""
+    """All figures of one attack. Higher than chance is a leak; chance is 0.5 (AUC, accuracy)."""
 
     members: int
     others: int
@@ -187,19 +161,22 @@ class Rates:
 
 
 def rates(judged: Judged, confidence: float = 0.95) -> Rates:
-    """All figures of one attack."""
+    """With their intervals."""
     low = tuple(rate_at(judged, rate, confidence) for rate in LOW_FALSE_RATES)
     members = int(judged.inside.sum())
     return Rates(members, len(judged) - members, auc(judged, confidence), half_cut(judged, confidence), low, confidence)
 
 
-def roc(judged: Judged) -> Roc:
-    """The whole curve, by sorting once."""
+def roc(judged: Judged) -> tuple[Floats, Floats]:
+    """False and true rates of "inside if the score is above a threshold", from nobody to everybody.
+
+    There is one point per distinct score.
+    """
     order = np.argsort(-judged.values, kind="stable")
     values, inside = judged.values[order], judged.inside[order]
     last_of_ties = np.append(values[1:] != values[:-1], True)
     true, false = np.cumsum(inside)[last_of_ties], np.cumsum(~inside)[last_of_ties]
-    return Roc(np.append(0.0, false / false[-1]), np.append(0.0, true / true[-1]))
+    return np.append(0.0, false / false[-1]), np.append(0.0, true / true[-1])
 
 
 def auc(judged: Judged, confidence: float = 0.95) -> MeasuredRate:
@@ -207,8 +184,11 @@ def auc(judged: Judged, confidence: float = 0.95) -> MeasuredRate:
     members, others = judged.members, judged.others
     over, under = _placements(members, others), 1 - _placements(others, members)
     value = float(over.mean())
-    if len(members) < 2 or len(others) < 2 or value in (0.0, 1.0):
-        return MeasuredRate(value, _pairs_interval(value, min(len(members), len(others)), confidence))
+    if value in (0.0, 1.0):  # then any choice of disjoint pairs compares alike, and the interval is theirs
+        pairs = min(len(members), len(others))
+        return MeasuredRate(value, exact_interval(pairs if value else 0, pairs, confidence))
+    if len(members) < 2 or len(others) < 2:
+        return MeasuredRate(value, Interval(0.0, 1.0))
     variance = float(over.var(ddof=1) / len(members) + under.var(ddof=1) / len(others))
     half = stats.norm.ppf((1 + confidence) / 2) * math.sqrt(variance) / (value * (1 - value))
     low, high = special.expit(special.logit(value) + np.array([-half, half]))
@@ -216,7 +196,7 @@ def auc(judged: Judged, confidence: float = 0.95) -> MeasuredRate:
 
 
 def half_cut(judged: Judged, confidence: float = 0.95) -> Cut:
-    """Rank all, say "inside" of the better half: S-DP with 500 and 500, CADP-LM with 50 and 50, CRT with 1,000 each."""
+    """Rank all, guess the better half inside: S-DP with 500 and 500, CADP-LM with 50 and 50, CRT with 1,000 each."""
     total, inside = len(judged), int(judged.inside.sum())
     taken = total // 2
     threshold = np.sort(judged.values)[::-1][taken - 1] if taken else math.inf
@@ -236,42 +216,25 @@ def rate_at(judged: Judged, false_rate: float, confidence: float = 0.95) -> Rate
     others = np.sort(judged.others)[::-1]
     allowed = math.floor(false_rate * len(others) + 1e-9)
     threshold = others[allowed] if allowed < len(others) else -math.inf
-    found, alarms = int((judged.members > threshold).sum()), int((others > threshold).sum())
-    members = len(judged.members)
-    measured = MeasuredRate(found / members, exact_interval(found, members, confidence))
-    return RateAt(false_rate, measured, exact_interval(alarms, len(others), confidence))
+    found, members = int((judged.members > threshold).sum()), len(judged.members)
+    return RateAt(false_rate, MeasuredRate(found / members, exact_interval(found, members, confidence)))
 
 
-Groups = Mapping[str, Sequence[str]]
+def grouped(scores: Scores, inside: Mapping[str, bool], size: int, generator: np.random.Generator) -> Judged | None:
+    """Summed scores of random disjoint groups of `size`, each all inside or all outside; CRT's have 20.
 
-
-def disjoint_groups(inside: Mapping[str, bool], size: int, generator: np.random.Generator) -> dict[str, list[str]]:
-    """Random groups of `size` members, and of `size` others; who is left over is in none. CRT's have 20."""
+    Candidates left over are in no group. None where a side has no whole group.
+    """
     if size < 1:
         raise AttackError("a group size of at least 1", str(size), "CRT's groups have 20 members")
-    groups: dict[str, list[str]] = {}
-    for side, name in ((True, "inside"), (False, "outside")):
-        ids = generator.permutation(sorted(one for one, truth in inside.items() if bool(truth) is side)).tolist()
-        for number in range(len(ids) // size):
-            groups[f"group-{name}-{number}"] = ids[number * size : (number + 1) * size]
-    return groups
-
-
-def grouped(scores: Scores, inside: Mapping[str, bool], groups: Groups) -> tuple[Scores, dict[str, bool]]:
-    """Summed scores and truth of whole groups; each is all inside or all outside, and nobody is in two."""
-    everybody = [one for group in groups.values() for one in group]
-    unknown = [one for one in everybody if one not in scores.by_id or one not in inside]
-    if unknown or len(set(everybody)) < len(everybody):
-        raise AttackError(
-            expected="groups of candidates with a score, nobody in two of them",
-            found=f"{len(unknown)} without a score or a truth, {len(everybody) - len(set(everybody))} in two",
-            way_out="make the groups with disjoint_groups: intervals suppose that groups are independent",
-        )
-    mixed = [name for name, group in groups.items() if len({bool(inside[one]) for one in group}) != 1]
-    if mixed:
-        raise AttackError("groups that are all inside or all outside", f"{mixed[0]} is not", "group by the truth")
-    sums = {name: math.fsum(scores.by_id[one] for one in group) for name, group in groups.items()}
-    return Scores(sums), {name: bool(inside[group[0]]) for name, group in groups.items()}
+    sums, truth = {}, {}
+    for side in (True, False):
+        ids = generator.permutation(sorted(one for one, known in inside.items() if bool(known) is side)).tolist()
+        for start in range(0, len(ids) - size + 1, size):
+            group = f"{side}-{start}"
+            sums[group] = math.fsum(scores.by_id[one] for one in ids[start : start + size])
+            truth[group] = side
+    return judged(Scores(sums), truth) if len(set(truth.values())) == 2 else None
 
 
 def _placements(these: Floats, those: Floats) -> Floats:
@@ -281,24 +244,13 @@ def _placements(these: Floats, those: Floats) -> Floats:
     return np.asarray((below + not_above) / (2 * len(those)), dtype=np.float64)
 
 
-def _pairs_interval(value: float, pairs: int, confidence: float) -> Interval:
-    """Exact, from disjoint pairs of a member and another: when all compare alike, so does any choice of pairs."""
-    if value in (0.0, 1.0):
-        return exact_interval(pairs if value else 0, pairs, confidence)
-    return Interval(0.0, 1.0)
-
-
-IntegerCounts = npt.NDArray[np.signedinteger]
-_EXACT_UP_TO = 600
-
-
 @dataclass(frozen=True, slots=True)
 class Excess:
     """Exposures in bits, and the probability that chance alone puts the planted values as high.
 
     p_best: the most exposed planted value, never below inside / (inside + held_out); p_median: the upper median of
-    them; p_all: all, by the sum of ranks (Mann and Whitney). area: the share of pairs in which the planted value stands
-    higher, equal ones counted half.
+    them; p_all: all, by the sum of ranks (Mann and Whitney). area: the share of pairs in which the planted value is
+    higher; equal ones count half.
     """
 
     inside: int
@@ -325,8 +277,6 @@ def excess_over_chance(inside: Sequence[float], held_out: Sequence[float]) -> Ex
         raise AttackError("exposures that are numbers", "NaN", "measure them again")
     own, others = np.sort(np.array(inside))[::-1], np.sort(np.array(held_out))
     as_high = len(others) - np.searchsorted(others, own, side="left")  # held-out values that each one does not beat
-    equal = np.searchsorted(others, own, side="right") - np.searchsorted(others, own, side="left")
-    beaten = len(others) - as_high
     return Excess(
         inside=len(own),
         held_out=len(others),
@@ -334,7 +284,7 @@ def excess_over_chance(inside: Sequence[float], held_out: Sequence[float]) -> Ex
         best_held_out=float(others[-1]),
         median_inside=float(np.median(own)),
         median_held_out=float(np.median(others)),
-        area=float((beaten + equal / 2).mean() / len(others)),
+        area=float(_placements(own, others).mean()),
         p_best=_p_of_place(1, as_high, len(own), len(others)),
         p_median=_p_of_place((len(own) + 1) // 2, as_high, len(own), len(others)),
         p_all=_p_of_sum(as_high, len(own), len(others)),
@@ -356,3 +306,53 @@ def _p_of_sum(as_high: IntegerCounts, inside: int, held_out: int) -> float:
     others = np.setdiff1d(np.arange(inside + held_out), places)
     method = "exact" if inside + held_out <= _EXACT_UP_TO else "asymptotic"
     return float(stats.mannwhitneyu(places, others, alternative="less", method=method).pvalue)
+
+
+@dataclass(frozen=True, slots=True)
+class SkewNormal:
+    """The density 2/scale phi(z) Phi(shape z), z = (x - place) / scale: ranks in spaces too large to enumerate."""
+
+    shape: float
+    place: float
+    scale: float
+
+    @classmethod
+    def fitted(cls, values: Floats) -> "SkewNormal":
+        """The one of greatest likelihood."""
+        if not np.isfinite(values).all() or np.ptp(values) == 0:
+            raise AttackError(
+                expected="candidates of different, finite log-probabilities, to fit a distribution to",
+                found="equal or infinite ones",
+                way_out="use the sampled method",
+            )
+        return cls(*(float(number) for number in stats.skewnorm.fit(values)))
+
+    def surprises(self, values: Floats) -> Floats:
+        """In bits: minus the log of the probability of a value as low or lower."""
+        return np.array([abs(self._log_tail((value - self.place) / self.scale)) / math.log(2) for value in values])
+
+    def standard_errors(self, sample: Floats, values: Floats) -> Floats:
+        """Of `surprises(values)`, by the jackknife: the fit to `sample` is made again without each tenth of it."""
+        parts = (np.delete(sample, slice(group, None, _GROUPS)) for group in range(_GROUPS))
+        again = np.array([SkewNormal.fitted(part).surprises(values) for part in parts])
+        errors: Floats = np.sqrt((_GROUPS - 1) * again.var(axis=0))
+        return errors
+
+    def _log_tail(self, z: float) -> float:
+        share = float(stats.skewnorm.cdf(z, self.shape))
+        if share > _SMALL:
+            return math.log(min(share, 1.0))
+        # The density is log-concave, so below z it falls at least as fast as at z: integrate in units of that slope.
+        here = self._log_density(z)
+        unit = 1 / self._slope(z)
+        area, _ = integrate.quad(lambda t: math.exp(self._log_density(z - unit * t) - here), 0, np.inf)
+        return here + math.log(unit * area)
+
+    def _log_density(self, z: float) -> float:
+        return math.log(2 / math.sqrt(2 * math.pi)) - z * z / 2 + float(special.log_ndtr(self.shape * z))
+
+    def _slope(self, z: float) -> float:
+        """The derivative of the log-density; phi(y) / Phi(y) through the scaled error function."""
+        y = self.shape * z
+        hazard = math.sqrt(2 / math.pi) / float(special.erfcx(-y / math.sqrt(2)))
+        return -z + self.shape * hazard

@@ -3,11 +3,8 @@
 G1 (as trained). Canaries that bound an epsilon are in the prepared rows, each as often as planned and whole: one that
    training never read would make any claim look consistent. Those left out as duplicates are counted.
 G2 (as marked). A canary counts as known, and is spelled so, if the policy marked it in the prepared rows, whatever its
-   plan says: a policy finds digits that nobody listed for it, and other tokens than those trained look like no leak.
-
-Rows of a prepared store as candidates for attacks, spelled as training spelled them.
-
-G1 (apart). No two candidates of a side are of one user: a coin decided about users, so that what one user's records
+   plan says: a policy finds digits that nobody listed for it, and tokens that training did not see look like no leak.
+G3 (apart). No two candidates of a side are from one user: a coin decided about users, so that what one user's records
    have in common would count several times, and would tell the blind baseline one record from another.
 """
 
@@ -23,7 +20,6 @@ from tacit.audits.candidates import Spelling
 from tacit.audits.passages import Passage
 from tacit.config.audit_schema import FEWEST, AuditConfig
 from tacit.config.load import load_config
-from tacit.data.canaries import CanaryRecord
 from tacit.data.inventions import surrogate
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
@@ -73,21 +69,18 @@ class CandidateRows:
         found: list[int] = []
         seen: set[int] = set()
         for row in rows:
-            user = int(users[row])
             if len(found) == count:
                 break
-            if user in seen or self.store.record_id(row).startswith(PLANTED):
-                continue
-            if spans[row] or not with_secrets:
+            user = int(users[row])
+            wanted = user not in seen and (spans[row] or not with_secrets)
+            if wanted and not self.store.record_id(row).startswith(PLANTED):
                 found.append(row)
                 seen |= {user} - {0}
         return found
 
     def is_marked(self, row: int, value: str) -> bool:
         """Whether a secret of the row is this value, no more and no less."""
-        tokens, _, starts, ends = self.store.full(row)
-        spelled = self.tokenizer.encode(value)
-        return any(tokens[a:b].tolist() == spelled for a, b in zip(starts.tolist(), ends.tolist(), strict=True))
+        return self.tokenizer.encode(value) in self._secrets(row)
 
     def passage(self, name: str, row: int) -> Passage:
         """The row as a candidate for membership."""
@@ -95,31 +88,27 @@ class CandidateRows:
 
     def surrogates(self, name: str, row: int, count: int, rng: random.Random) -> list[Passage]:
         """The row `count` times with stand-ins for its secrets; without secrets there are none."""
-        secrets = self._secrets(row)
-        if not secrets:
-            return []
-        kinds = self.store.kinds(row)
-        made = []
-        for number in range(count):
+        secrets = [self.tokenizer.decode(tokens) for tokens in self._secrets(row)]
+        kinds, made = self.store.kinds(row), []
+        for number in range(count if secrets else 0):
             texts = [surrogate(kind, text, rng) for kind, text in zip(kinds, secrets, strict=True)]
             made.append(Passage(f"{name}/{number}", self._framed(self._filled(row, texts))))
         return made
 
     def hidden(self, name: str, row: int, longest_prompt: int) -> list[Hidden]:
         """The secrets of the row inside `longest`, each with the text before it."""
-        tokens, _, starts, ends = self.store.full(row)
+        full = self.store.full(row)
         found = []
-        for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-            secret = tokens[start:end].tolist()
+        for number, (start, secret) in enumerate(zip(full.starts.tolist(), self._secrets(row), strict=True)):
             text = self.tokenizer.decode(secret)
-            if end <= self.longest and text.strip():
-                prompt = [self.tokenizer.end, *tokens[:start].tolist()][-longest_prompt:]
+            if start + len(secret) <= self.longest and text.strip():
+                prompt = [self.tokenizer.end, *full.tokens[:start].tolist()][-longest_prompt:]
                 found.append(Hidden(f"{name}/{number}", prompt, secret, text))
         return found
 
-    def _secrets(self, row: int) -> list[str]:
+    def _secrets(self, row: int) -> list[list[int]]:
         tokens, _, starts, ends = self.store.full(row)
-        return [self.tokenizer.decode(tokens[a:b].tolist()) for a, b in zip(starts, ends, strict=True)]
+        return [tokens[start:end].tolist() for start, end in zip(starts, ends, strict=True)]
 
     def _filled(self, row: int, secrets: Sequence[str]) -> list[int]:
         """The tokens of the row with these secrets."""
@@ -137,7 +126,7 @@ class CandidateRows:
 class Target:
     """A finished run. longest: where training ended the full view of a row.
 
-    trained: what training read. members: every record of the corpus, those that de-duplication left out among them, as
+    trained: what training read. members: every record of the corpus, those that de-duplication left out included, as
     nobody leaves them out of the held-out side: the sides of a membership attack differ by a coin alone. reference: a
     model that did not see its records.
     """
@@ -160,8 +149,7 @@ class Target:
         learner, tokenizer = load_unchecked(run)
         learner.module.eval()
         check_finite(learner)
-        experiment = load_config(run.read_json(dict, PrivateFile.SETTINGS))
-        longest = experiment.data.max_full_tokens
+        longest = load_config(run.read_json(dict, PrivateFile.SETTINGS)).data.max_full_tokens
         trained, held_out = (
             CandidateRows(PreparedCorpus(run.path(place)), tokenizer, longest)
             for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT)
@@ -182,7 +170,7 @@ class Target:
         return self._candidates[config]
 
     def left_out(self, planted: Planted) -> int:
-        """Planted records that training did not read: de-duplication left them out."""
+        """Planted records that training did not read, as de-duplication left them out."""
         rows = self._planted_rows()
         return sum(rows[one] == 0 for one in _planned(planted))
 
@@ -227,8 +215,8 @@ class Candidates:
         size = min(map(len, chosen))
         if size < FEWEST:
             return None
-        places = [(sides[0], row, True) for row in chosen[0][:size]] + [
-            (sides[1], row, False) for row in chosen[1][:size]
+        places = [
+            (side, row, side is sides[0]) for side, rows in zip(sides, chosen, strict=True) for row in rows[:size]
         ]
         rng.shuffle(places)
         passages, neighbors, inside = [], {}, {}
@@ -242,7 +230,7 @@ class Candidates:
 
 
 def check_finite(learner: Learner) -> None:
-    """Refuse a model whose training diverged before an attack stumbles over it."""
+    """Refuse a model whose training diverged."""
     if not all(bool(torch.isfinite(value).all()) for value in learner.module.parameters()):
         raise AttackError(
             expected="a model whose weights are finite numbers",
@@ -264,7 +252,7 @@ def check_attackable(run: RunFolder) -> None:
         if not run.path(name).exists():
             raise RunError(
                 expected=f"the private part of the run, with private/{name}",
-                found="a run without it, as one that was released",
+                found="a run without it, such as one that was released",
                 way_out="audit where it was trained: only its private part knows members and canaries",
             )
     check_verified(run, AFTER_TRAINING)
@@ -273,8 +261,7 @@ def check_attackable(run: RunFolder) -> None:
 
 def _as_marked(planted: Planted, trained: CandidateRows) -> Planted:
     """With `known` as training had it."""
-    values = {one: canary.value for canary in planted.canaries for one in _copies(canary)}
-    store = trained.store
+    values, store = _planned(planted), trained.store
     rows = ((row, values.get(store.record_id(row))) for row in range(len(store)))
     marked = {trained.is_marked(row, value) for row, value in rows if value is not None}
     if len(marked) == 2:
@@ -286,10 +273,7 @@ def _as_marked(planted: Planted, trained: CandidateRows) -> Planted:
     return replace(planted, plan=replace(planted.plan, known=marked.pop())) if marked else planted
 
 
-def _planned(planted: Planted) -> list[str]:
-    """The ids of the records that were planted."""
-    return [one for canary in planted.canaries for one in _copies(canary)]
-
-
-def _copies(canary: CanaryRecord) -> list[str]:
-    return [f"{canary.id}/{n}" for n in range(canary.repetitions)] if canary.inside else []
+def _planned(planted: Planted) -> dict[str, str]:
+    """The values of the records that were planted, by record id."""
+    inside = (canary for canary in planted.canaries if canary.inside)
+    return {f"{canary.id}/{copy}": canary.value for canary in inside for copy in range(canary.repetitions)}

@@ -1,36 +1,33 @@
 """Epsilon from canaries: what fair coins prove to be spent, beside the claim.
 
-G1 (one doubt). With `confidence`, no true claim is contradicted, however many plans of canaries there are.
+An audit can refute a claim; it cannot certify one.
+
+G1 (contradicted). Iff the bound, at its confidence, exceeds what the claim allows: epsilon at the same delta, or at a
+   smaller one; or any point of the claimed profile (the same guesses, the same doubt).
+G2 (not comparable). When the attack measured another unit, relation or number of copies than the claim protects, or the
+   claim has no figure: then no number is put beside another.
+G3 (one doubt). With `confidence`, no true claim is contradicted, however many plans of canaries there are.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tacit.audits.attacks.exposure import check_canaries
+from tacit.audits.candidates import Space, Spelling, TokenTree, total_log_probabilities
 from tacit.audits.epsilon_bounds import LowerBound, one_run_bound, one_run_pairs_bound
-from tacit.audits.findings import (
-    About,
-    Attack,
-    Column,
-    Finding,
-    Outcome,
-    Verdict,
-    epsilon_at,
-    figure_for,
-    judge,
-    measured_by,
-    overall,
-)
-from tacit.audits.ranks import own_scores, twin_margins
-from tacit.audits.statistics import judged
+from tacit.audits.findings import About, Attack, Column, Finding, Outcome, Verdict, overall
+from tacit.audits.statistics import Floats, Scores, judged
 from tacit.audits.target import Target
 from tacit.common.charts import Bar, ChartRow, Dot, LegendItem, RowChart, Table, axis_for
 from tacit.common.formatting import name, number, percent, rounded_up
 from tacit.common.progress import Observer
 from tacit.config.audit_schema import AuditConfig, CanaryPlan
 from tacit.data.canaries import CanaryRecord
-from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.plan import Neighbors
+from tacit.models.language_model import Speaker
+from tacit.privacy.events import Relation
+from tacit.privacy.guarantee import Figure, Guarantee
+from tacit.privacy.plan import Neighbors, Unit
 from tacit.runs.verify import Planted
 
 WHICH_CANARIES = """\
@@ -81,8 +78,96 @@ def _bound(target: Target, planted: Planted, delta: float, confidence: float) ->
     return one_run_bound(judged(own_scores(learner, slot, canaries, spelling), inside), delta, confidence)
 
 
+def twin_margins(speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
+    """By id, how much more probable each canary's text is than its twin's."""
+    values = [value for canary in canaries for value in (canary.value, canary.twin_value)]
+    totals = _totals(speaker, space, canaries, spelling, values)
+    return Scores.of([canary.id for canary in canaries], totals[::2] - totals[1::2])
+
+
+def own_scores(speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
+    """By id, how probable each canary's text is: all share one template, so nothing else needs to be subtracted."""
+    values = [canary.value for canary in canaries]
+    return Scores.of([canary.id for canary in canaries], _totals(speaker, space, canaries, spelling, values))
+
+
+def _totals(
+    speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling, values: Sequence[str]
+) -> Floats:
+    check_canaries(space, canaries)
+    return total_log_probabilities(speaker, TokenTree.of(spelling.of_values(space, values), spelling.opening))
+
+
+def measured_by(guarantee: Guarantee, known: bool, replaced: bool, copies: int) -> Neighbors:
+    """What canaries measure, in the terms of the claim where it has them.
+
+    known: the policy marks their values. replaced: a coin chose between two values; otherwise whether there is one at
+    all, which a claim about secrets alone does not hide. copies: records of each, all of one user.
+    """
+    relation = Relation.REPLACE if replaced else Relation.ZERO_OUT
+    units = (Unit.USER, *[Unit.SECRETS] * (known and replaced), *[Unit.FLAGGED_RECORD] * known, Unit.RECORD)
+    for unit in units:
+        for figure in guarantee.figures:
+            if (figure.neighbors.unit, figure.neighbors.relation) == (unit, relation):
+                return Neighbors(unit, relation, figure.neighbors.copies if unit == Unit.USER else copies)
+    return Neighbors(Unit.RECORD, relation, copies)
+
+
+def judge(guarantee: Guarantee, measured: Neighbors, bound: LowerBound) -> Verdict:
+    """The verdict on `guarantee` from a bound that an attack measured for the unit, relation and copies `measured`."""
+    figure = figure_for(guarantee, measured)
+    if figure is None:
+        return Verdict(Outcome.NOT_COMPARABLE, f"Not comparable: {_why_not(guarantee, measured)}.")
+    claimed = epsilon_at(figure, bound.delta)
+    if claimed is None:
+        return Verdict(
+            Outcome.NOT_COMPARABLE,
+            f"Not comparable: the bound is for delta {bound.delta:.3g}, and the claim begins at {figure.delta:.3g}.",
+        )
+    found = (
+        f"with {100 * bound.confidence:.6g} % confidence epsilon for {measured} is at least "
+        f"{rounded_up(-bound.epsilon, 4).removeprefix('-')} at delta {bound.delta:.3g}"
+    )
+    if not bound.refutes(_points(figure)):
+        return Verdict(
+            Outcome.CONSISTENT,
+            f"Consistent: {found}, which does not exceed the claimed {figure}; a stronger attack might find more.",
+        )
+    why = f"and so many right guesses are too unlikely under the whole profile of the claimed {figure}"
+    if bound.epsilon > claimed:
+        why = f"and the claim is {rounded_up(claimed, 4)}"
+    return Verdict(Outcome.CONTRADICTED, f"Contradicted: {found}, {why}.")
+
+
+def _points(figure: Figure) -> tuple[tuple[float, float], ...]:
+    return ((figure.epsilon, figure.delta), *figure.profile)
+
+
+def epsilon_at(figure: Figure, delta: float) -> float | None:
+    """The least epsilon claimed at `delta` or below; a claim at a smaller delta is one at this delta, too."""
+    return min((epsilon for epsilon, claimed in _points(figure) if claimed <= delta), default=None)
+
+
+def figure_for(guarantee: Guarantee, measured: Neighbors) -> Figure | None:
+    """The tightest figure that covers what was measured: at most as many copies as it allows for."""
+    covering = [
+        figure
+        for figure in guarantee.figures
+        if (figure.neighbors.unit, figure.neighbors.relation) == (measured.unit, measured.relation)
+        and figure.neighbors.copies >= measured.copies
+    ]
+    return min(covering, key=lambda figure: figure.neighbors.copies, default=None)
+
+
+def _why_not(guarantee: Guarantee, measured: Neighbors) -> str:
+    if not guarantee.figures:
+        return f"{guarantee.mechanism} claims no figure that an attack on {measured} could contradict"
+    protected = " and ".join(str(figure.neighbors) for figure in guarantee.figures)
+    return f"the attack measured {measured}; the claim protects {protected}"
+
+
 def epsilon_finding(bounds: Sequence[PlanBound], guarantee: Guarantee, about: About = About.CANARIES) -> Finding:
-    """Every bound beside what is claimed."""
+    """All bounds beside what is claimed."""
     verdict = overall([one.verdict for one in bounds])
     hint = WHICH_CANARIES if guarantee.figures and verdict.outcome is Outcome.NOT_COMPARABLE else ""
     if not bounds:

@@ -1,4 +1,23 @@
-"""Exposure of canaries: how high each ranks among all that it could have been, beside values never planted."""
+"""Exposure: how high a canary ranks among all that it could have been (Carlini et al. 2019, 1802.08232).
+
+    notation        here                                     paper
+    |R|             space.size                               randomness space
+    rank            1 + those above + half of those equal    rank; ties are not mentioned
+    exposure        log2 |R| - log2 rank, in bits            definition 4
+    draws           candidates sampled                       section 4.3 (sampling; skew-normal extrapolation)
+
+A value that the model knows nothing about has each rank with the same probability: exposure x or more has probability
+2^-x, 1.44 bits are expected, and one canary in a thousand shows ten. So an exposure means something only beside those
+of values that were drawn alike and held out, or beside that probability.
+
+G1 (exact). `Method.EXACT` ranks the canary among all candidates, by the total log-probability of their whole texts, in
+   the model's float32. Equal candidates share the middle of their ranks; `ties` counts them.
+G2 (sampled). `Method.SAMPLED` puts the canary among `draws` random candidates: log2((draws + 1) / rank among them). It
+   cannot exceed log2(draws + 1).
+G3 (extrapolated). `Method.EXTRAPOLATED` takes the tail of a skew-normal distribution fitted to the draws: an estimate,
+   as good as the fit, whose standard error accounts for the draws and not for the form of the fit.
+G4 (silent). Results contain ids and numbers, never a value or a text.
+"""
 
 import math
 import statistics
@@ -7,14 +26,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.audits.candidates import AttackProgress
-from tacit.audits.findings import About, Attack, Column, Compared, Finding, Highlight, finite
-from tacit.audits.ranks import CanaryExposure, ExposureResult, measure_exposure
+from tacit.audits.candidates import AttackProgress, Space, Spelling, TokenTree, part_progress, total_log_probabilities
+from tacit.audits.findings import About, Attack, Column, Compared, Finding, Highlight
+from tacit.audits.statistics import Excess, Floats, SkewNormal, excess_over_chance
 from tacit.audits.target import Target
 from tacit.common.charts import Axis, ChartRow, Dot, LegendItem, Mark, RowChart, Table
 from tacit.common.formatting import chance, name, number, percent
-from tacit.common.progress import Observer, Progress
-from tacit.config.audit_schema import AuditConfig
+from tacit.common.progress import Observer
+from tacit.config.audit_schema import AuditConfig, ExposureConfig
+from tacit.config.setting import Method
+from tacit.data.canaries import CanaryRecord
+from tacit.errors import AttackError
+from tacit.models.language_model import Speaker
 from tacit.runs.verify import Planted
 
 NO_CANARIES = """\
@@ -37,11 +60,47 @@ _MISSED = (
 
 
 @dataclass(frozen=True, slots=True)
-class PlanExposure:
-    """Of the canaries of one plan. The template is public; what they say is not here.
+class Exposure:
+    """Of one value. rank: the middle one, where known; ties: other candidates that are as probable.
 
-    left_out: planted records that training did not read, as they were duplicates: then they bound no epsilon.
+    chance: how probable so high a rank is, at most, for a uniform value that the model knows nothing about (equal
+    candidates count as above it); None where the rank is extrapolated.
     """
+
+    bits: float
+    standard_error: float
+    rank: float | None
+    ties: int
+    chance: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryExposure:
+    """Of one canary, and of its twin that was never planted."""
+
+    id: str
+    inside: bool
+    own: Exposure
+    twin: Exposure
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureResult:
+    """Of all canaries of one space. excess: canaries inside against all values held out; None when none is inside.
+
+    best_chance: a p-value for the best canary inside that needs no values held out, but values drawn uniformly.
+    """
+
+    method: Method
+    space: int
+    canaries: tuple[CanaryExposure, ...]
+    excess: Excess | None
+    best_chance: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExposure:
+    """Of the canaries of one plan. left_out: planted records that training did not read, as they were duplicates."""
 
     template: str
     known: bool
@@ -50,13 +109,113 @@ class PlanExposure:
     left_out: int = 0
 
 
+def exposures_of(
+    speaker: Speaker,
+    space: Space,
+    values: Sequence[str],
+    spelling: Spelling,
+    settings: ExposureConfig,
+    generator: np.random.Generator,
+    progress: AttackProgress | None = None,
+) -> list[Exposure]:
+    """The exposure of every value, which must be one of the space; `generator` draws candidates where not all rank."""
+    method = settings.method_for(space.size)
+    exact = method is Method.EXACT
+    drawn = [] if exact else space.sample(settings.draws, generator)
+    rows = spelling.of_space(space) if exact else spelling.of_values(space, [*values, *drawn])
+    totals = total_log_probabilities(speaker, TokenTree.of(rows, spelling.opening), settings.memory, progress)
+    if exact:
+        numbers = [space.number(value) for value in values]
+        return exact_exposures(totals, totals[[number for number in numbers if number is not None]])
+    own, others = totals[: len(values)], totals[len(values) :]
+    if method is Method.SAMPLED:
+        return sampled_exposures(others, own)
+    return extrapolated_exposures(SkewNormal.fitted(-others), others, own)
+
+
+def measure_exposure(
+    speaker: Speaker,
+    space: Space,
+    canaries: Sequence[CanaryRecord],
+    spelling: Spelling,
+    settings: ExposureConfig,
+    generator: np.random.Generator,
+    progress: AttackProgress | None = None,
+) -> ExposureResult:
+    """The exposure of every canary and of its twin; `generator` draws candidates where not all are ranked."""
+    check_canaries(space, canaries)
+    values = [value for canary in canaries for value in (canary.value, canary.twin_value)]
+    exposures = exposures_of(speaker, space, values, spelling, settings, generator, progress)
+    measured = tuple(
+        CanaryExposure(canary.id, canary.inside, own, twin)
+        for canary, own, twin in zip(canaries, exposures[::2], exposures[1::2], strict=True)
+    )
+    inside = [one.own for one in measured if one.inside]
+    held_out = [one.own.bits for one in measured if not one.inside] + [one.twin.bits for one in measured]
+    excess = excess_over_chance([own.bits for own in inside], held_out) if inside else None
+    return ExposureResult(settings.method_for(space.size), space.size, measured, excess, best_chance(inside))
+
+
+def best_chance(exposures: Sequence[Exposure]) -> float | None:
+    """How probable so high a best rank is, at most: the least chance times their number; None where one is unknown."""
+    known = [one.chance for one in exposures if one.chance is not None]
+    return min(1.0, len(known) * min(known)) if known and len(known) == len(exposures) else None
+
+
+def exact_exposures(totals: Floats, own: Floats) -> list[Exposure]:
+    """Of values with total log-probabilities `own` among all candidates' `totals`, which include them."""
+    size, exposures = len(totals), []
+    for higher, as_high in _above_and_equal(totals, own):
+        rank = 1 + higher + (as_high - 1) / 2
+        chance = (higher + as_high) / size
+        exposures.append(Exposure(math.log2(size) - math.log2(rank), 0.0, rank, as_high - 1, chance))
+    return exposures
+
+
+def sampled_exposures(others: Floats, own: Floats) -> list[Exposure]:
+    """Of values with total log-probabilities `own` among those of a uniform sample."""
+    draws, exposures = len(others), []
+    for above, equal in _above_and_equal(others, own):
+        share = (1 + above + equal / 2) / (draws + 1)
+        error = math.sqrt(max(1 - share, 0.0) / (share * draws)) / math.log(2)  # the delta method
+        chance = (1 + above + equal) / (draws + 1)
+        exposures.append(Exposure(-math.log2(share), error, None, equal, chance))
+    return exposures
+
+
+def extrapolated_exposures(fit: SkewNormal, others: Floats, own: Floats) -> list[Exposure]:
+    """Of values with total log-probabilities `own`, by a fit to minus `others`."""
+    found = zip(fit.surprises(-own), fit.standard_errors(-others, -own), _above_and_equal(others, own), strict=True)
+    return [Exposure(float(bits), float(error), None, ties, None) for bits, error, (_, ties) in found]
+
+
+def _above_and_equal(totals: Floats, own: Floats) -> list[tuple[int, int]]:
+    rising = np.sort(totals)
+    left, right = (np.searchsorted(rising, own, side).tolist() for side in ("left", "right"))
+    return [(len(rising) - end, end - start) for start, end in zip(left, right, strict=True)]
+
+
+def check_canaries(space: Space, canaries: Sequence[CanaryRecord]) -> None:
+    """Refuse canaries that are not candidates of the space."""
+    if not canaries:
+        raise AttackError("at least one canary", "none", "plant canaries before training")
+    for canary in canaries:
+        for value, text in ((canary.value, canary.text), (canary.twin_value, canary.twin_text)):
+            if space.number(value) is None or text != space.before + value + space.after:
+                raise AttackError(
+                    expected="canaries whose texts are among the candidates",
+                    found=f"{canary.id}, which is not",
+                    way_out="use the template and the words that the canaries were drawn with",
+                )
+
+
 def plan_exposure(
     target: Target, planted: Planted, config: AuditConfig, progress: AttackProgress | None = None
 ) -> PlanExposure:
     """Of these canaries in the model as it is."""
-    plan, generator = planted.plan, np.random.default_rng(config.seed)
+    plan, generator, spelling = planted.plan, np.random.default_rng(config.seed), target.spelling(planted)
     found = measure_exposure(
-        target.learner, plan.slot, planted.canaries, target.spelling(planted), config.exposure, generator, progress
+        target.learner, plan.slot, planted.canaries, spelling, config.exposure, generator, progress
     )
     return PlanExposure(plan.template, plan.known, plan.repetitions, found, target.left_out(planted))
 
@@ -64,19 +223,15 @@ def plan_exposure(
 def plan_exposures(target: Target, config: AuditConfig, observe: Observer) -> tuple[PlanExposure, ...]:
     """Of the canaries of every plan."""
     sizes = [config.exposure.scored(one.plan.values, 2 * len(one.canaries)) for one in target.planted]
-    found: list[PlanExposure] = []
-    for place, planted in enumerate(target.planted):
-
-        def report(done: int, _: int, before: int = sum(sizes[:place])) -> None:
-            observe(Progress("exposure", before + done, sum(sizes)))
-
-        found.append(plan_exposure(target, planted, config, report))
-    return tuple(found)
+    reports = part_progress(observe, "exposure", sizes)
+    return tuple(
+        plan_exposure(target, one, config, report) for one, report in zip(target.planted, reports, strict=True)
+    )
 
 
 def exposure_figures(plans: Sequence[PlanExposure]) -> dict[str, float]:
     """Of the first plan that the policy knows, and of the first that it does not."""
-    found: dict[str, float | None] = {}
+    found = {}
     for known, suffix in ((True, ""), (False, ", unknown")):
         excess = next((one.exposure.excess for one in plans if one.known is known), None)
         if excess is not None:
@@ -84,7 +239,7 @@ def exposure_figures(plans: Sequence[PlanExposure]) -> dict[str, float]:
             found[f"exposure{suffix}, not planted"] = excess.median_held_out
             found[f"best exposure{suffix}"] = excess.best_inside
             found[f"exposure p{suffix}"] = excess.p_all
-    return finite(found)
+    return {key: value for key, value in found.items() if math.isfinite(value)}
 
 
 def exposure_finding(plans: Sequence[PlanExposure]) -> Finding:
@@ -122,7 +277,7 @@ def _summary(plans: Sequence[PlanExposure]) -> Table:
                 f"{excess.inside} x {one.repetitions}",
                 f"{excess.median_inside:.1f} ({excess.median_held_out:.1f})",
                 f"{excess.best_inside:.1f} ({excess.best_held_out:.1f})",
-                "" if result.draws is not None else f"{math.log2(result.space):.1f}",
+                f"{math.log2(result.space):.1f}" if result.method is Method.EXACT else "",
                 f"{excess.p_all:.2g}",
                 "" if result.best_chance is None else f"{result.best_chance:.2g}",
             )
@@ -135,14 +290,11 @@ def _summary(plans: Sequence[PlanExposure]) -> Table:
 def _chart(plan: PlanExposure, at: int) -> RowChart:
     """Exposure of each canary in a strip: planted ones, and those that were held out."""
     found = plan.exposure
-    inside = [canary for canary in found.canaries if canary.inside]
-    held_out = [(f"{name(canary.id)}, twin", canary.twin.bits) for canary in found.canaries]
-    held_out += [
-        (f"{name(canary.id)}, left out by its coin", canary.own.bits) for canary in found.canaries if not canary.inside
-    ]
+    inside = [(name(one.id), one.own.bits) for one in found.canaries if one.inside]
+    held_out = [(f"{name(one.id)}, twin", one.twin.bits) for one in found.canaries]
+    held_out += [(f"{name(one.id)}, left out by its coin", one.own.bits) for one in found.canaries if not one.inside]
     planted_dots = tuple(
-        Dot(canary.own.bits, 3, f"{name(canary.id)}\n{number(canary.own.bits)} bits, planted", spread=True)
-        for canary in inside[:_MOST_DOTS]
+        Dot(bits, 3, f"{what}\n{number(bits)} bits, planted", spread=True) for what, bits in inside[:_MOST_DOTS]
     )
     other_dots = tuple(
         Dot(bits, 0, f"{what}\n{number(bits)} bits", hollow=True, spread=True) for what, bits in held_out[:_MOST_DOTS]

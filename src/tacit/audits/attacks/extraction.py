@@ -9,7 +9,7 @@
 The last is computed, not sampled: a secret of probability z after its prompt comes out among n samples with probability
 1 - (1 - z)^n. Here z is that of the secret's own tokens; other spellings of it make the true chance larger.
 Secrets that the model never saw come out too, when they are easy to guess: a count means something beside theirs.
-Results hold ids and numbers, never a secret.
+Results contain ids and numbers, never a secret.
 """
 
 import math
@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import torch
 
-from tacit.audits.candidates import AttackProgress
+from tacit.audits.candidates import AttackProgress, part_progress
 from tacit.audits.findings import Attack, Column, Finding, Highlight
 from tacit.audits.passages import Passage, log_probabilities
 from tacit.audits.target import CandidateRows, Hidden, Target
 from tacit.common.charts import ChartRow, Dot, LegendItem, RowChart, Table, Whisker, axis_for
 from tacit.common.formatting import Interval, exact_interval, interval, percent
-from tacit.common.progress import Observer, Progress
+from tacit.common.progress import Observer
 from tacit.config.audit_schema import AuditConfig, ExtractionConfig
 from tacit.models.language_model import Speaker, generate
 
@@ -36,20 +36,19 @@ NO_SECRETS = "Extraction was not tried: one side of the corpus has no marked sec
 
 @dataclass(frozen=True, slots=True)
 class ExtractedShare:
-    """How many of how many, with an exact 95 % interval."""
+    """`count` of `of` secrets."""
 
     count: int
     of: int
-    interval: Interval
 
-    @classmethod
-    def among(cls, count: int, of: int) -> "ExtractedShare":
-        """With its interval."""
-        return cls(count, of, exact_interval(count, of))
+    @property
+    def interval(self) -> Interval:
+        """Exact, 95 %."""
+        return exact_interval(self.count, self.of)
 
     @property
     def share(self) -> float:
-        """None of none is none."""
+        """0 of 0 is 0."""
         return self.count / self.of if self.of else 0.0
 
     def __str__(self) -> str:
@@ -77,7 +76,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionResult:
-    """Of secrets of the training side; and of the held-out side, which come out by being easy to guess alone."""
+    """Of secrets of the training side; and of the held-out side, which come out only by being easy to guess."""
 
     trained: Extraction
     held_out: Extraction
@@ -101,15 +100,11 @@ def extract(
             found |= _brought_out(speaker, part, said, generator, temperature)
         progress(number + 1, len(rounds))
     chances = secret_log_probabilities(speaker, secrets).values()
-    discoverable = (
-        Discoverable(
-            tries,
-            least,
-            ExtractedShare.among(sum(_comes_out(chance, tries) >= least for chance in chances), len(chances)),
-        )
-        for tries, least in settings.discoverable
-    )
-    greedily, by_sampling = (ExtractedShare.among(len(found), len(secrets)) for found in (greedy, sampled))
+    discoverable = []
+    for tries, least in settings.discoverable:
+        likely = sum(_comes_out(chance, tries) >= least for chance in chances)
+        discoverable.append(Discoverable(tries, least, ExtractedShare(likely, len(chances))))
+    greedily, by_sampling = (ExtractedShare(len(found), len(secrets)) for found in (greedy, sampled))
     return Extraction(greedily, settings.tries, by_sampling, tuple(discoverable))
 
 
@@ -154,12 +149,9 @@ def extraction(target: Target, config: AuditConfig, observe: Observer) -> Extrac
     sides = [_hidden(side, config) for side in (target.trained, target.held_out)]
     if not all(sides):
         return None
-    found: list[Extraction] = []
-    for number, secrets in enumerate(sides):
-
-        def report(done: int, total: int, number: int = number) -> None:
-            observe(Progress("extraction", number * total + done, len(sides) * total))
-
+    reports = part_progress(observe, "extraction", [1 + config.extraction.tries] * 2)
+    found = []
+    for secrets, report in zip(sides, reports, strict=True):
         generator = torch.Generator().manual_seed(config.seed)
         found.append(extract(target.learner, secrets, target.tokenizer.decode, generator, config.extraction, report))
     return ExtractionResult(*found)
@@ -192,20 +184,32 @@ def extraction_finding(found: ExtractionResult) -> Finding:
     )
 
 
+def _ways(found: ExtractionResult) -> list[tuple[str, str, ExtractedShare, ExtractedShare]]:
+    """A name for the screen, one for pages, and the shares of both sides."""
+    own, other = found.trained, found.held_out
+    ways = [
+        ("most probable text", "Most probable continuation", own.greedy, other.greedy),
+        (f"one of {own.tries} samples", f"In {_samples(own.tries)} that were drawn", own.sampled, other.sampled),
+    ]
+    for a, b in zip(own.discoverable, other.discoverable, strict=True):
+        way = f"one of {a.tries:,} with probability {a.probability:g}"
+        ways.append((way, f"Likely within {_samples(a.tries)}", a.share, b.share))
+    return ways
+
+
+def _samples(tries: int) -> str:
+    return "one sample" if tries == 1 else f"{tries:,} samples"
+
+
 def _summary(found: ExtractionResult) -> Table:
-    trained, held_out = found.trained, found.held_out
-    pairs = [("most probable text", trained.greedy, held_out.greedy)]
-    pairs += [(f"one of {trained.tries} samples", trained.sampled, held_out.sampled)]
-    for own, other in zip(trained.discoverable, held_out.discoverable, strict=True):
-        pairs.append((f"one of {own.tries:,} with probability {own.probability:g}", own.share, other.share))
-    rows = tuple((way, str(own_share), str(other_share)) for way, own_share, other_share in pairs)
+    rows = tuple((way, str(own), str(other)) for way, _, own, other in _ways(found))
     title = "secrets that came out word for word, with 95 % intervals"
     return Table(("way", "trained on", "held out"), rows, title=title)
 
 
 def _chart(found: ExtractionResult) -> RowChart:
     """How many secrets come out word for word, of the training side and of the held-out side."""
-    pairs = list(zip(_shares(found.trained), _shares(found.held_out), strict=False))
+    ways = [way[1:] for way in _ways(found)]
     rows = tuple(
         ChartRow(
             f"{way}: {trained.count:,} of {trained.of:,}",
@@ -215,16 +219,16 @@ def _chart(found: ExtractionResult) -> RowChart:
                 Dot(held_out.share, 0, f"{way}\nheld out: {percent(held_out.share)}", hollow=True, spread=True),
             ),
         )
-        for (way, trained), (_, held_out) in pairs
+        for way, trained, held_out in ways
     )
     table = Table(
         ("How", "Secrets of the training side", "95 % interval", "Of the held-out side", "95 % interval"),
         tuple(
             (way, f"{a.count:,} of {a.of:,}", interval(a.interval), f"{b.count:,} of {b.of:,}", interval(b.interval))
-            for (way, a), (_, b) in pairs
+            for way, a, b in ways
         ),
     )
-    widest = max([0.05, *(share.interval.high for _, share in _shares(found.trained))])
+    widest = max([0.05, *(trained.interval.high for _, trained, _ in ways)])
     sure = " and ".join(sorted({percent(one.probability) for one in found.trained.discoverable}))
     likely = f" Likely: with a probability of at least {sure}." if sure else ""
     return RowChart(
@@ -237,18 +241,6 @@ def _chart(found: ExtractionResult) -> RowChart:
         legend=(LegendItem("training side", Dot(0.0, 3)), LegendItem("held-out side", Dot(0.0, 0, hollow=True))),
         note=f"Secrets of the held-out side come out by being easy to guess; only the excess is a leak.{likely}",
     )
-
-
-def _shares(found: Extraction) -> list[tuple[str, ExtractedShare]]:
-    return [
-        ("Most probable continuation", found.greedy),
-        (f"In {_samples(found.tries)} that were drawn", found.sampled),
-        *((f"Likely within {_samples(one.tries)}", one.share) for one in found.discoverable),
-    ]
-
-
-def _samples(tries: int) -> str:
-    return "one sample" if tries == 1 else f"{tries:,} samples"
 
 
 def _run(target: Target, config: AuditConfig, observe: Observer) -> Finding:

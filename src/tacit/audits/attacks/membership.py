@@ -1,21 +1,30 @@
 """Membership: was this record trained on? Five scores, each beside what the texts alone give away."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
-from tacit.audits.findings import Attack, Column, Compared, Finding, Highlight, finite
-from tacit.audits.passages import blind, loss_scores, min_k_scores, neighborhood_scores, reference_scores, zlib_scores
-from tacit.audits.statistics import Judged, MeasuredRate, Rates, Scores, disjoint_groups, grouped, judged, rates, roc
+from tacit.audits.findings import Attack, Column, Compared, Finding, Highlight
+from tacit.audits.passages import (
+    Blind,
+    blind,
+    loss_scores,
+    min_k_scores,
+    neighborhood_scores,
+    reference_scores,
+    zlib_scores,
+)
+from tacit.audits.statistics import Judged, MeasuredRate, Rates, Scores, grouped, judged, rates, roc
 from tacit.audits.target import Candidates, Target
 from tacit.common.charts import Point, ScatterChart, Series, Table
 from tacit.common.formatting import interval, name, number, percent
 from tacit.common.progress import Observer, Progress
 from tacit.config.audit_schema import AuditConfig
 from tacit.privacy.events import Relation
-from tacit.privacy.guarantee import Figure, Guarantee
+from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.plan import Neighbors, Unit
 from tacit.privacy.tradeoff import tradeoff_chart
 
@@ -40,20 +49,11 @@ class AttackRates:
 
 
 @dataclass(frozen=True, slots=True)
-class BlindRates:
-    """What the texts give away without a model. When `flagged`, no membership figure means anything."""
-
-    rates: Rates
-    chance: float
-    flagged: bool
-
-
-@dataclass(frozen=True, slots=True)
 class MembershipResult:
     """Every score, and the baseline."""
 
     attacks: tuple[AttackRates, ...]
-    blind: BlindRates
+    blind: Blind
 
 
 def membership(target: Target, config: AuditConfig, observe: Observer) -> MembershipResult | None:
@@ -61,13 +61,10 @@ def membership(target: Target, config: AuditConfig, observe: Observer) -> Member
     candidates = target.candidates(config)
     if candidates is None:
         return None
-    found = blind(candidates.texts, candidates.inside)
-    figures = rates(judged(found.scores, candidates.inside), config.confidence)
+    found = blind(candidates.texts, candidates.inside, config.confidence)
     scores = _every_score(target, candidates, observe)
-    return MembershipResult(
-        tuple(_judged_attack(attack, one, candidates.inside, config) for attack, one in scores.items()),
-        BlindRates(figures, found.chance, found.flagged),
-    )
+    attacks = (_judged_attack(attack, one, candidates.inside, config) for attack, one in scores.items())
+    return MembershipResult(tuple(attacks), found)
 
 
 def _every_score(target: Target, candidates: Candidates, observe: Observer) -> dict[str, Scores]:
@@ -92,22 +89,20 @@ def _every_score(target: Target, candidates: Candidates, observe: Observer) -> d
 def _judged_attack(attack: str, scores: Scores, inside: dict[str, bool], config: AuditConfig) -> AttackRates:
     known = {one: inside[one] for one in scores.by_id}
     truth = judged(scores, known)
-    groups = disjoint_groups(known, config.group_size, np.random.default_rng(config.seed))
-    figures: Rates | None = None
-    if len({one.split("-")[1] for one in groups}) == 2:  # groups of both sides
-        figures = rates(judged(*grouped(scores, known, groups)), config.confidence)
+    sums = grouped(scores, known, config.group_size, np.random.default_rng(config.seed))
+    figures = None if sums is None else rates(sums, config.confidence)
     return AttackRates(attack, rates(truth, config.confidence), _curve(truth), config.group_size, figures)
 
 
 def _curve(truth: Judged) -> tuple[tuple[float, float], ...]:
     """The ROC curve with at most so many points, its ends among them."""
-    whole = roc(truth)
-    places = np.unique(np.linspace(0, len(whole.false_rates) - 1, _CURVE_POINTS).round().astype(int))
-    return tuple((float(whole.false_rates[place]), float(whole.true_rates[place])) for place in places)
+    false, true = roc(truth)
+    places = np.unique(np.linspace(0, len(false) - 1, _CURVE_POINTS).round().astype(int))
+    return tuple(zip(false[places].tolist(), true[places].tolist(), strict=True))
 
 
 def membership_finding(found: MembershipResult, guarantee: Guarantee) -> Finding:
-    """What tells members from others, with and without the model."""
+    """What distinguishes members from others, with and without the model."""
     best, chance = max(one.rates.cut.accuracy.value for one in found.attacks), f"{found.blind.chance:.2g}"
     baseline = percent(found.blind.rates.cut.accuracy.value)
     compared = Compared(
@@ -135,15 +130,16 @@ def membership_finding(found: MembershipResult, guarantee: Guarantee) -> Finding
 
 def _figures(found: MembershipResult) -> dict[str, float]:
     """`membership` ranks by loss, as the papers do: the best of several would be chosen by the truth."""
-    loss = next((one for one in found.attacks if one.attack == "loss"), None)
-    figures: dict[str, float | None] = {"blind": found.blind.rates.cut.accuracy.value}
-    if loss is not None:
-        figures["membership"] = loss.rates.cut.accuracy.value
-        figures["group membership"] = None if loss.groups is None else loss.groups.cut.accuracy.value
+    figures = {"blind": found.blind.rates.cut.accuracy.value}
+    for one in found.attacks:
+        if one.attack == "loss":
+            figures["membership"] = one.rates.cut.accuracy.value
+            if one.groups is not None:
+                figures["group membership"] = one.groups.cut.accuracy.value
     for one in found.attacks:
         figures[f"membership by {one.attack}"] = one.rates.cut.accuracy.value
         figures[f"AUC by {one.attack}"] = one.rates.auc.value
-    return finite(figures)
+    return figures
 
 
 def _summary(found: MembershipResult) -> Table:
@@ -152,25 +148,22 @@ def _summary(found: MembershipResult) -> Table:
         f"membership in %, with {100 * whole.confidence:.4g} % intervals: {whole.members:,} members and "
         f"{whole.others:,} others"
     )
-    rows = [("text alone", whole), *((one.attack, one.rates) for one in found.attacks)]
-    return Table(
-        ("attack", "accuracy", "AUC", "TPR at 1 % FPR", "at 0.1 % FPR"),
-        tuple(
-            (attack, _measured(one.cut.accuracy), _measured(one.auc), *(_measured(rate.found) for rate in one.low))
-            for attack, one in rows
-        ),
-        title=title,
+    heads = ("attack", "accuracy", "AUC", "TPR at 1 % FPR", "at 0.1 % FPR")
+    rows = tuple(
+        (attack, *map(_measured, (one.cut.accuracy, one.auc, *(rate.found for rate in one.low))))
+        for attack, one in (("text alone", whole), *((one.attack, one.rates) for one in found.attacks))
     )
+    return Table(heads, rows, title=title)
 
 
 def _groups(attacks: Sequence[AttackRates]) -> tuple[Table, ...]:
-    known = [(one.attack, one.group_size, one.groups) for one in attacks if one.groups is not None]
     rows = tuple(
-        (attack, f"{one.members + one.others:,}", _measured(one.cut.accuracy), _measured(one.auc))
-        for attack, _, one in known
+        (one.attack, f"{groups.members + groups.others:,}", _measured(groups.cut.accuracy), _measured(groups.auc))
+        for one in attacks
+        if (groups := one.groups) is not None
     )
     heads = ("attack", "groups", "accuracy", "AUC")
-    return (Table(heads, rows, title=f"membership of groups of {known[0][1]}"),) if known else ()
+    return (Table(heads, rows, title=f"membership of groups of {attacks[0].group_size}"),) if rows else ()
 
 
 def _measured(figure: MeasuredRate) -> str:
@@ -179,16 +172,10 @@ def _measured(figure: MeasuredRate) -> str:
 
 def _charts(found: MembershipResult, guarantee: Guarantee) -> tuple[ScatterChart, ...]:
     """ROC curves; with many candidates also on logarithmic axes."""
-    figure = _record_figure(guarantee)
+    record = Neighbors(Unit.RECORD, Relation.ZERO_OUT, 1)  # a claim about anything else bounds no membership
+    figure = next((one for one in guarantee.figures if one.neighbors == record), None)
     series = [
-        Series(
-            name(one.attack),
-            tuple(Point(*place) for place in one.curve),
-            look,
-            f"attack-{look}",
-            markers=False,
-            tip=_tip(name(one.attack), one.rates),
-        )
+        _series(name(one.attack), one.rates, one.curve, look, f"attack-{look}", markers=False)
         for look, one in enumerate(found.attacks)
     ]
     series.append(_blind_series(found.blind.rates, len(series)))
@@ -202,10 +189,11 @@ def _charts(found: MembershipResult, guarantee: Guarantee) -> tuple[ScatterChart
     return (*charts, tradeoff_chart("membership-low", title, figure, stepped, table, _LOWEST_RATE))
 
 
-def _record_figure(guarantee: Guarantee) -> Figure | None:
-    """The figure that bounds an attack on a record's membership; a claim about anything else bounds none."""
-    record = Neighbors(Unit.RECORD, Relation.ZERO_OUT, 1)
-    return next((figure for figure in guarantee.figures if figure.neighbors == record), None)
+def _series(
+    attack: str, one: Rates, points: Iterable[tuple[float, float]], look: int, key: str, *, markers: bool
+) -> Series:
+    tip = f"{attack}\nAUC {number(one.auc.value)}, accuracy {percent(one.cut.accuracy.value)}"
+    return Series(attack, tuple(Point(*place) for place in points), look, key, markers=markers, tip=tip)
 
 
 def _why_no_bound(guarantee: Guarantee) -> str:
@@ -221,21 +209,10 @@ def _at_few_alarms(series: Series) -> Series:
     """A whole curve as steps; one that is known at a few points as those points."""
     if series.markers:
         return replace(series, points=tuple(point for point in series.points if 0 < point.x < 1), lines=False)
-    return replace(series, points=_steps(series.points))
-
-
-def _steps(points: tuple[Point, ...]) -> tuple[Point, ...]:
-    """What was reached at each false-positive rate: nothing is gained between two thresholds."""
-    found: list[Point] = []
-    for point in points:
-        if found:
-            found.append(Point(point.x, found[-1].y))
-        found.append(point)
-    return tuple(found)
-
-
-def _tip(attack: str, one: Rates) -> str:
-    return f"{attack}\nAUC {number(one.auc.value)}, accuracy {percent(one.cut.accuracy.value)}"
+    points = list(series.points[:1])
+    for before, point in pairwise(series.points):  # nothing is gained between two thresholds
+        points += [Point(point.x, before.y), point]
+    return replace(series, points=tuple(points))
 
 
 def _blind_series(one: Rates, look: int) -> Series:
@@ -243,8 +220,7 @@ def _blind_series(one: Rates, look: int) -> Series:
     known = [(0.0, 0.0), (1.0, 1.0), *((low.false_rate, low.found.value) for low in one.low)]
     if one.members == one.others:
         known.append((1 - one.cut.accuracy.value, one.cut.accuracy.value))
-    points = tuple(Point(x, y) for x, y in sorted(known))
-    return Series(_BLIND, points, look, "attack-blind", tip=_tip(_BLIND, one))
+    return _series(_BLIND, one, sorted(known), look, "attack-blind", markers=True)
 
 
 def _table(found: MembershipResult) -> Table:
