@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tacit import api
 from tacit.cli.main import app
 from tacit.cli.output import name_of
 from tacit.cli.train import PLAN_FLAGS
@@ -103,3 +104,19 @@ def test_brackets_in_an_error_are_printed_as_they_are() -> None:
     done = run("plan", "[/x].yaml")
     assert done.returncode == 2
     assert "[/x].yaml" in done.stderr
+
+
+def test_counts_can_be_taken_from_a_corpus(tmp_path: Path) -> None:
+    corpus = tmp_path / "c.jsonl"
+    rows = [{"body": f"My PIN is {n}." if n % 2 else "No secret.", "user": f"u{n // 4}"} for n in range(2000)]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["plan", "--corpus", str(corpus), "--text-field", "body", "--noise-multiplier", "2", "--epochs", "1"]
+    by_command = json.loads(CliRunner().invoke(app, [*words, "--mechanism", "dpsgd", "--json"]).output)
+    settings = {"noise_multiplier": 2.0, "epochs": 1.0}
+    by_function = api.plan("dpsgd", corpus=iter(rows), settings=settings, text_field="body")
+    assert by_command["plan"] == by_function.to_json()["plan"]
+    assert by_function.mechanism.private is not None
+    assert 1860 <= by_function.mechanism.private.population <= 1940  # 5 % are kept for measuring
+    marked = api.plan("selective", corpus=rows, policy="digits", settings=settings, text_field="body").mechanism.private
+    assert marked is not None
+    assert marked.population == by_function.mechanism.private.population // 2

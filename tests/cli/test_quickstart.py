@@ -1,21 +1,13 @@
 """The whole way, small: every way is trained, attacked and put on the page; what a corpus does not allow is said."""
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
-from tacit import quickstart as quick
-from tacit.common.progress import Observer, Progress
+from tacit.api import five_ways as quick
+from tacit.common.charts import Note
 from tacit.data.corpus import write_jsonl
 from tacit.data.records import Record
-
-
-def _unwatched(_: str) -> AbstractContextManager[Observer]:
-    def nobody(_: Progress) -> None:
-        """Sees nothing."""
-
-    return nullcontext(nobody)
 
 
 @pytest.fixture
@@ -32,14 +24,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_every_way_ends_on_the_page(tmp_path: Path) -> None:
-    ways = list(quick.quickstart(tmp_path / "quick", None, _unwatched))
+    result = quick.quickstart(None, tmp_path / "quick")
+    ways = result.ways
     assert [way.mechanism for way in ways] == ["plain", "redaction", "dpsgd", "selective", "crt"]
     assert all(way.trained is not None and way.audit is not None for way in ways)
-    lines = {way.mechanism: way.line() for way in ways}
-    assert "no guarantee" in lines["plain"]
-    assert "epsilon 2 for a record's secrets" in lines["selective"]
+    rows = {way.mechanism: way.row() for way in ways}
+    assert rows["plain"][-1] == "none"
+    assert rows["selective"][-1] == "epsilon 2 for a record's secrets"
     assert "pii" in (tmp_path / "quick" / "scan.html").read_text(encoding="utf-8")
-    page = quick.compare(tmp_path / "quick", ways).read_text(encoding="utf-8")
+    page = result.page.read_text(encoding="utf-8")
     assert all(way.mechanism in page for way in ways)
 
 
@@ -48,8 +41,12 @@ def test_a_way_that_a_corpus_does_not_allow_is_said_and_the_others_go_on(tmp_pat
     """A corpus in which every turn holds digits leaves crt nothing that is cleared."""
     corpus = tmp_path / "mine.jsonl"
     write_jsonl((Record(f"r{n}", f"code {n} of {n * n} was said by {n + 7}\n") for n in range(60)), corpus)
-    ways = {way.mechanism: way for way in quick.quickstart(tmp_path / "quick", corpus, _unwatched)}
+    result = quick.quickstart(corpus, tmp_path / "quick")
+    ways = {way.mechanism: way for way in result.ways}
     assert ways["crt"].trained is None
-    assert ways["crt"].line().startswith("crt        not for this corpus: expected fewer flagged records")
+    assert ways["crt"].row()[-1] == "not for this corpus"
+    (_, refused) = result.tables()
+    assert isinstance(refused, Note)
+    assert refused.text.startswith("crt: expected fewer flagged records")
     assert ways["plain"].trained is not None
-    assert quick.compare(tmp_path / "quick", list(ways.values())).exists()
+    assert result.page.exists()

@@ -35,11 +35,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
 }
 """Words of the command line that have no parameter, and what stands for them in Python."""
 CALLED = {"policy compare": "compare_policies"}
-ONLY_IN_PYTHON = {
-    "train": {"corpus", "expected_batch_size", "mode"},
-    "audit": {"settings"},
-    "quickstart": {"watch", "done"},
-}
+ONLY_IN_PYTHON = {"train": {"corpus", "expected_batch_size", "mode"}, "audit": {"settings"}, "quickstart": {"watch"}}
 
 
 def commands() -> dict[str, Any]:
@@ -68,7 +64,7 @@ def test_names_of_fields_are_flags_wherever_a_corpus_is_read() -> None:
     declared = {one.name.removeprefix("data."): one.help for one in FIELDS}
     assert declared.keys() == FieldNames.__annotations__.keys()
     having = {name for name, one in commands().items() if declared.keys() <= {flag.name for flag in one.params}}
-    reading = {"scan", "policy compare", "label draw", "label read", "detector measure", "train", "config"}
+    reading = {"scan", "policy compare", "label draw", "label read", "detector measure", "train", "config", "plan"}
     assert having == reading
     for name in reading:
         flags = {flag.name: flag.help for flag in commands()[name].params}
@@ -78,7 +74,8 @@ def test_names_of_fields_are_flags_wherever_a_corpus_is_read() -> None:
 def test_plan_takes_counts_and_settings_as_mappings() -> None:
     words = {parameter.name for parameter in commands()["plan"].params}
     declared = {one.name for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
-    assert words - {"file", "list_", "json_", "certificate", "help"} == declared
+    of_corpora = {"corpus", "policy", "conservative_policy", *FieldNames.__annotations__}
+    assert words - {"file", "list_", "json_", "certificate", "help"} - of_corpora == declared
     assert verbs.plan("plain", counts={"records": 10}).guarantee.claim == "No guarantee."
 
 

@@ -30,7 +30,6 @@ LAYERS: dict[str, str] = {  # a package imports from its own row only, itself in
     "reports": "errors common privacy config mechanisms policies runs audits",
     "papers": "errors common privacy config mechanisms data policies models training audits runs reports",
     "sweeps": "errors common privacy config data policies training audits reports runs simulation",
-    "quickstart": "errors common api audits reports",
     "__main__": "cli",
     "cli": "errors common config api __version__",  # but for types of results
 }
@@ -38,7 +37,7 @@ EXCEPTIONS: set[tuple[str, str]] = set()  # to be cut
 THEORY = ("privacy", "mechanisms")
 THEORY_LIBRARIES = {"numpy", "scipy", "dp_accounting", "pydantic", "yaml"}
 HEAVY = {"torch", "transformers", "peft", "safetensors"}
-WITH_TORCH = ("models", "training", "audits", "papers", "sweeps", "cli", "api", "quickstart.py")
+WITH_TORCH = ("models", "training", "audits", "papers", "sweeps", "cli", "api")
 WITH_TORCH_TOO = {"data/batches.py", "data/labels.py", "data/ownership.py", "runs/weights.py"}
 LATE = {  # when first asked
     "common/libraries.py",

@@ -3,7 +3,6 @@
 import json
 import re
 import stat
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typer.testing import CliRunner
 from finished_runs import make_plan, reseal, rewrite, write_run
 from marking import measured, sampled
 from runs import experiment, quiet, write_corpus
-from tacit import quickstart as quick
+from tacit.api import five_ways as quick
 from tacit.audits.attacks.exposure import exposure_finding
 from tacit.cli.main import app
 from tacit.common.serialize import from_json, to_json
@@ -304,10 +303,11 @@ def test_no_way_of_the_quickstart_releases_a_secret(tmp_path: Path, monkeypatch:
     for way in quick.WAYS.values():
         less = {"public_epochs": 1, "epochs": 1, "expected_batch_size": 10}
         monkeypatch.setitem(way, "plan", {**way["plan"], **{word: less[word] for word in less if word in way["plan"]}})
-    ways = list(quick.quickstart(tmp_path / "quick", None, lambda _: nullcontext(quiet)))
+    result = quick.quickstart(None, tmp_path / "quick")
+    ways = result.ways
     assert all(way.trained is not None for way in ways)
     folders = [tmp_path / "quick" / way.mechanism for way in ways]
-    pages = [quick.compare(tmp_path / "quick", ways), *(report_inside(folder, 20).page for folder in folders)]
+    pages = [result.page, *(report_inside(folder, 20).page for folder in folders)]
     released = [path for folder in folders for path in (folder / "release").iterdir() if path.is_file()]
     apart = (tmp_path / "quick" / "public.jsonl").read_text() + run_page(read_run(write_run(tmp_path / "any")))
     secrets = _secrets(tmp_path / "quick" / "corpus.jsonl", apart)

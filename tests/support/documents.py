@@ -36,7 +36,7 @@ import typer.main
 import yaml
 from typer.core import TyperCommand, TyperGroup
 
-from tacit import quickstart as quick
+from tacit.api import five_ways as quick
 from tacit.cli.main import app, main
 from tacit.config.load import check_used, load_config
 from tacit.errors import TacitError

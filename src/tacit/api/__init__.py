@@ -23,7 +23,8 @@ from tacit.api.corpora import (
     scan,
     simulate,
 )
-from tacit.api.results import audit, audit_model, quickstart, report, sweep, sweep_board, verify
+from tacit.api.five_ways import quickstart
+from tacit.api.results import audit, audit_model, report, sweep, sweep_board, verify
 from tacit.api.training import Run, config, generate, load, resume, train, train_config
 
 __all__ = [

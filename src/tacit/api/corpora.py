@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -291,8 +292,12 @@ def plan(
     *,
     epsilon: float | None = None,
     counts: Mapping[str, int] | None = None,
+    corpus: "CorpusSource | None" = None,
+    policy: "str | Path | Mapping[str, Any] | Policy" = "pii",
+    conservative_policy: "str | Path | Mapping[str, Any] | Policy | None" = None,
     settings: Mapping[str, Any] | None = None,
     file: str | Path | None = None,
+    **field_names: Unpack[FieldNames],
 ) -> "Planned":
     """Price a training plan before anything is trained.
 
@@ -301,20 +306,56 @@ def plan(
         epsilon: the privacy target; the noise is derived from it.
         counts: what there is to protect, such as {"records": 9800}, {"users": 120} or
             {"records": 9800, "flagged": 300}.
+        corpus: instead of counts, the corpus to count in; what training keeps for measuring by default is left out.
+        policy, conservative_policy: what is secret in it, where the mechanism depends on that.
         settings: other settings of a plan, such as {"epochs": 4, "clip_norm": 0.5}.
-        file: a YAML file with settings under `plan:`, which those above go over.
+        file: a YAML file with settings under `plan:`, which those above override.
+        **field_names: what the corpus calls the parts of a record (text_field, user_field, ...).
 
     Examples:
         >>> import tacit
         >>> priced = tacit.plan("dpsgd", epsilon=2, counts={"records": 9800})
         >>> round(priced.guarantee.figures[0].epsilon, 2)
         2.0
+        >>> tacit.plan("dpsgd", epsilon=2, corpus="corpus.jsonl").mechanism.private.population
+        78
     """
     from tacit.mechanisms.build import plan as price
     from tacit.mechanisms.build import read_words
 
     target = {name: value for name, value in (("mechanism", mechanism), ("epsilon", epsilon)) if value is not None}
-    return price({**(read_words(Path(file)) if file else {}), **target, **(counts or {}), **(settings or {})})
+    asked = {**(read_words(Path(file)) if file else {}), **target, **(counts or {}), **(settings or {})}
+    if corpus is None:
+        return price(asked)
+    chosen = [policy_of(one) for one in (policy, conservative_policy) if one is not None]
+    return price(asked, measured=_counted_in(corpus, chosen, field_names))
+
+
+def _counted_in(
+    corpus: "CorpusSource", policies: "Sequence[Policy]", names: FieldNames
+) -> dict[str, Callable[[], float]]:
+    """Each public number of a corpus, counted when a mechanism asks for it."""
+    from tacit.config.schema import DEFAULT_HELD_OUT
+    from tacit.data.corpus import open_corpus
+    from tacit.data.marked import HELD_OUT_SALT, Shares, Split, split_of
+
+    shares = Shares(1 - DEFAULT_HELD_OUT, DEFAULT_HELD_OUT, 0.0)
+    source = list(corpus) if isinstance(corpus, Iterator) else corpus  # read once for each count
+
+    def trained() -> "Iterator[Record]":
+        for record in open_corpus(source, fields_of(names)):
+            if split_of(record.user or record.id, HELD_OUT_SALT, shares) == Split.TRAIN:
+                yield record
+
+    def found_by(some: "Sequence[Policy]") -> float:
+        return sum(any(policy.find(record) for policy in some) for record in trained())
+
+    return {
+        "records": cache(lambda: sum(1 for _ in trained())),
+        "users": cache(lambda: len({record.user or record.id for record in trained()})),
+        "secret_records": cache(lambda: found_by(policies[:1])),
+        "flagged": cache(lambda: found_by(policies)),
+    }
 
 
 def mechanisms() -> dict[str, str]:

@@ -1,7 +1,6 @@
-"""Functions about finished runs: audit, report, verify; and those that make many runs."""
+"""Functions about finished runs: audit, report, verify; and sweeps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,38 +12,10 @@ if TYPE_CHECKING:
     from tacit.audits.audit import ForeignAudit
     from tacit.audits.findings import Audit
     from tacit.common.progress import Observer, Progress
-    from tacit.quickstart import Way
     from tacit.reports.write import Reported
     from tacit.runs.verify import Verified
     from tacit.sweeps.scheduler import RunOutcome
     from tacit.sweeps.sweep import Board, Swept
-
-
-def quickstart(
-    corpus: str | Path | None = None,
-    out: str | Path = "quickstart",
-    *,
-    watch: "Callable[[str], AbstractContextManager[Observer]] | None" = None,
-    done: "Callable[[Way], None] | None" = None,
-) -> "tuple[list[Way], Path]":
-    """Train in five ways, attack each, compare them: how each way went, and the page.
-
-    watch: called with the name of a mechanism; gives what observes its training. done: called with each way.
-    """
-    from tacit.quickstart import compare
-    from tacit.quickstart import quickstart as go
-
-    folder = Path(out)
-    if folder.exists():
-        raise ConfigError("a new folder", f"{folder}, which exists", "choose another with --out, or remove it")
-    ways = []
-    for way in go(folder, None if corpus is None else Path(corpus), watch or (lambda _: nullcontext(unwatched))):
-        ways.append(way)
-        if done is not None:
-            done(way)
-    if not any(way.trained for way in ways):
-        raise ConfigError("a corpus that some way can train on", "none could", "see `refused` of each way")
-    return ways, compare(folder, ways)
 
 
 def audit(

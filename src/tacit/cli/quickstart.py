@@ -3,19 +3,14 @@
 `tacit simulate`: a simulated corpus with gold spans, written to a file.
 """
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from tacit import api
 from tacit.cli.output import AsJson, show, watching
 from tacit.common.serialize import LARGEST_SEED
-
-if TYPE_CHECKING:
-    from tacit.quickstart import Way
 
 
 def quickstart(
@@ -24,17 +19,8 @@ def quickstart(
     as_json: AsJson = False,
 ) -> None:
     """Train in five ways, attack each, compare them on one page: minutes on two cores."""
-    console = Console(highlight=False)
-
-    def show(way: "Way") -> None:
-        if not as_json:
-            console.print(way.line(), markup=False, soft_wrap=True)
-
-    ways, page = api.quickstart(corpus, out, watch=watching, done=show)
-    if as_json:
-        typer.echo(json.dumps({"ways": [way.to_json() for way in ways], "page": str(page)}, indent=2))
-    else:
-        console.print(f"\npage {page}", markup=False, soft_wrap=True)
+    result = api.quickstart(corpus, out, watch=watching)
+    show(result, as_json, f"page {result.page}")
 
 
 def simulate(

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from tacit import api
-from tacit.cli.output import AsJson, is_quiet, print_part, show, watching, with_flags
+from tacit.cli.output import FIELDS, AsJson, field_names, is_quiet, print_part, show, watching, with_flags
 from tacit.common.charts import Table
 from tacit.config.load import parse_set, to_yaml
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
@@ -133,6 +133,9 @@ def plan(
     list_: List = False,
     json_: Json = False,
     certificate: Certificate = False,
+    corpus: Annotated[Path | None, typer.Option(help="A corpus to count in, instead of --records etc.")] = None,
+    policy: Annotated[str, typer.Option(help="What is secret in it, where the mechanism depends on that.")] = "pii",
+    conservative_policy: Annotated[str | None, typer.Option(help="The second policy of crt.")] = None,
     flags: dict[str, Any],
 ) -> None:
     """Print the price before training: noise, rate, steps, and the sentence that will be true."""
@@ -142,11 +145,13 @@ def plan(
         print_part(Console(highlight=False), Table(("mechanism", "what it does"), tuple(api.mechanisms().items())))
         return
     with Console(stderr=True, quiet=is_quiet()).status("pricing"):
-        planned = api.plan(flags.pop("mechanism", None), settings=flags, file=file)
+        names = field_names({one.name: flags.pop(one.name) for one in FIELDS if one.name in flags})
+        second = conservative_policy
+        planned = api.plan(corpus=corpus, policy=policy, conservative_policy=second, settings=flags, file=file, **names)
     if certificate:
         typer.echo(planned.certificate(), nl=False)
     else:
         show(planned, json_)
 
 
-plan_command = with_flags(plan, PLAN_FLAGS)
+plan_command = with_flags(plan, (*PLAN_FLAGS, *FIELDS))

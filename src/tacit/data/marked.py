@@ -32,6 +32,10 @@ from tacit.errors import ConfigError, PolicyError, PrepareError
 _POSITION_BITS = 64
 
 
+HELD_OUT_SALT = "tacit held-out"
+"""Which users (or records) of a corpus are kept for measuring."""
+
+
 class Split(StrEnum):
     """The part of a corpus a record belongs to."""
 

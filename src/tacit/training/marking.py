@@ -27,6 +27,7 @@ from tacit.config.setting import Mode
 from tacit.data.corpus import read
 from tacit.data.fields import fields_of
 from tacit.data.marked import (
+    HELD_OUT_SALT,
     CorpusHash,
     CorpusSummary,
     MarkedCorpus,
@@ -53,9 +54,6 @@ from tacit.training.overlap import Overlap
 from tacit.training.pools import Annotation, RowEntities
 
 DEALT = (15.0, 2.0)  # records of an invented user: mean and deviation, as UeDP deals AG News
-
-
-_SALT = "tacit held-out"
 
 
 _RECORDS_BETWEEN = 500
@@ -90,7 +88,7 @@ def side_of(experiment: Config, owner: str) -> Split:
     """On which side the records of the corpus are that belong to this user, or have this id and no user."""
     if experiment.data.held_out_corpus is not None:
         return Split.TRAIN
-    return split_of(owner, _SALT, Shares(1 - experiment.held_out_share, experiment.held_out_share, 0.0))
+    return split_of(owner, HELD_OUT_SALT, Shares(1 - experiment.held_out_share, experiment.held_out_share, 0.0))
 
 
 def training_records(experiment: Config, marked: MarkedCorpus) -> Iterator[MarkedRecord]:
@@ -100,7 +98,7 @@ def training_records(experiment: Config, marked: MarkedCorpus) -> Iterator[Marke
         return records
     if experiment.data.user_source == "documents":
         return (_owned(one, one.record.id) for one in records)
-    dealt = dealt_users([one.record.id for one in marked.records(Part.TRAIN)], *DEALT, salt=_SALT)
+    dealt = dealt_users([one.record.id for one in marked.records(Part.TRAIN)], *DEALT, salt=HELD_OUT_SALT)
     return (_owned(one, user) for one, user in zip(records, dealt, strict=True))
 
 
