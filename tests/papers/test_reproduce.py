@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tacit.sweeps.recipe import Recipe, dotted, read_recipe, variations
+from tacit.common.serialize import dotted
+from tacit.sweeps.recipe import Recipe, read_recipe, variations
 
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "benchmarks" / "reproduce"
@@ -40,8 +41,8 @@ def test_recipes_state_their_time_and_compare_across_vocabularies(file: Path) ->
     recipe = read_recipe(file)
     assert "minutes" in recipe.duration
     for one in variations(recipe):
-        assert recipe.perplexity_tokenizer or one.words.get("task") == "classification"
-        assert dotted(one.words)[MEASURED_ON]
+        assert recipe.perplexity_tokenizer or one.settings.get("task") == "classification"
+        assert dotted(one.settings)[MEASURED_ON]
 
 
 @pytest.mark.parametrize("place", RESULTS, ids=lambda place: str(place.name))
@@ -76,7 +77,7 @@ def _uses(words: dict[str, Any], needs: set[str]) -> Iterator[str]:
 def test_a_test_part_is_measured_with_and_nothing_else(file: Path) -> None:
     recipe = read_recipe(file)
     tests = _named_after_a_test_part(recipe)
-    used = {word for one in variations(recipe) for word in _uses(one.words, tests)}
+    used = {word for one in variations(recipe) for word in _uses(one.settings, tests)}
     assert used <= {MEASURED_ON}
 
 
@@ -93,4 +94,4 @@ def test_a_recipe_that_chooses_by_its_test_part_would_be_found(tmp_path: Path) -
     (tmp_path / "cheat.yaml").write_text(text)
     recipe = read_recipe(tmp_path / "cheat.yaml")
     (one,) = variations(recipe)
-    assert list(_uses(one.words, _named_after_a_test_part(recipe))) == ["training.eval_on"]
+    assert list(_uses(one.settings, _named_after_a_test_part(recipe))) == ["training.eval_on"]

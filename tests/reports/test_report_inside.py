@@ -31,7 +31,7 @@ from tacit.policies.policy import Forgetful
 from tacit.privacy.account import account, average_case
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Coverage, Evidence
-from tacit.reports.average_case_chart import average_case_chart
+from tacit.reports.claim_charts import average_case_chart
 from tacit.reports.comparison_page import comparison_page
 from tacit.reports.drawing import draw
 from tacit.reports.finished_run import read_inside, read_run, read_runs

@@ -26,8 +26,8 @@ from tacit.audits.findings import Audit, Checkpoint
 from tacit.cli.main import app
 from tacit.common.files import digest
 from tacit.common.progress import Progress
-from tacit.common.serialize import from_words, to_json
-from tacit.data.corpus import read, write_jsonl
+from tacit.common.serialize import dotted, from_words, to_json
+from tacit.data.corpus import Fields, read, write_jsonl
 from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record
 from tacit.data.tokenizer import NOTHING, Tokenizer, byte_tokenizer, train_bpe
@@ -40,9 +40,9 @@ from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.runs.utility import Utility
 from tacit.sweeps import scheduler as processes
-from tacit.sweeps.recipe import Need, Recipe, dotted, nested, read_recipe, references, resolved, variations
+from tacit.sweeps.recipe import Need, Recipe, nested, read_recipe, references, resolved, variations
 from tacit.sweeps.result_columns import written
-from tacit.sweeps.results import MarkedCounts, Measurement, count, figures, marked_texts
+from tacit.sweeps.results import MarkedCounts, count, figures, marked_texts
 from tacit.sweeps.scheduler import Places, RunOutcome
 from tacit.sweeps.sweep import MIXED, Board, Swept, make_needs, row_of, sweep
 from tacit.sweeps.worker import read_state, write_state
@@ -80,7 +80,7 @@ def test_g1_every_run_meets_every_choice(tmp_path: Path) -> None:
     ]
     assert [one.group for one in found] == ["a", "a", *["b-public_batch_size-8"] * 2, *["b-public_batch_size-16"] * 2]
     last = found[-1]
-    assert last.words["plan"] == {"mechanism": "plain", "public_epochs": 2, "public_batch_size": 16}
+    assert last.settings["plan"] == {"mechanism": "plain", "public_epochs": 2, "public_batch_size": 16}
     assert last.differs == {"model_config.layers": 2, "plan.public_batch_size": 16, "seed": 4}
 
 
@@ -97,10 +97,10 @@ def test_g2_the_dial_moves_what_is_listed_and_nothing_else(tmp_path: Path) -> No
     assert read_recipe(file).needs["train"].dialogs == 20
     small = read_recipe(file, 0.1)
     assert small.needs["train"].dialogs == 2
-    words = {one.name: one.words["plan"] for one in variations(small)}
+    words = {one.name: one.settings["plan"] for one in variations(small)}
     assert words["a-public_batch_size-1"] == {"mechanism": "plain", "public_epochs": 1, "public_batch_size": 1}
     assert words["b-public_batch_size-5"] == {"mechanism": "plain", "public_epochs": 1, "public_batch_size": 5}
-    large = {one.name: one.words["plan"] for one in variations(read_recipe(file, 3))}
+    large = {one.name: one.settings["plan"] for one in variations(read_recipe(file, 3))}
     assert large["a-public_batch_size-150"]["public_epochs"] == 24
     assert large["b-public_batch_size-150"]["public_epochs"] == 6
 
@@ -241,7 +241,7 @@ def test_words_and_tokens_are_those_of_the_text(tmp_path: Path, kind: str) -> No
     assert len(store) > len(records)  # some are cut
     texts = list(marked_texts(store, tokenizer, 1000))
     assert [one.text for one in texts] == TEXTS
-    words, tokens = count(iter(texts), Measurement(tmp_path / "measure.json"))
+    words, tokens = count(iter(texts), tmp_path / "measure.json")
     assert words == MarkedCounts(sum(len(text.split()) for text in TEXTS), 2 + 30)
     assert tokens is not None
     assert tokens.overall == sum(map(len, measure_tokenizer.encode_batch(TEXTS)))
@@ -307,7 +307,7 @@ def test_figures_have_the_models_on_the_way(tmp_path: Path) -> None:
 STUB = """
 import json, os, signal, sys
 job = json.loads(sys.stdin.readline())
-seed = job["words"]["seed"]
+seed = job["settings"]["seed"]
 with open(os.environ["SAID"], "a") as said:
     said.write(f"{seed} {os.environ['OMP_NUM_THREADS']}\\n")
 print(json.dumps({"progress": {"stage": "training", "done": 1, "total": 2, "tokens": 3, "epsilon": 0.5}}), flush=True)
@@ -318,7 +318,7 @@ if todo == "waits":
 if todo == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
 if todo == "refuses":
-    found = f"{job['folder']} and {job['words']['corpus']}"
+    found = f"{job['folder']} and {job['settings']['corpus']}"
     print(json.dumps({"refused": {"expected": "this", "found": found, "way_out": "that"}}))
     sys.exit(0)
 os.makedirs(job["folder"], exist_ok=True)
@@ -495,7 +495,7 @@ def test_kept_models_are_attacked_where_there_are_any(tmp_path: Path, said: Said
 
 def test_runs_of_different_code_are_kept_and_said_to_be_so(tmp_path: Path, said: Said) -> None:
     file = recipe_file(tmp_path)
-    assert not sweep(file).is_mixed
+    assert MIXED not in sweep(file).warnings
     said()
     place = tmp_path / "small.runs" / ".sweep" / "seed-1.json"
     state = read_state(place)
@@ -504,7 +504,7 @@ def test_runs_of_different_code_are_kept_and_said_to_be_so(tmp_path: Path, said:
     write_state(place, replace(state, figures={**state.figures, "code": ["older"]}))
     swept = sweep(file)
     assert said() == []
-    assert swept.is_mixed
+    assert MIXED in swept.warnings
     assert json.loads(swept.results.read_text())["mixed"] == MIXED
 
 
@@ -565,15 +565,33 @@ def test_the_board_says_how_far_each_run_is(tmp_path: Path, said: Said, monkeypa
     swept: Swept = sweep(recipe_file(tmp_path))
     assert len(said()) == 3
     board = Board(("seed-0", "seed-1", "seed-2", "seed-3"), "four runs")
-    board.told("seed-0", swept.outcomes[0])
-    board.told("seed-1", Progress("training", 30, 120, epsilon=1.234))
-    board.told("seed-2", swept.outcomes[2])
+    board.observe("seed-0", swept.outcomes[0])
+    board.observe("seed-1", Progress("training", 30, 120, epsilon=1.234))
+    board.observe("seed-2", swept.outcomes[2])
     rows = board.rows()
     assert all(len(row) == len(Board.HEADS) for row in rows)
     assert rows[0][:5] == ("seed-0", "done", "2", "2", "none")
     assert rows[1][:5] == ("seed-1", "training 25%", "", "", "1.24")
     assert rows[2][1] == "failed"
     assert rows[3][1] == "waits"
+
+
+def test_a_corpus_that_is_cut_keeps_the_names_of_its_fields(tmp_path: Path, said: Said) -> None:
+    (tmp_path / "data").mkdir()
+    rows = [{"body": f"text {n}", "customer": f"u{n}", "spans": [[0, 4, "KIND"]]} for n in range(9)]
+    (tmp_path / "data" / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {**RECIPE["settings"], "text_field": "body", "data": {"user_field": "customer"}}
+    file = recipe_file(tmp_path, needs={"train": {"file": "all.jsonl", "records": 4}}, settings=settings)
+    assert sweep(file).exit_code == 0
+    assert len(said()) == 3
+    fields = Fields(text="body", user="customer")
+    part = list(read(tmp_path / "small.runs" / ".sweep" / "needs" / "train.jsonl", fields))
+    assert part == list(read(tmp_path / "data" / "all.jsonl", fields))[:4]
+    runs = {"same": {}, "other": {"data.label_field": "class"}}
+    with pytest.raises(ConfigError, match=r"the same field names .* that use \$train"):
+        sweep(recipe_file(tmp_path, needs={"train": {"file": "all.jsonl", "records": 4}}, settings=settings, runs=runs))
+    whole = recipe_file(tmp_path, needs={"train": {"file": "all.jsonl"}}, settings=settings, runs=runs)
+    assert sweep(whole, out=tmp_path / "whole").exit_code == 0
 
 
 # --- tables of results ---

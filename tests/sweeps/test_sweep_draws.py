@@ -70,9 +70,9 @@ def lines_of(recipe: Recipe) -> list[dict[str, Any]]:
     """Of every run; perplexities are 100 over epsilon, and the seed."""
     found = []
     for one in variations(recipe):
-        epsilon = one.words["plan"].get("epsilon")
+        epsilon = one.settings["plan"].get("epsilon")
         worth = 10.0 if epsilon is None else 100.0 / epsilon
-        found.append(line_of(one.name, one.group, one.words["seed"], epsilon, worth + one.words["seed"]))
+        found.append(line_of(one.name, one.group, one.settings["seed"], epsilon, worth + one.settings["seed"]))
     return found
 
 
@@ -157,17 +157,17 @@ def test_g2_runs_without_a_number_are_named(tmp_path: Path) -> None:
         if line["group"] == "selective-epsilon-4":
             line["figures"], line["refused"] = None, {"expected": "a", "found": "b", "way_out": "c"}
     by_setting, by_claim, empty, half = charts(recipe, lines)
-    assert (
-        half.note
-        == empty.note
-        == "Without all numbers of this picture: plain, selective-epsilon-1, selective-epsilon-4."
-    )
+    described = chart_data(recipe, lines)
+    assert [chart.note.removeprefix("Without all numbers of this chart: ") for chart in described] == [
+        "plain, selective-epsilon-4.",
+        "selective-epsilon-4.",
+        *["plain, selective-epsilon-1, selective-epsilon-4."] * 2,
+    ]
     assert len(markers(half)) == 2
-    assert by_setting.note == "Without all numbers of this picture: plain, selective-epsilon-4."
-    assert by_claim.note == "Without all numbers of this picture: selective-epsilon-4."
+    assert len(markers(by_setting)) == 1
     assert [row[2] for row in by_claim.table.rows] == ["no claim", "1.000"]
     assert "no claim" in by_claim.picture
-    assert empty.description == "Nothing to draw: no run has both numbers."
+    assert described[2].description == "Nothing to draw: no run has both numbers."
     assert markers(empty) == []
 
 
@@ -268,11 +268,11 @@ def test_whiskers_end_where_they_should() -> None:
         ([{**TRADE, "points": "seeds"}], {}, "points"),
         ([{"x": "epsilon", "y": "perplexity"}], {}, "title"),
         ([{**TRADE, "points": "checkpoints"}], {}, "name of a column"),
-        ([{**TRADE, "points": "checkpoints", "x": "step"}], {"audit": {}}, "audits that leave them alone"),
-        ([{**TRADE, "points": "checkpoints", "x": "step"}], {"audit": False}, "audits that leave them alone"),
+        ([{**TRADE, "points": "checkpoints", "x": "step"}], {"audit": {}}, "checkpoints that audits attack"),
+        ([{**TRADE, "points": "checkpoints", "x": "step"}], {"audit": False}, "checkpoints that audits attack"),
         ([], {"settings": {"corpus": "$train", "policy": "gold"}}, "none with training.save_steps"),
         ([], {"paper": {"plain": {"perplexety": 3}}}, "perplexety"),
-        ([TRADE] * 31, {}, "at most 30 pictures"),
+        ([TRADE] * 31, {}, "at most 30 charts"),
     ],
 )
 def test_g3_of_recipes_draws_that_mean_nothing_are_refused(
@@ -286,7 +286,7 @@ def test_g3_of_recipes_draws_that_mean_nothing_are_refused(
 
 def test_draws_is_a_list_of_pictures(tmp_path: Path) -> None:
     for wrong in ("epsilon", {"title": "x"}, ["epsilon"]):
-        with pytest.raises(ConfigError, match="a list of pictures"):
+        with pytest.raises(ConfigError, match="a list of charts"):
             recipe_of(tmp_path, draws=wrong)
 
 

@@ -119,15 +119,14 @@ def sweep(
     audit: bool = True,
     observe: "Callable[[str, Progress | RunOutcome], None] | None" = None,
 ) -> "Swept":
-    """Train, attack and report every run of a recipe; called again, it goes on. `observe` hears the name of a run."""
+    """Train, attack and report every run of a recipe; called again, it resumes. `observe` gets the name of a run."""
     from tacit.sweeps.sweep import sweep as go
-    from tacit.sweeps.sweep import unwatched as nobody
 
-    return go(recipe, out, results, data, scale, jobs, audit, observe or nobody)
+    return go(recipe, out, results, data, scale, jobs, audit, observe)
 
 
 def sweep_board(recipe: str | Path, scale: float = 1.0) -> "Board":
-    """The table of a sweep that is about to begin; `told` of it is an `observe` of `sweep`."""
+    """The table of a sweep that is about to begin; its `observe` is an `observe` of `sweep`."""
     from tacit.sweeps.sweep import Board
 
     return Board.of(Path(recipe), scale)

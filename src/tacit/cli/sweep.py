@@ -18,7 +18,7 @@ from tacit.common.charts import Table
 from tacit.common.progress import Progress
 
 if TYPE_CHECKING:
-    from tacit.sweeps.scheduler import RunOutcome, Told
+    from tacit.sweeps.scheduler import RunOutcome, SweepObserver
     from tacit.sweeps.sweep import Board
 
 
@@ -48,9 +48,9 @@ def sweep(
     """
     board = api.sweep_board(recipe, scale)
     try:
-        with _watching(board) as told:
+        with _watching(board) as observe:
             swept = api.sweep(
-                recipe, out=out, results=results, data=data, scale=scale, jobs=jobs, audit=audit, observe=told
+                recipe, out=out, results=results, data=data, scale=scale, jobs=jobs, audit=audit, observe=observe
             )
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; the same command resumes", markup=False)
@@ -66,19 +66,19 @@ def _table(board: "Board") -> Table:
 
 
 @contextmanager
-def _watching(board: "Board") -> "Iterator[Told]":
+def _watching(board: "Board") -> "Iterator[SweepObserver]":
     """The table as it grows on a terminal; a line now and then elsewhere; always on standard error."""
     if is_quiet():
-        yield board.told
+        yield board.observe
         return
     console = Console(stderr=True, highlight=False)
     console.print(Text(board.title, style="dim"))
     if not console.is_terminal:
         lines = _Lines(board, console)
-        yield lines.told
+        yield lines.observe
         return
     with Live(get_renderable=lambda: rich_table(_table(board)), console=console, refresh_per_second=2, transient=True):
-        yield board.told
+        yield board.observe
 
 
 class _Lines:
@@ -88,13 +88,13 @@ class _Lines:
         self._board, self._console, self._lock = board, console, threading.Lock()
         self._said: dict[str, tuple[str, float]] = {}
 
-    def told(self, name: str, news: "Progress | RunOutcome") -> None:
+    def observe(self, name: str, news: "Progress | RunOutcome") -> None:
         with self._lock:
-            self._board.told(name, news)
+            self._board.observe(name, news)
             now = time.monotonic()
             if isinstance(news, Progress):
                 stage, since = self._said.get(name, ("", 0.0))
                 if news.stage == stage and now - since < SECONDS_BETWEEN_LINES:
                     return
                 self._said[name] = news.stage, now
-            self._console.print(self._board.news(name), markup=False)
+            self._console.print(self._board.line(name), markup=False)

@@ -8,7 +8,7 @@ Frozen dataclasses as JSON, both ways, and settings from a person's words: stric
 
 import json
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -249,3 +249,20 @@ def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         below = result.get(word)
         result[word] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return result
+
+
+def dotted(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Groups as dotted names: {"plan": {"epsilon": 2}} is {"plan.epsilon": 2}."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= dotted(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
+    return found
+
+
+def map_strings(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401
+    """`value` with every string inside its mappings and lists changed."""
+    if isinstance(value, dict):
+        return {name: map_strings(inner, change) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [map_strings(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value

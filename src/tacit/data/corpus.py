@@ -278,13 +278,13 @@ class _Sink(Protocol):
     def write(self, data: bytes, /) -> int: ...
 
 
-def write_jsonl(records: Iterable[Record], path: Path | str) -> int:
-    """Write `records` to `path` (.jsonl, or .jsonl with .gz, .xz or .zst); how many they were.
+def write_jsonl(records: Iterable[Record], path: Path | str, fields: Fields = DEFAULT_FIELDS) -> int:
+    """Write `records` to `path` (.jsonl, or .jsonl with .gz, .xz or .zst) under these field names; how many they were.
 
     The file appears, or replaces an older one, when all records are written: after an error the older one is untouched.
     """
     count = 0
-    with jsonl_writer(Path(path)) as write:
+    with jsonl_writer(Path(path), fields) as write:
         for record in records:
             write(record)
             count += 1
@@ -292,7 +292,7 @@ def write_jsonl(records: Iterable[Record], path: Path | str) -> int:
 
 
 @contextmanager
-def jsonl_writer(path: Path) -> Iterator[WriteRecord]:
+def jsonl_writer(path: Path, fields: Fields = DEFAULT_FIELDS) -> Iterator[WriteRecord]:
     """A function that writes one record; leaving the context without an error puts the file in its place."""
     if not path.name.lower().endswith((".jsonl", *(f".jsonl{ending}" for ending in COMPRESSIONS))):
         raise CorpusError(
@@ -306,7 +306,7 @@ def jsonl_writer(path: Path) -> Iterator[WriteRecord]:
             draft.open("wb") as file,
             _compressed(file, path.suffix.lower()) as stream,
         ):
-            yield lambda record: _write(stream, record)
+            yield lambda record: _write(stream, record, fields)
     except OSError as error:
         raise CorpusError(
             expected=f"a file that can be written at {path}",
@@ -315,16 +315,11 @@ def jsonl_writer(path: Path) -> Iterator[WriteRecord]:
         ) from error
 
 
-def _write(stream: _Sink, record: Record) -> None:
-    fields: dict[str, Any] = {"id": record.id, "text": record.text}
-    if record.user is not None:
-        fields["user"] = record.user
-    if record.label is not None:
-        fields["label"] = record.label
-    if record.spans is not None:
-        fields["spans"] = record.spans
+def _write(stream: _Sink, record: Record, fields: Fields) -> None:
+    values = {name: getattr(record, name) for name in ("id", "text", "user", "label", "spans")}
+    row = {getattr(fields, name): value for name, value in values.items() if value is not None}
     try:
-        line = json.dumps(fields, ensure_ascii=False).encode()
+        line = json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # which holds the text: it is not chained
         raise CorpusError(
             expected="records whose strings are Unicode text",

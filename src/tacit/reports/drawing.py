@@ -1,13 +1,18 @@
-"""Charts drawn as SVG, each with a title, a description and a table behind it.
+"""Pages from templates, and charts drawn as SVG, each with a title, a description and a table behind it.
 
-Lines differ by dash and markers by shape, never by colour alone. A series can be switched off by its key. Long tables
-are cut, and say how much was left out. Values are cleaned and escaped; numbers have at most two decimals.
+Everything in a template is escaped, and an undefined variable is an error. Lines differ by dash and markers by shape,
+never by color alone. A series can be switched off by its key. Long tables are cut, and say how much was left out.
+Values are cleaned and escaped; numbers have at most two decimals.
 """
 
+import base64
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tacit.common.charts import (
@@ -24,15 +29,26 @@ from tacit.common.charts import (
     Table,
     Whisker,
 )
-from tacit.common.formatting import printable
+from tacit.common.formatting import ceiling, floor, interval, name, number, percent, printable, rounded_up, short, text
 
+WIDTH, HEIGHT = 480.0, 330.0
+COLORS = 8
+PAGE_LABELS = 14  # more points than this are named by hovering alone
+MOST_ROWS = 60  # of a table
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 34.0, 46.0
+_ROWS_LEFT, _ROWS_RIGHT, _ROWS_TOP = 10.0, 18.0, 8.0
+_LABEL, _GAP = 18.0, 12.0
+_LETTER, _LINE = 7.8, 15.0
+_GOLDEN = (math.sqrt(5) - 1) / 2
 Attribute = str | int | float | None
 
 
 def element(tag: str, attributes: Mapping[str, Attribute], *children: str | Markup) -> Markup:
     """One element; an attribute that is None is left out, and children that are no markup are escaped."""
     written = "".join(
-        Markup(' {}="{}"').format(name, _word(value)) for name, value in attributes.items() if value is not None
+        Markup(' {}="{}"').format(key, round_off(value) if isinstance(value, float) else printable(str(value)))
+        for key, value in attributes.items()
+        if value is not None
     )
     inside = Markup("").join(child if isinstance(child, Markup) else escape(printable(child)) for child in children)
     return Markup("<") + tag + Markup(written) + (Markup(">") + inside + Markup("</{}>").format(tag))
@@ -48,7 +64,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     return element("line", {"class": kind, "x1": x1, "y1": y1, "x2": x2, "y2": y2})
 
 
-def words(x: float, y: float, content: str, kind: str, anchor: str = "start") -> Markup:
+def caption(x: float, y: float, content: str, kind: str, anchor: str = "start") -> Markup:
     """A line of text of a class; anchor: start, middle or end."""
     return element("text", {"class": kind, "x": x, "y": y, "text-anchor": anchor}, content)
 
@@ -91,41 +107,15 @@ def _plus(size: float) -> list[tuple[float, float]]:
     return corner + [(-a, -b) for a, b in corner]
 
 
+def rect(kind: str, x: float, y: float, width: float, height: float, rounded: float | None = None) -> Markup:
+    """A rectangle of a class."""
+    return element("rect", {"class": kind, "x": x, "y": y, "width": width, "height": height, "rx": rounded})
+
+
 def round_off(value: float) -> str:
     """At most two decimals, and no zeros at the end."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
-
-
-def _word(value: Attribute) -> str:
-    return round_off(value) if isinstance(value, float) else printable(str(value))
-
-
-WIDTH, HEIGHT = 480.0, 330.0
-
-
-COLOURS = 8
-
-
-PAGE_LABELS = 14  # more points than this are named by hovering alone
-
-
-MOST_ROWS = 60  # of a table
-
-
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 34.0, 46.0
-
-
-_ROWS_LEFT, _ROWS_RIGHT, _ROWS_TOP = 10.0, 18.0, 8.0
-
-
-_LABEL, _GAP = 18.0, 12.0
-
-
-_LETTER, _LINE = 7.8, 15.0
-
-
-_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +129,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A finished picture."""
+    """A chart as a picture, with its legend and its table."""
 
-    key: str
-    title: str
-    description: str
     picture: Markup
     legend: tuple[Entry, ...]
     table: Table
-    note: str = ""
 
 
 def draw(chart: Chart) -> Drawing:
     """The picture of a chart."""
     height, drawn = _scatter(chart) if isinstance(chart, ScatterChart) else _rows(chart)
     legend = _scatter_legend(chart) if isinstance(chart, ScatterChart) else _rows_legend(chart)
-    picture = _frame(chart, height, drawn)
-    return Drawing(chart.key, chart.title, chart.description, picture, legend, cut(chart.table), chart.note)
+    return Drawing(_frame(chart, height, drawn), legend, cut(chart.table))
 
 
 def cut(table: Table) -> Table:
@@ -172,8 +157,8 @@ def place_on(chart: ScatterChart, x: float, y: float) -> tuple[float, float]:
 
 def series_swatch(series: Series) -> Markup:
     """The look of a series, small."""
-    colour = series.look % COLOURS
-    drawn = [line(1, 8, 27, 8, f"series c{colour} d{colour}")] if series.lines else []
+    color = series.look % COLORS
+    drawn = [line(1, 8, 27, 8, f"series c{color} d{color}")] if series.lines else []
     if series.markers:
         drawn.append(marker(series.look, 14, 8, 4.5, _marker_class(series.look, series.hollow)))
     return _swatch(*drawn)
@@ -199,41 +184,29 @@ def _scatter_legend(chart: ScatterChart) -> tuple[Entry, ...]:
 
 
 def _frame(chart: Chart, height: float, drawn: Sequence[Markup]) -> Markup:
-    """The SVG element around a picture, with the words for a screen reader."""
+    """The SVG element around a picture, with its description for a screen reader."""
     attributes = {
         "class": "picture",
         "viewBox": f"0 0 {WIDTH:g} {height:g}",
         "role": "group",
         "aria-labelledby": f"{chart.key}-title {chart.key}-description",
     }
-    said = (
-        element("title", {"id": f"{chart.key}-title"}, chart.title),
-        element("desc", {"id": f"{chart.key}-description"}, chart.description),
-    )
-    return element("svg", attributes, *said, *drawn)
+    title = element("title", {"id": f"{chart.key}-title"}, chart.title)
+    description = element("desc", {"id": f"{chart.key}-description"}, chart.description)
+    return element("svg", attributes, title, description, *drawn)
 
 
-def _tick_line(axis: Axis, left: float, right: float, top: float, bottom: float, wanted: int = 5) -> list[Markup]:
+def _tick_line(axis: Axis, left: float, right: float, top: float, bottom: float) -> list[Markup]:
     """The numbers and grid lines of a horizontal axis, and its name below."""
-    drawn = []
-    for share_from, share_to, word in axis.bands:
-        start, end = left + (right - left) * share_from, left + (right - left) * share_to
-        box: dict[str, Attribute] = {
-            "class": "band",
-            "x": start,
-            "y": top,
-            "width": end - start,
-            "height": bottom - top,
-        }
-        drawn += [element("rect", box), words((start + end) / 2, bottom + 17, word, "tick", "middle")]
-    for tick in axis.ticks(wanted):
-        x = left + (right - left) * axis.place(tick)
-        drawn += [line(x, top, x, bottom, "grid"), words(x, bottom + 17, axis.written(tick), "tick", "middle")]
-    drawn += [
-        line(left, bottom, right, bottom, "axis"),
-        words((left + right) / 2, bottom + 37, axis.label, "name", "middle"),
-    ]
-    return drawn
+    drawn, wide = [], right - left
+    for begin, end, band in axis.bands:
+        drawn.append(rect("band", left + wide * begin, top, wide * (end - begin), bottom - top))
+        drawn.append(caption(left + wide * (begin + end) / 2, bottom + 17, band, "tick", "middle"))
+    for tick in axis.ticks():
+        x = left + wide * axis.place(tick)
+        drawn += [line(x, top, x, bottom, "grid"), caption(x, bottom + 17, axis.written(tick), "tick", "middle")]
+    axis_line = line(left, bottom, right, bottom, "axis")
+    return [*drawn, axis_line, caption((left + right) / 2, bottom + 37, axis.label, "name", "middle")]
 
 
 def _axes(chart: ScatterChart) -> list[Markup]:
@@ -241,8 +214,8 @@ def _axes(chart: ScatterChart) -> list[Markup]:
     drawn = _tick_line(chart.x, _LEFT, right, _TOP, bottom)
     for tick in chart.y.ticks():
         y = bottom - (bottom - _TOP) * chart.y.place(tick)
-        drawn += [line(_LEFT, y, right, y, "grid"), words(_LEFT - 8, y + 4, chart.y.written(tick), "tick", "end")]
-    return [*drawn, words(4, 16, chart.y.label, "name")]
+        drawn += [line(_LEFT, y, right, y, "grid"), caption(_LEFT - 8, y + 4, chart.y.written(tick), "tick", "end")]
+    return [*drawn, caption(4, 16, chart.y.label, "name")]
 
 
 def _region(chart: ScatterChart, region: Region) -> Markup:
@@ -252,41 +225,34 @@ def _region(chart: ScatterChart, region: Region) -> Markup:
 
 def _rule(chart: ScatterChart, rule: ChartRule) -> Markup:
     start, end = place_on(chart, *rule.start), place_on(chart, *rule.end)
-    said = words(
-        start[0] + 0.72 * (end[0] - start[0]) + 8, start[1] + 0.72 * (end[1] - start[1]) + 14, rule.label, "ruled"
-    )
-    return group({}, path([start, end], "rule"), said)
+    x, y = (one + 0.72 * (other - one) for one, other in zip(start, end, strict=True))
+    return group({}, path([start, end], "rule"), caption(x + 8, y + 14, rule.label, "ruled"))
 
 
 def _series(chart: ScatterChart, series: Series, labels: "_Labels") -> Markup:
-    colour = series.look % COLOURS
+    color = series.look % COLORS
     places = [place_on(chart, point.x, point.y) for point in series.points]
     drawn: list[Markup] = []
     if series.lines and len(places) > 1:
-        drawn.append(path(places, f"series c{colour} d{colour}"))
+        drawn.append(path(places, f"series c{color} d{color}"))
         if series.tip:
             drawn.append(group({"class": "near", "data-tip": series.tip}, path(places, "hit")))
     if series.markers:
-        drawn += [_whiskers(chart, point, f"whisker c{colour}") for point in series.points]
+        drawn += [_whiskers(chart, point, f"whisker c{color}") for point in series.points]
         drawn += [_point(point, place, series, labels) for point, place in zip(series.points, places, strict=True)]
     return group({"data-series": series.key}, *drawn)
 
 
 def _whiskers(chart: ScatterChart, point: Point, kind: str) -> Markup:
-    drawn = []
-    if point.x_ends is not None:
-        low, high = (place_on(chart, x, point.y) for x in point.x_ends)
-        drawn.append(whisker(low, high, kind))
-    if point.y_ends is not None:
-        low, high = (place_on(chart, point.x, y) for y in point.y_ends)
-        drawn.append(whisker(low, high, kind))
-    return Markup("").join(drawn)
+    across = [place_on(chart, x, point.y) for x in point.x_ends or ()]
+    up = [place_on(chart, point.x, y) for y in point.y_ends or ()]
+    return Markup("").join(whisker(ends[0], ends[1], kind) for ends in (across, up) if ends)
 
 
 def _point(point: Point, place: tuple[float, float], series: Series, labels: "_Labels") -> Markup:
     drawn = [marker(series.look, *place, 5.5, _marker_class(series.look, series.hollow))]
     if point.label:
-        drawn.append(labels.beside(place, point.label, f"label t{series.look % COLOURS}"))
+        drawn.append(labels.beside(place, point.label, f"label t{series.look % COLORS}"))
     spoken = point.tip.replace("\n", ", ")
     if point.link is None:
         return group({"class": "point", "data-tip": point.tip or None, "aria-label": spoken or None}, *drawn)
@@ -314,7 +280,7 @@ class _Labels:
             box = (left, base - _LINE + 3, left + wide, base + 3)
             if self._free(box, place):
                 self.boxes.append(box)
-                return words({"start": left, "end": left + wide, "middle": x}[anchor], base, label, kind, anchor)
+                return caption({"start": left, "end": left + wide, "middle": x}[anchor], base, label, kind, anchor)
         return Markup("")
 
     def _free(self, box: tuple[float, float, float, float], own: tuple[float, float]) -> bool:
@@ -333,29 +299,23 @@ def _rows(chart: RowChart) -> tuple[float, list[Markup]]:
     for mark in chart.marks:
         x = _across(chart.axis, mark.value)
         side = "end" if x > WIDTH / 2 else "start"
-        drawn += [
-            line(x, top - 4, x, bottom, "rule"),
-            words(x + (4 if side == "start" else -4), top - 4, mark.label, "ruled", side),
-        ]
-    for number, row in enumerate(chart.rows):
-        above = top + each * number
-        drawn.append(words(_ROWS_LEFT, above + _LABEL - 4, row.name, "rowname"))
+        named = caption(x + (4 if side == "start" else -4), top - 4, mark.label, "ruled", side)
+        drawn += [line(x, top - 4, x, bottom, "rule"), named]
+    for at, row in enumerate(chart.rows):
+        above = top + each * at
+        drawn.append(caption(_ROWS_LEFT, above + _LABEL - 4, row.name, "rowname"))
         middle = above + _LABEL + chart.band / 2
-        drawn += [_item(chart, item, middle, at) for at, item in enumerate(row.items)]
+        drawn += [_item(chart, item, middle, place) for place, item in enumerate(row.items)]
     return bottom + _BOTTOM, drawn
 
 
 def _rows_legend(chart: RowChart) -> tuple[Entry, ...]:
-    return tuple(
-        Entry(
-            one.name,
-            "",
-            _box(one.sample.kind, 2)
-            if isinstance(one.sample, Bar)
-            else _swatch(marker(one.sample.look, 14, 8, 4.5, _marker_class(one.sample.look, one.sample.hollow))),
-        )
-        for one in chart.legend
-    )
+    def swatch(sample: Bar | Dot) -> Markup:
+        if isinstance(sample, Bar):
+            return _box(sample.kind, 2)
+        return _swatch(marker(sample.look, 14, 8, 4.5, _marker_class(sample.look, sample.hollow)))
+
+    return tuple(Entry(one.name, "", swatch(one.sample)) for one in chart.legend)
 
 
 def _across(axis: Axis, value: float) -> float:
@@ -371,27 +331,50 @@ def _item(chart: RowChart, item: Bar | Dot | Whisker, middle: float, at: int) ->
     low, high = _across(chart.axis, item.low), _across(chart.axis, item.high)
     if isinstance(item, Whisker):
         return whisker((low, middle), (high, middle))
-    shape: dict[str, str | float | None] = {
-        "class": item.kind,
-        "x": low,
-        "y": middle - chart.band / 2 + 3,
-        "width": max(high - low, 1.5),
-        "height": chart.band - 6,
-        "rx": 2.0,
-    }
-    drawn = [element("rect", shape)]
+    y, wide = middle - chart.band / 2 + 3, max(high - low, 1.5)
+    drawn = [rect(item.kind, low, y, wide, chart.band - 6, 2.0)]
     if item.label and high - low > 7.2 * len(item.label) + 8:
-        drawn.append(words((low + high) / 2, middle + 4, item.label, "inbar", "middle"))
+        drawn.append(caption((low + high) / 2, middle + 4, item.label, "inbar", "middle"))
     return group({"class": "point", "data-tip": item.tip or None}, *drawn)
 
 
 def _marker_class(look: int, hollow: bool) -> str:
-    return f"marker c{look % COLOURS}" + (" hollow" if hollow else "")
+    return f"marker c{look % COLORS}" + (" hollow" if hollow else "")
 
 
 def _box(kind: str, rounded: int | None = None) -> Markup:
-    return _swatch(element("rect", {"class": kind, "x": 1, "y": 2, "width": 26, "height": 12, "rx": rounded}))
+    return _swatch(rect(kind, 1, 2, 26, 12, rounded))
 
 
 def _swatch(*drawn: Markup) -> Markup:
     return element("svg", {"class": "swatch", "viewBox": "0 0 28 16", "aria-hidden": "true"}, *drawn)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tacit.reports", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    named = (ceiling, floor, interval, name, number, percent, rounded_up, text, draw, cut)
+    environment.filters |= {one.__name__: one for one in named}
+    environment.filters |= {"whole": lambda count: f"{count:,}", "word": short, "clean": printable}
+    return environment
+
+
+def render(file: str, **values: object) -> str:
+    """The page of a template.
+
+    Pages with charts have one script, the same bytes on each; their policy is to run it and no other, to load nothing
+    and to send nothing.
+    """
+    script = Markup(_environment().get_template("script.js.jinja").render())
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return _environment().get_template(file).render(policy=policy, script=script, **values).lstrip()

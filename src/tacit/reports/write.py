@@ -1,11 +1,9 @@
-"""The verb `report`: from run folders to pages, and for one run also its certificate and model card.
+"""`tacit report`: from run folders to pages, and for one run also its certificate and model card.
 
 G1. For one run only files of `release/` are read, and only there or at `out` is anything written; each appears whole or
-    not at all. `report_inside`, and the page of several runs, read `private/` too and must stay inside.
+    not at all. `report_inside`, and the page of several runs, also read `private/` and must stay inside.
 G2. Equal folders give equal files.
 G3. A README.md that a person wrote is left alone; the manifest covers it as it is.
-
-A model card in the form that Hugging Face shows: front matter for machines, then the claim for people.
 """
 
 import math
@@ -23,33 +21,36 @@ from tacit.errors import ConfigError
 from tacit.privacy.certificate import to_markdown, to_registry_yaml
 from tacit.reports.comparison_page import comparison_page
 from tacit.reports.finished_run import Finished, read_inside, read_run, read_runs
-from tacit.reports.run_page import Tile, run_page, tiles
+from tacit.reports.run_page import run_page, tiles
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
 
+COMPARISON = Path("comparison.html")
 MARK = "<!-- written by tacit report; without this line it is left alone -->"
 
 
 def model_card(run: Finished) -> str:
-    """The README.md of a released model."""
+    """The README.md of a released model, as Hugging Face shows it: front matter for machines, then the claim."""
+    rows = [f"| {escaped(one.name)} | {escaped(one.value)} | {escaped(one.detail)} |" for one in tiles(run)]
+    table = "\n".join(["| | | |", "|---|---|---|", *rows])
     parts = [
         f"---\n{yaml.safe_dump(_front_matter(run), sort_keys=False, allow_unicode=True)}---",
         MARK,
         f"# {escaped(run.name)}",
         f"A language model trained with **{escaped(run.guarantee.mechanism)}** by tacit. "
         "[report.html](report.html) has the whole account; it opens from disk.",
-        "## At a glance\n\n" + _table(tiles(run)),
+        f"## At a glance\n\n{table}",
         f"## Audit\n\n**{run.verdict_kind.capitalize()}.** {escaped(run.verdict_reason)}",
         _lowered(to_markdown(run.guarantee)),
         "## Out of scope\n\nThe claim is about what was trained on. It says nothing about what people type into the "
-        "model, and nothing that stands under “Not protected” is hidden.",
+        "model, and nothing under “Not protected” is hidden.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def escaped(words: str) -> str:
+def escaped(content: str) -> str:
     """Text that Markdown and HTML leave alone, on one line."""
-    line = " ".join(text(words).split())
+    line = " ".join(text(content).split())
     return re.sub(r"([\\`*_{}\[\]()#+!|<>&~])", r"\\\1", line).replace("\\<", "&lt;").replace("\\&", "&amp;")
 
 
@@ -80,21 +81,13 @@ def _metrics(run: Finished) -> list[dict[str, object]]:
     if released.classifies:
         return [{"type": "error_rate", "value": round(released.error_rate.value, 6)}]
     found = {"perplexity": released.perplexity.value, "accuracy": released.accuracy.value}
-    return [{"type": word, "value": float(f"{value:.6g}")} for word, value in found.items() if math.isfinite(value)]
-
-
-def _table(entries: list[Tile]) -> str:
-    rows = [f"| {escaped(one.name)} | {escaped(one.value)} | {escaped(one.detail)} |" for one in entries]
-    return "\n".join(["| | | |", "|---|---|---|", *rows])
+    return [{"type": name, "value": float(f"{value:.6g}")} for name, value in found.items() if math.isfinite(value)]
 
 
 def _lowered(markdown: str) -> str:
-    """Headings one level down, and no HTML in what a file said."""
+    """Headings one level down, and no HTML from the files of a run."""
     safe = printable(markdown).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"^(#+) ", r"#\1 ", safe.strip(), flags=re.MULTILINE)
-
-
-COMPARISON = Path("comparison.html")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A recipe of runs: what they need, what they share, in what they differ, and how they shrink with one dial.
+"""A recipe of runs: what they need, what they share, in what they differ, and what `--scale` multiplies.
 
     name: twice-two
     duration: 2 minutes on two cores
@@ -13,43 +13,40 @@
     grid: {seed: [0, 1]}
     scales: [needs.train.records, plan.public_epochs]
     audit: {candidates: 200}                            # or false
-    draws: [{title: Privacy against utility, x: epsilon, y: perplexity}]     # pictures: see `draws.py`
+    draws: [{title: Privacy against utility, x: epsilon, y: perplexity}]     # charts: see `result_columns`
 
-Audits with `checkpoints: true` attack the models that runs keep on the way, with `training.save_steps`.
+A need is identified by its content; a file that settings name directly, by its name alone. Files that a policy under
+`needs` names are looked for in the data folder, like every need. A finished run stays finished when tacit itself has
+changed: its figures contain a hash of the code that made them, and the results say so if the hashes differ.
 
-A need is known by its content; a file that settings name directly, by its name alone. Files that a policy under
-`needs` names are looked for in the data folder, like every need.
-
-A run that is done stays done when tacit itself has changed since: training again is for whoever removes its folder. Its
-figures name the code that made them, by a hash, and the results say so when not all runs were made with the same.
-
-G1 (all). Every run is taken with every choice of the axes of `grid` and of its own; names tell all of them apart.
-G2 (one dial). A dial other than 1 multiplies what `scales` lists, rounds it, and never goes below 1; nothing else.
-G3 (nothing ignored). A word, need or key of `scales` that nothing uses is refused, and so is a column or setting that
-   nothing has, under `paper` and `draws`.
+G1 (all). Every run is combined with every choice of the axes of `grid` and of its own; names tell all of them apart.
+G2 (one scale). A scale other than 1 multiplies what `scales` lists, rounded, never below 1, and nothing else.
+G3 (nothing ignored). A setting, need or key of `scales` that nothing uses is refused, and so is a column or setting
+   under `paper` and `draws` that no run has.
 """
 
 import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.common.serialize import LARGEST_SEED, from_words, merged, read_yaml
+from tacit.common.serialize import LARGEST_SEED, dotted, from_words, map_strings, merged, read_yaml
 from tacit.config.load import full_name, full_names
 from tacit.config.schema import Config
 from tacit.errors import ConfigError
-from tacit.sweeps.result_columns import ChartSpec, check_draws, draws_of, table_columns
+from tacit.sweeps.result_columns import ChartSpec, chart_specs, check_charts, is_number, table_columns
 
 SettingsDict = dict[str, Any]
 SEED = "seed"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _GRID = "grid"
+_SIZES = ("records", "dialogs")  # of needs, which `scales` may list
 _REPEATABLE: SettingsDict = {"mode": "research"}  # unless a recipe says otherwise
 
 
@@ -76,7 +73,7 @@ class Recipe(BaseModel):
     name: str = Field(pattern=f"^{_NAME.pattern}$", description="Letters, digits, dots, dashes and underscores.")
     duration: str = Field("", description='How long the whole sweep takes: "25 minutes on two cores".')
     needs: dict[str, Need] = Field({}, description="Files that settings name as $NAME.")
-    settings: SettingsDict = Field(description="Settings that all runs share: the words of an experiment.")
+    settings: SettingsDict = Field(description="Settings that all runs share: their full names, or groups.")
     runs: dict[str, SettingsDict] = Field({}, description="Named variations; each may have a grid of its own.")
     grid: dict[str, list[Any]] = Field({}, description="Axes whose product is taken: plan.epsilon: [1, 2, 4].")
     scales: list[str] = Field([], description="What the dial multiplies: needs.NAME.records, plan.public_epochs.")
@@ -95,12 +92,12 @@ class Variation:
     name: str
     run: str
     group: str
-    words: SettingsDict
+    settings: SettingsDict
     differs: SettingsDict
 
 
 def read_recipe(path: Path, scale: float = 1.0) -> Recipe:
-    """The recipe in a YAML file, at this position of the dial."""
+    """The recipe in a YAML file, at this scale."""
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise ConfigError(f"a recipe in {path}", type(content).__name__, "write `name: ...` and `settings: {...}`")
@@ -109,7 +106,7 @@ def read_recipe(path: Path, scale: float = 1.0) -> Recipe:
     if content.get("audit") is False:
         content["audit"] = None
     content["needs"] = _needs(content.get("needs") or {})
-    content["draws"] = draws_of(content.get("draws") or [])
+    content["draws"] = chart_specs(content.get("draws") or [])
     recipe = _with_full_names(from_words(Recipe, content))
     everything = variations(recipe)
     _check(recipe, everything)
@@ -117,21 +114,31 @@ def read_recipe(path: Path, scale: float = 1.0) -> Recipe:
 
 
 def _with_full_names(recipe: Recipe) -> Recipe:
+    scales = [name if name.startswith("needs.") else full_name(Config, name) for name in recipe.scales]
+    return _changed(recipe, full_names, lambda name, values: (full_name(Config, name), values), scales=scales)
+
+
+def _changed(
+    recipe: Recipe,
+    settings: Callable[[SettingsDict], SettingsDict],
+    axis: Callable[[str, list[Any]], tuple[str, list[Any]]],
+    **update: object,
+) -> Recipe:
+    """The recipe with other settings and axes, wherever it states them."""
+
     def axes(grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {full_name(Config, word): values for word, values in grid.items()}
+        return dict(axis(name, values) for name, values in grid.items())
 
-    def run(words: SettingsDict) -> SettingsDict:
-        own = full_names({word: value for word, value in words.items() if word != _GRID})
-        return own | ({_GRID: axes(words[_GRID] or {})} if _GRID in words else {})
+    def run(own: SettingsDict) -> SettingsDict:
+        return settings(_without_grid(own)) | ({_GRID: axes(own[_GRID] or {})} if _GRID in own else {})
 
-    return recipe.model_copy(
-        update={
-            "settings": full_names(recipe.settings),
-            "runs": {name: run(words or {}) for name, words in recipe.runs.items()},
-            "grid": axes(recipe.grid),
-            "scales": [word if word.startswith("needs.") else full_name(Config, word) for word in recipe.scales],
-        }
-    )
+    runs = {name: run(own or {}) for name, own in recipe.runs.items()}
+    update |= {"settings": settings(recipe.settings), "runs": runs, "grid": axes(recipe.grid)}
+    return recipe.model_copy(update=update)
+
+
+def _without_grid(run: SettingsDict) -> SettingsDict:
+    return {name: value for name, value in run.items() if name != _GRID}
 
 
 def variations(recipe: Recipe) -> list[Variation]:
@@ -139,7 +146,7 @@ def variations(recipe: Recipe) -> list[Variation]:
     found = [
         variation
         for name, own in (recipe.runs or {"": {}}).items()
-        for variation in _variations(recipe, name, {word: value for word, value in own.items() if word != _GRID})
+        for variation in _variations(recipe, name, _without_grid(own))
     ]
     names = [one.name for one in found]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -160,32 +167,18 @@ def references(value: object) -> Iterator[str]:
 
 def resolved(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401
     """`value` with the place of each need instead of its $NAME."""
-    if isinstance(value, str) and value.startswith("$"):
-        return places[value[1:]]
-    if isinstance(value, dict):
-        return {word: resolved(inner, places) for word, inner in value.items()}
-    if isinstance(value, list):
-        return [resolved(inner, places) for inner in value]
-    return value
+    return map_strings(value, lambda text: places[text[1:]] if text.startswith("$") else text)
 
 
-def nested(words: Mapping[str, Any]) -> SettingsDict:
+def nested(settings: Mapping[str, Any]) -> SettingsDict:
     """Dotted names as groups: {"plan.epsilon": 2} is {"plan": {"epsilon": 2}}."""
     result: SettingsDict = {}
-    for path, value in words.items():
+    for path, value in settings.items():
         content = nested(value) if isinstance(value, dict) else value
-        for word in reversed(str(path).split(".")):
-            content = {word: content}
+        for name in reversed(str(path).split(".")):
+            content = {name: content}
         result = merged(result, content)
     return result
-
-
-def dotted(words: Mapping[str, Any], prefix: str = "") -> SettingsDict:
-    """Groups as dotted names."""
-    found: SettingsDict = {}
-    for word, value in words.items():
-        found |= dotted(value, f"{prefix}{word}.") if isinstance(value, dict) and value else {f"{prefix}{word}": value}
-    return found
 
 
 def _needs(given: object) -> SettingsDict:
@@ -211,25 +204,20 @@ def _need(name: str, given: object) -> Need:
     return need
 
 
-def _variations(recipe: Recipe, name: str, own: SettingsDict) -> Iterator[Variation]:
-    axes = dict(recipe.runs.get(name, {}).get(_GRID) or {})
-    axes |= {word: values for word, values in recipe.grid.items() if word not in axes}
-    for word, values in axes.items():
+def _variations(recipe: Recipe, run: str, own: SettingsDict) -> Iterator[Variation]:
+    axes = dict(recipe.runs.get(run, {}).get(_GRID) or {})
+    axes |= {name: values for name, values in recipe.grid.items() if name not in axes}
+    for name, values in axes.items():
         if not isinstance(values, list) or not values:
-            raise ConfigError(f"values of the axis {word}", repr(values), f"{word}: [value, value]")
+            raise ConfigError(f"values of the axis {name}", repr(values), f"{name}: [value, value]")
     common = merged(_REPEATABLE, nested(recipe.settings))
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         differs = dotted(merged(nested(own), nested(chosen)))
-        called, group = (
-            _named([name, *(f"{word.split('.')[-1]}-{_short(chosen[word])}" for word in axes if word != left_out)])
-            for left_out in ("", SEED)
-        )
-        yield Variation(called, name or recipe.name, group or recipe.name, merged(common, nested(differs)), differs)
-
-
-def _named(parts: list[str]) -> str:
-    return "-".join(filter(None, parts))
+        parts = {name: f"{name.split('.')[-1]}-{_short(value)}" for name, value in chosen.items()}
+        called = "-".join(filter(None, (run, *parts.values())))
+        group = "-".join(filter(None, (run, *(part for name, part in parts.items() if name != SEED))))
+        yield Variation(called, run or recipe.name, group or recipe.name, merged(common, nested(differs)), differs)
 
 
 def _short(value: object) -> str:
@@ -245,7 +233,9 @@ def _check(recipe: Recipe, everything: list[Variation]) -> None:
                 found=repr(variation.name),
                 way_out="name the run under `runs:`, or choose shorter values",
             )
-    used = {name for one in everything for name in references(one.words)} | set(references(recipe.perplexity_tokenizer))
+    used = {name for one in everything for name in references(one.settings)} | set(
+        references(recipe.perplexity_tokenizer)
+    )
     for name in sorted(used - recipe.needs.keys()):
         raise ConfigError.unknown_name("need", name, recipe.needs)
     for name in sorted(recipe.needs.keys() - used):
@@ -256,71 +246,53 @@ def _check(recipe: Recipe, everything: list[Variation]) -> None:
     columns = table_columns() if recipe.paper else {}
     for column in sorted({column for printed in recipe.paper.values() for column in printed} - columns.keys()):
         raise ConfigError.unknown_name("column, under `paper`", column, columns)
-    _check_kept(recipe, everything)
+    _check_charts(recipe, everything)
 
 
-def _check_kept(recipe: Recipe, everything: list[Variation]) -> None:
+def _check_charts(recipe: Recipe, everything: list[Variation]) -> None:
     values: dict[str, list[object]] = {}
-    for word, value in (pair for one in everything for pair in dotted(one.words).items() if pair[0] != SEED):
-        values.setdefault(word, []).append(value)
-    kept = any(one.words.get("training", {}).get("save_steps") for one in everything)
+    for name, value in (pair for one in everything for pair in dotted(one.settings).items() if pair[0] != SEED):
+        values.setdefault(name, []).append(value)
+    kept = any(one.settings.get("training", {}).get("save_steps") for one in everything)
     attacked = recipe.audit is not None and recipe.audit.get("checkpoints") is True
     if attacked and not kept:
         raise ConfigError(
-            expected="runs that keep models on the way, as audit.checkpoints asks to attack them",
+            expected="runs that keep checkpoints, as audit.checkpoints asks to attack them",
             found="none with training.save_steps",
             way_out="settings: {training.save_steps: 100}, or leave audit.checkpoints out",
         )
-    check_draws(recipe.draws, values, {name for one in everything for name in (one.run, one.group)}, kept, attacked)
+    names = {name for one in everything for name in (one.run, one.group)}
+    check_charts(recipe.draws, values, names, kept and attacked)
 
 
 def _scaled(recipe: Recipe, everything: list[Variation], scale: float) -> Recipe:
-    """The recipe with its numbers moved: in the needs, and wherever settings, runs and axes state them."""
-    _check_scales(recipe, everything)
-    settings = {word for word in recipe.scales if not word.startswith("needs.")}
-
-    def moved(words: SettingsDict) -> SettingsDict:
-        flat = dotted(nested({word: value for word, value in words.items() if word != _GRID}))
-        moved = {word: _times(word, value, scale) if word in settings else value for word, value in flat.items()}
-        return moved | ({_GRID: axes(words[_GRID])} if _GRID in words else {})
-
-    def axes(grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {
-            word: [_times(word, value, scale) for value in values] if word in settings else values
-            for word, values in grid.items()
-        }
-
-    needs = {
-        name: need.model_copy(
-            update={
-                word: _times(word, getattr(need, word), scale)
-                for word in ("records", "dialogs")
-                if f"needs.{name}.{word}" in recipe.scales
-            }
-        )
-        for name, need in recipe.needs.items()
-    }
-    runs = {name: moved(own) for name, own in recipe.runs.items()}
-    update = {"needs": needs, "settings": moved(recipe.settings), "runs": runs, "grid": axes(recipe.grid)}
-    return recipe.model_copy(update=update)
-
-
-def _check_scales(recipe: Recipe, everything: list[Variation]) -> None:
-    known = {word for one in everything for word in dotted(one.words)}
-    known |= {
-        f"needs.{name}.{word}"
-        for name, need in recipe.needs.items()
-        for word in ("records", "dialogs")
-        if getattr(need, word) is not None
-    }
+    """The recipe with every number that `scales` lists multiplied: in needs, settings, runs and axes."""
+    known = {name for one in everything for name in dotted(one.settings)}
+    for name, given in recipe.needs.items():
+        known |= {f"needs.{name}.{size}" for size in _SIZES if getattr(given, size) is not None}
     if not recipe.scales:
-        raise ConfigError("`scales:` in the recipe, with --scale", "none", "list what the dial is to multiply")
-    for word in recipe.scales:
-        if word not in known:
-            raise ConfigError.unknown_name("setting that some run has, under `scales`", word, known)
+        raise ConfigError("`scales:` in the recipe, with --scale", "none", "list what --scale should multiply")
+    for name in recipe.scales:
+        if name not in known:
+            raise ConfigError.unknown_name("setting that some run has, under `scales`", name, known)
+
+    def times(name: str, value: object) -> object:
+        return _times(name, value, scale) if name in recipe.scales else value
+
+    def settings(given: SettingsDict) -> SettingsDict:
+        return {name: times(name, value) for name, value in dotted(nested(given)).items()}
+
+    def axis(name: str, values: list[Any]) -> tuple[str, list[Any]]:
+        return name, [times(name, value) for value in values]
+
+    def need(name: str, given: Need) -> Need:
+        sizes = {size: times(f"needs.{name}.{size}", getattr(given, size)) for size in _SIZES}
+        return given.model_copy(update=sizes)
+
+    return _changed(recipe, settings, axis, needs={name: need(name, given) for name, given in recipe.needs.items()})
 
 
-def _times(word: str, value: object, scale: float) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"a number at {word}, which `scales` lists", repr(value), "take it out of `scales`")
+def _times(name: str, value: object, scale: float) -> int:
+    if not is_number(value):
+        raise ConfigError(f"a number at {name}, which `scales` lists", repr(value), "take it out of `scales`")
     return max(1, math.floor(value * scale + 0.5))

@@ -1,10 +1,10 @@
-"""The figures of one finished run as plain JSON: utility, claim and attacks; no secret, no place, no time.
+"""The figures of one finished run as plain JSON: utility, claim and attacks; no secret, no path, no time.
 
-Equal release folders give equal figures. What is no number (not a number, infinite) is null.
+Equal release folders give equal figures. Values that are not finite become null.
 
-Held-out text is counted in words, and in the tokens of another tokenizer, so that perplexities of all vocabularies
-compare. Only what was read is counted: rows up to where training ended them, without records that were set aside. A
-token or word is private when it holds a private character. Total nats over these counts include the ends of records.
+Held-out text is counted in words and in the tokens of another tokenizer, so that perplexities compare across
+vocabularies. Only what was read is counted: rows up to the length limit of training, without records that were set
+aside. A token or word is private if it contains a private character. Total nats include the ends of records.
 """
 
 import json
@@ -34,18 +34,13 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class MarkedCounts:
-    """How many there are, and how many of them are private."""
+    """How many words or tokens there are, and how many of them are private."""
 
     overall: int = 0
     private: int = 0
 
     def __add__(self, other: "MarkedCounts") -> "MarkedCounts":
         return MarkedCounts(self.overall + other.overall, self.private + other.private)
-
-    @property
-    def public(self) -> int:
-        """Those without a private character."""
-        return self.overall - self.private
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,34 +50,16 @@ class Marked:
     text: str
     private: tuple[bool, ...]
 
-    def counted(self, stretches: list[tuple[int, int]]) -> MarkedCounts:
-        """Of these stretches of characters."""
+    def counts(self, stretches: list[tuple[int, int]]) -> MarkedCounts:
+        """Counts of these stretches of characters."""
         return MarkedCounts(len(stretches), sum(any(self.private[start:end]) for start, end in stretches))
-
-    @property
-    def words(self) -> MarkedCounts:
-        """White space apart."""
-        return self.counted([match.span() for match in _WORD.finditer(self.text)])
-
-
-class Measurement:
-    """The tokens of a tokenizer.json."""
-
-    def __init__(self, path: Path) -> None:
-        content = read_tokenizer_json(path).codec.definition()["content"]
-        self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content))
-        self._tokenizer.encode_special_tokens = True
-
-    def tokens(self, marked: Marked) -> MarkedCounts:
-        """How many tokens the text has."""
-        return marked.counted(self._tokenizer.encode(marked.text, add_special_tokens=False).offsets)
 
 
 def marked_texts(store: PreparedCorpus, tokenizer: Tokenizer, longest: int) -> Iterator[Marked]:
-    """The records of a store as a model read them; pieces of one record in a row."""
+    """The records of a store as a model read them, each joined from its rows."""
     if not tokenizer.lossless:
         raise ConfigError(
-            expected="runs whose tokenizer gives a text back as it was, to count its words and tokens",
+            expected="a tokenizer that restores the text exactly, to count its words and tokens",
             found="one that may not",
             way_out="use tokenizer: bytes or bpe, or leave perplexity_tokenizer out",
         )
@@ -98,44 +75,42 @@ def marked_texts(store: PreparedCorpus, tokenizer: Tokenizer, longest: int) -> I
         yield Marked(text, tuple(private))
 
 
-def count(texts: Iterator[Marked], measure: Measurement | None) -> tuple[MarkedCounts, MarkedCounts | None]:
-    """Words, and tokens where there is a measure."""
+def count(texts: Iterator[Marked], perplexity_tokenizer: Path | None) -> tuple[MarkedCounts, MarkedCounts | None]:
+    """Words, and tokens of the tokenizer.json `perplexity_tokenizer` if there is one."""
+    tokenizer = None
+    if perplexity_tokenizer is not None:
+        content = read_tokenizer_json(perplexity_tokenizer).codec.definition()["content"]
+        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content))
+        tokenizer.encode_special_tokens = True
     words, tokens = MarkedCounts(), MarkedCounts()
     for marked in texts:
-        words += marked.words
-        tokens += measure.tokens(marked) if measure is not None else MarkedCounts()
-    return words, tokens if measure is not None else None
+        words += marked.counts([match.span() for match in _WORD.finditer(marked.text)])
+        if tokenizer is not None:
+            tokens += marked.counts(tokenizer.encode(marked.text, add_special_tokens=False).offsets)
+    return words, None if tokenizer is None else tokens
 
 
 def figures(folder: Path, words: MarkedCounts | None, tokens: MarkedCounts | None, *, attacks: bool) -> Figures:
-    """Of the run in `folder`. words, tokens: of its held-out text, where they were counted. attacks: with its audit."""
+    """The figures of the run in `folder`.
+
+    words, tokens: of its held-out text, if they were counted. attacks: whether to include its audit.
+    """
     run = RunFolder.view(folder)
     guarantee = run.read_json(Guarantee, PrivateFile.GUARANTEE)
     utility = run.read_json(Utility, PrivateFile.UTILITY)
+    made = run.read_json(MadeWith, ReleaseFile.MADE)
     return {
         "mechanism": guarantee.mechanism,
-        "code": _code(run),
+        "code": list(dict.fromkeys([*(one.code for one in made.environments), code_hash()])),
         "claim": _claim(guarantee),
         "utility": _labels(utility.labels) if utility.labels is not None else _utility(utility, words, tokens),
-        "attacks": _attacks(run.read_json(Audit, PrivateFile.AUDIT), _share(utility, tokens)) if attacks else None,
+        "attacks": _attacks(run.read_json(Audit, PrivateFile.AUDIT), utility, tokens) if attacks else None,
     }
 
 
-def _share(utility: Utility, tokens: MarkedCounts | None) -> float | None:
-    """How many of the run's own tokens there are to one of the measure's, on the held-out text."""
-    own = utility.overall.tokens
-    return None if tokens is None or not tokens.overall or not own else own / tokens.overall
-
-
-def _code(run: RunFolder) -> list[str]:
-    """The hashes of every state of the package that trained the run or states its figures, in order."""
-    made = run.read_json(MadeWith, ReleaseFile.MADE)
-    return list(dict.fromkeys([*(one.code for one in made.environments), code_hash()]))
-
-
-def number(value: float | None) -> float | None:
-    """`value`, where JSON can say it."""
-    return value if value is not None and math.isfinite(value) else None
+def number(value: float) -> float | None:
+    """`value`, or None if JSON has no number for it."""
+    return value if math.isfinite(value) else None
 
 
 def _claim(guarantee: Guarantee) -> Figures:
@@ -169,26 +144,23 @@ def _utility(utility: Utility, words: MarkedCounts | None, tokens: MarkedCounts 
 
 
 def _per(parts: dict[str, TokenQuality], counts: MarkedCounts | None) -> Figures | None:
-    """Perplexities a unit that was counted: total nats over how many there are."""
+    """Perplexities per counted unit: total nats over the number of units."""
     if counts is None:
         return None
-    found = {"overall": counts.overall, "public": counts.public, "private": counts.private}
+    totals = {"overall": counts.overall, "public": counts.overall - counts.private, "private": counts.private}
     return {
-        name: {
-            "count": found[name],
-            "perplexity": number(math.exp(min(part.nats / found[name], 700.0))) if found[name] else None,
-        }
-        for name, part in parts.items()
+        name: {"count": total, "perplexity": _perplexity(parts[name].nats / total) if total else None}
+        for name, total in totals.items()
     }
+
+
+def _perplexity(nats: float) -> float | None:
+    return number(math.exp(min(nats, 700.0)))
 
 
 def _labels(labels: LabelQuality) -> Figures:
-    rates = {
-        "overall": labels.overall,
-        "with_secrets": labels.with_secrets,
-        "without_secrets": labels.without_secrets,
-        "commonest": labels.commonest,
-    }
+    names = ("overall", "with_secrets", "without_secrets", "commonest")
+    rates = {name: getattr(labels, name) for name in names}
     return {
         "labels": {
             name: {"errors": rate.errors, "records": rate.records, "error_rate": number(rate.share)}
@@ -197,20 +169,21 @@ def _labels(labels: LabelQuality) -> Figures:
     }
 
 
-def _attacks(found: Audit, share: float | None) -> Figures:
+def _attacks(found: Audit, utility: Utility, tokens: MarkedCounts | None) -> Figures:
+    own = utility.overall.tokens
+    own_per_token = own / tokens.overall if own and tokens is not None and tokens.overall else None
     return {
         "verdict": str(found.verdict.outcome),
         "figures": found.figures,
-        "checkpoints": [_checkpoint(one, share) for one in found.checkpoints],
+        "checkpoints": [_checkpoint(one, own_per_token) for one in found.checkpoints],
     }
 
 
-def _checkpoint(one: Checkpoint, share: float | None) -> Figures:
-    """A model on the way; its perplexity in the measure's tokens, too, where there is one."""
-    nats = math.log(one.perplexity)
+def _checkpoint(one: Checkpoint, own_per_token: float | None) -> Figures:
+    """A checkpoint; own_per_token: the run's own tokens per token that perplexities are stated in."""
     return {
         "step": one.step,
         "perplexity": number(one.perplexity),
-        "normalised": None if share is None else number(math.exp(min(nats * share, 700.0))),
+        "normalised": None if own_per_token is None else _perplexity(math.log(one.perplexity) * own_per_token),
         "figures": one.figures,
     }

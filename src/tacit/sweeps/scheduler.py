@@ -1,4 +1,4 @@
-"""The processes of a sweep: one a run, some at a time, none left behind."""
+"""The processes of a sweep: one per run, some at a time, none left behind."""
 
 import json
 import os
@@ -16,9 +16,10 @@ from typing import Any
 
 from tacit.common.files import try_lock
 from tacit.common.progress import Progress
-from tacit.common.serialize import to_json
+from tacit.common.serialize import dotted, to_json
 from tacit.errors import RunError
-from tacit.sweeps.recipe import Variation, dotted
+from tacit.reports.run_page import without_folders
+from tacit.sweeps.recipe import Variation
 from tacit.sweeps.worker import Job, JobState, read_state, write_state
 
 RunPlace = str | Path
@@ -30,7 +31,7 @@ _FOLDERS = re.compile(r"(?<![\w.~)])/+(?:[^\s/'\"]+/+)*(?=[^\s/'\"])")
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How one run ended: its line of the results. `refused`: why it has no figures. known: it was done before."""
+    """How one run ended: its line of the results. refused: why it has no figures; known: it was done before."""
 
     name: str
     line: dict[str, Any]
@@ -44,7 +45,7 @@ class RunOutcome:
         return attacks is not None and attacks["verdict"] == "contradicted"
 
 
-Told = Callable[[str, Progress | RunOutcome], None]
+SweepObserver = Callable[[str, Progress | RunOutcome], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Places:
     def of(
         cls, recipe: Path, out: RunPlace | None, results: RunPlace | None, data: RunPlace | None, scale: float
     ) -> "Places":
-        """The given ones, or those beside the recipe; another position of the dial has other places."""
+        """The given ones, or those next to the recipe; another scale has other places."""
         stem = recipe.stem if scale == 1 else f"{recipe.stem}-at-{scale:g}"
         return cls(
             recipe,
@@ -71,29 +72,24 @@ class Places:
 
     @property
     def own(self) -> Path:
-        """What the sweep keeps for itself; no run has such a name."""
+        """The sweep's own folder; no run has such a name."""
         return self.out / ".sweep"
 
-    def folder(self, name: str) -> Path:
-        """Of a run."""
-        return self.out / name
-
     def state(self, name: str) -> Path:
-        """Of a run."""
+        """The state file of a run."""
         return self.own / f"{name}.json"
 
     def log(self, name: str) -> Path:
         """What the process of a run printed."""
         return self.own / f"{name}.log"
 
-    def without(self, text: str, words: dict[str, Any]) -> str:
-        """`text` without a place of the machine: of every path from the root on its last part alone.
+    def without(self, text: str, settings: dict[str, Any]) -> str:
+        """`text` with only the last part of every absolute path.
 
-        A blank ends a path, but for those in quotes and those of `words`, the settings of a run.
+        A blank ends a path, except in quotes and in the paths of `settings`.
         """
-        paths = [value for value in dotted(words).values() if isinstance(value, str) and value.startswith("/")]
-        named = {path: PurePath(path).name for path in paths}
-        named = {path: name for path, name in named.items() if name}
+        paths = [value for value in dotted(settings).values() if isinstance(value, str) and value.startswith("/")]
+        named = {path: PurePath(path).name for path in paths if PurePath(path).name}
         roots = {str(self.out): "OUT", str(self.data): "DATA", str(self.recipe.parent.absolute()): "RECIPE"}
         for known in (roots, named):
             for place in sorted(known, key=len, reverse=True):
@@ -102,15 +98,15 @@ class Places:
 
 
 class Drive:
-    """Runs jobs in processes of their own and gathers how they ended."""
+    """Runs jobs in processes of their own and collects how they ended."""
 
-    def __init__(self, places: Places, threads: int, lock: int, observe: Told) -> None:
+    def __init__(self, places: Places, threads: int, lock: int, observe: SweepObserver) -> None:
         self._places, self._threads, self._lock, self._observe = places, threads, lock, observe
         self._living: set[subprocess.Popen[str]] = set()
         self._telling, self._stopped = threading.Lock(), False
 
     def all(self, pool: ThreadPoolExecutor, todo: list[tuple[Variation, Job]]) -> Iterator[RunOutcome]:
-        """In the order of the recipe. Interrupted, the processes finish their steps and keep them."""
+        """In the order of the recipe. If interrupted, the processes finish and save their current steps."""
         waiting = [pool.submit(self._one, one, job) for one, job in todo]
         try:
             for future in waiting:
@@ -125,15 +121,25 @@ class Drive:
             raise
 
     def _one(self, one: Variation, job: Job) -> RunOutcome:
-        state = read_state(self._places.state(one.name))
-        known = state is not None and state.is_done(job.identity) and self._places.folder(one.name).exists()
+        place, begun = self._places.state(one.name), JobState(job.identity.trained)
+        state = read_state(place) or begun
+        known = state.is_done(job.identity) and Path(job.folder).exists()
         if not known and not self._stopped:
             refused = self._process(one.name, job)
-            state = read_state(self._places.state(one.name)) or JobState(job.identity.trained)
+            state = read_state(place) or begun
             if refused is not None and not self._stopped:
                 state = replace(state, refused=refused, figures=None)
-                write_state(self._places.state(one.name), state)
-        outcome = _outcome(one, state or JobState(job.identity.trained), known)
+                write_state(place, state)
+        line = {
+            "name": one.name,
+            "group": one.group,
+            "seed": one.settings.get("seed", 0),
+            "differs": without_folders(one.differs),
+            "figures": state.figures,
+            "refused": state.refused,
+            "seconds": state.seconds if state.figures is not None else {},
+        }
+        outcome = RunOutcome(one.name, line, state.refused, known)
         self._tell(one.name, outcome)
         return outcome
 
@@ -152,13 +158,13 @@ class Drive:
                 text=True,
                 env=environment,
                 pass_fds=(self._lock,),  # held until the last process is gone
-                start_new_session=True,  # Ctrl-C is for the driver, which asks its processes to stop
+                start_new_session=True,  # Ctrl-C is for the scheduler, which asks its processes to stop
             )
         with process:
             self._living.add(process)
             assert process.stdin is not None
             assert process.stdout is not None
-            with suppress(BrokenPipeError):  # its end is said below
+            with suppress(BrokenPipeError):  # its end is reported below
                 print(" ".join(to_json(job).split("\n")), file=process.stdin, flush=True)
             if self._stopped:  # while it was started
                 process.stdin.close()
@@ -167,45 +173,22 @@ class Drive:
                 if "progress" in message:
                     self._tell(name, Progress(**message["progress"]))
                 else:
-                    refused = {part: self._places.without(text, job.words) for part, text in message["refused"].items()}
+                    found = message["refused"].items()
+                    refused = {part: self._places.without(text, job.settings) for part, text in found}
             code = process.wait()
             self._living.discard(process)
-        return refused if code == 0 else self._ended(name, code)
-
-    def _ended(self, name: str, code: int) -> dict[str, str]:
-        how = f"by signal {-code}" if code < 0 else f"with code {code}"
-        log = self._places.without(str(self._places.log(name)), {})
+        if code == 0:
+            return refused
         return {
             "expected": "a process that ends when its run is done",
-            "found": f"one that ended {how}",
-            "way_out": f"see {log}; the same command goes on (with fewer --jobs, where memory was short)",
+            "found": f"one that ended by signal {-code}" if code < 0 else f"one that ended with code {code}",
+            "way_out": f"see {self._places.without(str(self._places.log(name)), {})}; the same command resumes "
+            "(use fewer --jobs if memory was short)",
         }
 
     def _tell(self, name: str, news: Progress | RunOutcome) -> None:
         with self._telling:
             self._observe(name, news)
-
-
-def _outcome(one: Variation, state: JobState, known: bool) -> RunOutcome:
-    line = {
-        "name": one.name,
-        "group": one.group,
-        "seed": one.words.get("seed", 0),
-        "differs": without_places(one.differs),
-        "figures": state.figures,
-        "refused": state.refused,
-        "seconds": state.seconds if state.figures is not None else {},
-    }
-    return RunOutcome(one.name, line, state.refused, known)
-
-
-def without_places(value: Any) -> Any:  # noqa: ANN401
-    """`value` with the name alone of every file that is named from the root on."""
-    if isinstance(value, dict):
-        return {word: without_places(inner) for word, inner in value.items()}
-    if isinstance(value, list):
-        return [without_places(inner) for inner in value]
-    return PurePath(value).name if isinstance(value, str) and value.startswith("/") else value
 
 
 def available_threads() -> int:
@@ -216,15 +199,14 @@ def available_threads() -> int:
 
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """Be the one sweep of a folder; processes of one that died are waited for, as they end after their step."""
+    """Be the only sweep of a folder; processes of a sweep that died are waited for, as they end after their step."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         began = time.monotonic()
         while not try_lock(descriptor):
             if time.monotonic() - began > _SECONDS_FOR_LOCK:
-                raise RunError(
-                    f"to be the only sweep of {path.parent.parent}", "another one at work", "wait for it to end"
-                )
+                folder = path.parent.parent
+                raise RunError(f"to be the only sweep of {folder}", "another one at work", "wait for it to end")
             time.sleep(0.2)
         yield descriptor
     finally:

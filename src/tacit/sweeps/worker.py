@@ -1,11 +1,11 @@
-"""The process of one run of a sweep: train or go on, attack, report, and say how far it is.
+"""The process of one run of a sweep: it trains or resumes, attacks, reports, and tells how far it is.
 
-Started by the driver, never by a person. The first line of standard input is the job. When the input ends, whoever
-started this is gone or wants it to stop: the step under way is finished and kept. Standard output has one JSON object a
-line: progress, or why there is no model. What is known of the run is in one file, enough to go on after any death.
+The scheduler starts it. The first line of standard input is the job; when the input ends, the scheduler is gone or asks
+the process to stop: the current step is finished and saved. Standard output has one JSON object per line: progress, or
+why there is no model. The run's state file is enough to resume after any crash.
 
-G1 (before). A run's identity is on the disk before its folder is made, so that a folder is never taken for another's.
-G2 (whole). Every change of that file is one rename.
+G1 (before). A run's identity is on disk before its folder is made, so that a folder is never taken for another run's.
+G2 (whole). Every change of the state file is one rename.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from tacit.errors import ConfigError, RunError, TacitError
 from tacit.privacy.ledger import read_entries
 from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.sweeps.results import MarkedCounts, Measurement, count, figures, marked_texts
+from tacit.sweeps.results import MarkedCounts, count, figures, marked_texts
 
 if TYPE_CHECKING:
     from tacit.config.audit_schema import AuditConfig
@@ -40,7 +40,7 @@ _SECONDS_OF_GRACE = 20.0
 
 @dataclass(frozen=True, slots=True)
 class JobIdentity:
-    """Hashes of what a run is trained with, of how it is audited (none: not), and of what its figures are stated in."""
+    """Hashes of what a run is trained with, how it is audited, and what its figures are stated in; None: not at all."""
 
     trained: str
     audited: str | None
@@ -49,7 +49,7 @@ class JobIdentity:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """How far a run is: what its present audit and figures were made with, its figures, or why it has none."""
+    """How far a run is: what its audit and figures were made with, its figures, or why it has none."""
 
     trained: str
     audited: str | None = None
@@ -63,13 +63,25 @@ class JobState:
         return self.figures is not None and JobIdentity(self.trained, self.audited, self.stated) == wanted
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: its folder, its state file, its settings, and what is wanted."""
+
+    folder: str
+    state: str
+    settings: dict[str, Any]
+    audit: dict[str, Any] | None
+    perplexity_tokenizer: str | None
+    identity: JobIdentity
+
+
 def content_hash(content: object) -> str:
     """SHA-256 of plain JSON content."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def read_state(path: Path) -> JobState | None:
-    """What is known; none of a run that was never begun."""
+    """The state of a run; None if it was never started."""
     if not path.exists():
         return None
     try:
@@ -79,53 +91,41 @@ def read_state(path: Path) -> JobState | None:
 
 
 def write_state(path: Path, state: JobState) -> None:
-    """Have it on the disk."""
+    """Replace the state of a run."""
     write_bytes(path, to_json(state).encode())
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One run: where it is made, where its state is kept, its settings, and what is wanted of it."""
-
-    folder: str
-    state: str
-    words: dict[str, Any]
-    audit: dict[str, Any] | None
-    perplexity_tokenizer: str | None
-    identity: JobIdentity
-
-
 def is_trained(folder: Path) -> bool:
-    """Whether the run ended: its manifest is written last."""
+    """Whether training ended: the manifest is written last."""
     return (folder / "release" / ReleaseFile.MANIFEST).is_file()
 
 
 def is_untouched(folder: Path) -> bool:
-    """Whether no step was taken there: then it may be begun anew."""
+    """Whether no step was taken, so that the run may start over."""
     ledger = folder / "release" / ReleaseFile.LEDGER
     return not ledger.exists() or not sum(read_entries(ledger).charges().values())
 
 
 def perform(job: Job, observe: Observer) -> None:
-    """Whatever of the job is not done; the state says after each stage what is."""
+    """Do whatever part of the job is not done; the state is written after each stage."""
+    from tacit.audits.audit import audit
     from tacit.reports.write import report
 
     folder, place, wanted = Path(job.folder), Path(job.state), job.identity
-    audit = job.audit
     state = read_state(place) or JobState(wanted.trained)
     if not is_trained(folder):
-        state = _timed(place, state, "training", lambda: _train(folder, job.words, observe))
-    if audit is not None and (state.audited != wanted.audited or not _is_audited(folder)):
-        state = _timed(place, state, "audit", lambda: _audit(folder, audit, observe))
+        state = _timed(place, state, "training", lambda: _train(folder, job.settings, observe))
+    audited = state.audited == wanted.audited and (folder / "release" / ReleaseFile.AUDIT).is_file()
+    if job.audit is not None and not audited:
+        config = audit_config(job.audit)
+        state = _timed(place, state, "audit", lambda: audit(folder, config, observe))
     report([folder])
-    words, tokens = _counts(folder, job.perplexity_tokenizer)
-    found = figures(folder, words, tokens, attacks=audit is not None)
-    done = replace(state, audited=wanted.audited, stated=wanted.stated, figures=found, refused=None)
-    write_state(place, done)
+    found = figures(folder, *_counts(folder, job.perplexity_tokenizer), attacks=job.audit is not None)
+    write_state(place, replace(state, audited=wanted.audited, stated=wanted.stated, figures=found, refused=None))
 
 
-def _timed(place: Path, state: JobState, stage: str, work: Callable[[], None]) -> JobState:
-    """Do the work; its seconds are added to those of earlier lives, however it ends."""
+def _timed(place: Path, state: JobState, stage: str, work: Callable[[], object]) -> JobState:
+    """Do the work; its seconds are added to those of earlier attempts, however it ends."""
     began = time.monotonic()
     try:
         work()
@@ -136,7 +136,7 @@ def _timed(place: Path, state: JobState, stage: str, work: Callable[[], None]) -
     return state
 
 
-def _train(folder: Path, words: dict[str, Any], observe: Observer) -> None:
+def _train(folder: Path, settings: dict[str, Any], observe: Observer) -> None:
     from tacit.config.load import load_config
     from tacit.training.stages import resume, train
 
@@ -145,58 +145,48 @@ def _train(folder: Path, words: dict[str, Any], observe: Observer) -> None:
         resume(folder, observe)
         return
     shutil.rmtree(folder, ignore_errors=True)  # it was stopped before its first step
-    train(load_config(words), folder, observe)
+    train(load_config(settings), folder, observe)
 
 
-def _is_audited(folder: Path) -> bool:
-    return (folder / "release" / ReleaseFile.AUDIT).is_file()
-
-
-def _audit(folder: Path, words: dict[str, Any], observe: Observer) -> None:
-    from tacit.audits.audit import audit
-
-    audit(folder, audit_settings(words), observe)
-
-
-def audit_settings(words: dict[str, Any]) -> "AuditConfig":
-    """The settings of an audit from a person's words."""
+def audit_config(settings: dict[str, Any]) -> "AuditConfig":
+    """The settings under `audit:` of a recipe, checked."""
     from tacit.config.load import load_config
 
-    settings = load_config({"corpus": "", "plan.mechanism": "plain", "audit": words}).audit
-    if settings.canaries:
+    config = load_config({"corpus": "", "plan.mechanism": "plain", "audit": settings}).audit
+    if config.canaries:
         raise ConfigError("canaries under `settings`, where runs plant them", "audit.canaries", "move them there")
-    return settings
+    return config
 
 
 def _counts(folder: Path, perplexity_tokenizer: str | None) -> tuple[MarkedCounts | None, MarkedCounts | None]:
-    """Words and tokens of the held-out text; none for a classifier, or where the text cannot be had back."""
+    """Words and tokens of the held-out text; None for a classifier, or if the tokenizer does not restore text."""
     run = RunFolder.view(folder)
     settings = run.read_json(dict, PrivateFile.SETTINGS)
     tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
     if settings["task"] == "classification" or not (tokenizer.lossless or perplexity_tokenizer):
         return None, None
-    measure = None if perplexity_tokenizer is None else Measurement(Path(perplexity_tokenizer))
     store = PreparedCorpus(run.path(PrivateFile.HELD_OUT))
-    return count(marked_texts(store, tokenizer, settings["data"]["max_full_tokens"]), measure)
+    texts = marked_texts(store, tokenizer, settings["data"]["max_full_tokens"])
+    return count(texts, None if perplexity_tokenizer is None else Path(perplexity_tokenizer))
 
 
-class _Teller:
-    """Tells whoever started this how far the work is; stops the work when nobody is there any more."""
+class _Messenger:
+    """Tells the scheduler how far the work is, and stops the work when the scheduler is gone."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._asked = threading.Event()
-        self._said, self._stage = 0.0, ""
+        self._sent, self._stage = 0.0, ""
 
     def observe(self, done: Progress) -> None:
         now = time.monotonic()
-        if done.stage != self._stage or done.done == done.total or now - self._said > _SECONDS_BETWEEN:
-            self._said, self._stage = now, done.stage
-            self.say({"progress": asdict(done)})
+        if done.stage != self._stage or done.done == done.total or now - self._sent > _SECONDS_BETWEEN:
+            self._sent, self._stage = now, done.stage
+            self.send({"progress": asdict(done)})
         if self._asked.is_set():
             raise KeyboardInterrupt
 
-    def say(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         try:
             print(json.dumps(message), file=self._out, flush=True)
         except OSError:
@@ -212,15 +202,14 @@ class _Teller:
 
 def main() -> None:
     """One job."""
-    teller = _Teller(os.fdopen(os.dup(1), "w", encoding="utf-8"))
-    os.dup2(2, 1)  # what libraries print is no message
+    messenger = _Messenger(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    os.dup2(2, 1)  # what libraries print is not a message
     job = from_json(Job, sys.stdin.readline())
-    threading.Thread(target=teller.listen, daemon=True).start()
+    threading.Thread(target=messenger.listen, daemon=True).start()
     try:
-        perform(job, teller.observe)
+        perform(job, messenger.observe)
     except TacitError as error:
-        refused = {"expected": error.expected, "found": error.found, "way_out": error.way_out}
-        teller.say({"refused": refused})
+        messenger.send({"refused": {"expected": error.expected, "found": error.found, "way_out": error.way_out}})
     except KeyboardInterrupt:
         os._exit(130)
     os._exit(0)  # the listener still waits for input
