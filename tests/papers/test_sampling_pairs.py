@@ -279,7 +279,7 @@ def test_g4_a_draw_from_a_million_rows_allocates_no_more_than_from_ten_thousand(
 def test_entities_are_flat_arrays() -> None:
     entities = RowEntities.of([(2, 0, 2), (), {1}], 3)
     assert (entities.offsets.tolist(), entities.ids.tolist(), len(entities)) == ([0, 2, 2, 3], [0, 2, 1], 3)
-    assert [entities.offsets.dtype.name, entities.ids.dtype.name] == ["int64", "int32"]
+    assert [entities.offsets.dtype.name, entities.ids.dtype.name] == ["int32", "int32"]
     assert len(RowEntities.of([], 0)) == 0
 
 

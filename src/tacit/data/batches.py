@@ -66,6 +66,10 @@ class Examples(Protocol):
     def rows(self, index: Tensor) -> Self:
         """The rows of `index`, without padding that none of them needs."""
 
+    @property
+    def reach(self) -> Tensor:
+        """(rows,): how many positions each row needs; 0 where no target counts."""
+
     def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, Self]]:
         """Parts of at most `positions` padded positions, and which rows they hold."""
 
@@ -74,7 +78,18 @@ class Examples(Protocol):
 
 
 BatchKind = TypeVar("BatchKind", bound=Examples)
+_PartKind = TypeVar("_PartKind", bound=Examples, covariant=True)
 _BatchKind = TypeVar("_BatchKind", bound=Examples, contravariant=True)
+
+
+class RowsInParts(Protocol[_PartKind]):
+    """What clipped sums ask of a draw: a batch is one, and so are rows that are read when their part is due."""
+
+    def __len__(self) -> int:
+        """The number of rows."""
+
+    def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, _PartKind]]:
+        """Parts of at most `positions` padded positions, and which rows they contain."""
 
 
 class Trainable(Protocol[_BatchKind]):
@@ -162,7 +177,7 @@ class TextBatch:
 
         Rows without a target that counts are left out: their gradient is zero.
         """
-        for index in _parts(self.reach, positions):
+        for index in parts_of(self.reach, positions):
             yield index, self.rows(index)
 
     def to(self, device: torch.device) -> "TextBatch":
@@ -223,9 +238,14 @@ class LabeledBatch:
         time = int(self.lengths[index].amax()) if len(index) else 1
         return LabeledBatch(self.inputs[index, :time], self.targets[index], self.weights[index])
 
+    @property
+    def reach(self) -> Tensor:
+        """(rows,): tokens of each row that counts, else 0."""
+        return self.lengths * (self.weights[:, 0] != 0)
+
     def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, "LabeledBatch"]]:
-        """Parts as those of `Batch`; rows that do not count are left out."""
-        for index in _parts(self.lengths * (self.weights[:, 0] != 0), positions):
+        """Parts as those of `TextBatch`; rows that do not count are left out."""
+        for index in parts_of(self.reach, positions):
             yield index, self.rows(index)
 
     def to(self, device: torch.device) -> "LabeledBatch":
@@ -233,7 +253,7 @@ class LabeledBatch:
         return LabeledBatch(self.inputs.to(device), self.targets.to(device), self.weights.to(device))
 
 
-def _parts(lengths: Tensor, positions: int | None) -> Iterator[Tensor]:
+def parts_of(lengths: Tensor, positions: int | None) -> Iterator[Tensor]:
     """Rows of a length above 0, long first, in parts of at most `positions` padded positions."""
     order = torch.argsort(lengths, descending=True, stable=True)
     sizes = lengths[order].tolist()

@@ -4,6 +4,7 @@ A column is a file of raw little-endian numbers. Its type, length and SHA-256 st
 """
 
 import hashlib
+import mmap
 import os
 import shutil
 import tempfile
@@ -89,6 +90,12 @@ def open_column(path: Path, header: ColumnHeader) -> npt.NDArray[Any]:
         return np.asarray(np.memmap(path, dtype=number_type, mode="r")) if size else np.empty(0, dtype=number_type)
     except OSError as error:
         raise damaged(path, type(error).__name__) from error
+
+
+def release_pages(column: npt.NDArray[Any]) -> None:
+    """Give back the memory of an opened column; what is read again comes from the file."""
+    if isinstance(column.base, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+        column.base.base.madvise(mmap.MADV_DONTNEED)
 
 
 def verify_column(path: Path, header: ColumnHeader) -> None:

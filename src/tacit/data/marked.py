@@ -155,11 +155,13 @@ def public_text(records: Iterable[MarkedRecord]) -> Iterator[str]:
 class CorpusSummary:
     """What was counted while a corpus was marked; it outlives the marked records.
 
-    files: hashes of the marked records. held_out_characters: of all held-out texts. population_hash: of the corpus
-    under the key of a labelled sample, if there is one. detector_overlap: whether a policy's detector learned from it.
+    files: hashes of the marked records. held_out_limit: held-out records are measured with up to this `sample_key`;
+    None is all of them. held_out_characters: of their texts. population_hash: of the corpus under the key of a labeled
+    sample, if there is one. detector_overlap: whether a policy's detector learned from it.
     """
 
     files: dict[str, str]
+    held_out_limit: int | None
     held_out_characters: int
     population_hash: str | None
     detector_overlap: bool

@@ -33,7 +33,15 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tacit.common.files import read_bytes
-from tacit.data.column_files import ColumnHeader, ColumnWriter, damaged, open_column, sync, verify_column
+from tacit.data.column_files import (
+    ColumnHeader,
+    ColumnWriter,
+    damaged,
+    open_column,
+    release_pages,
+    sync,
+    verify_column,
+)
 from tacit.data.views import FullTokens, PublicTokens, Tokens, fill_in
 from tacit.errors import PrepareError
 
@@ -130,6 +138,7 @@ def parsed_header(model: type[AnyHeader], path: Path, raw: bytes) -> AnyHeader:
 
 
 _MOST_KINDS = 1 << 16
+_ROWS_MAPPED = 128  # read before their pages are given back: each row may map 64 kB of every column
 
 
 class StoredRow(NamedTuple):
@@ -222,6 +231,7 @@ class PreparedCorpus:
         self._public = _columns(folder / PUBLIC, self.header.columns, public_types(""))
         self._private = _columns(folder / PRIVATE, private.columns, private_types(""))
         self._check_lengths()
+        self._rows_read = 0
 
     def __len__(self) -> int:
         return self.header.counts.rows
@@ -274,6 +284,9 @@ class PreparedCorpus:
 
     def redacted(self, row: int) -> Tokens:
         """The redacted tokens of a row, mapped: reads no secret."""
+        self._rows_read += 1
+        if self._rows_read % _ROWS_MAPPED == 0:
+            self.release_pages()
         return self._slice("tokens", "offsets", row)
 
     def full(self, row: int) -> FullTokens:
@@ -288,6 +301,11 @@ class PreparedCorpus:
             raise damaged(self.folder / PRIVATE / "secret_offsets.bin", "offsets that make no sense")
         contents = self._private["secrets"][bounds[0] : bounds[-1]]
         return fill_in(self.redacted(row), self.positions(row), contents, np.diff(bounds))
+
+    def release_pages(self) -> None:
+        """Give back the memory of all that was read so far; it stays on disk."""
+        for column in chain(self._public.values(), self._private.values()):
+            release_pages(column)
 
     def verify(self) -> None:
         """Read every file and compare it with what was written."""

@@ -113,9 +113,9 @@ def update_by_records(updates: Updates, step: Step, update: SplitBatch, drawn: D
     flagged = np.isin(drawn.rows, updates.pools.rows(Pool.FLAGGED))
     rule, done = _printed_rule(updates), Done(0)
     if flagged.any():
-        done += updates.noisy(step, update, updates.read(step, drawn.rows[flagged]), streams, rule)
+        done += updates.noisy(step, update, drawn.rows[flagged], streams, rule)
     if not flagged.all():
-        done += updates.plain(step, updates.read(step, drawn.rows[~flagged]), rule)
+        done += updates.plain(step, drawn.rows[~flagged], rule)
     return done
 
 

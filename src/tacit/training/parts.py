@@ -34,7 +34,7 @@ from tacit.policies.registry import parse_policy
 from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.training.checks import duplicates_of, needs_of
-from tacit.training.marking import marked_corpus, training_records
+from tacit.training.marking import held_out_records, marked_corpus, training_records
 from tacit.training.trainer import TrainSettings
 from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
 
@@ -76,7 +76,12 @@ def learned_from_training(policy: Policy) -> Dependence:
 
 
 def prepare_stores(
-    experiment: Config, policies: Policies, tokenizer: Tokenizer, run: RunFolder, observe: Observer
+    experiment: Config,
+    policies: Policies,
+    tokenizer: Tokenizer,
+    run: RunFolder,
+    observe: Observer,
+    held_out_limit: int | None = None,
 ) -> None:
     """Both sides of the marked corpus as stores, and the marks of the records beside them; what is there stays."""
     marked, policy = marked_corpus(run), policies.marking
@@ -96,7 +101,7 @@ def prepare_stores(
             annotator.search(planted())
         write_atomically(marks, annotator.marks().save, 0o600)
     whole = PrepareConfig(experiment.data.max_tokens, labelled=experiment.classifies)
-    sides = {PrivateFile.HELD_OUT: marked.records(Part.HELD_OUT)}
+    sides = {PrivateFile.HELD_OUT: held_out_records(held_out_limit, marked)}
     if duplicates_of(experiment) != "keep":
         sides[PrivateFile.MEMBERS] = training_records(experiment, marked)  # also what was left out
     for name, records in sides.items():

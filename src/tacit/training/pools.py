@@ -26,7 +26,13 @@ from tacit.errors import ConfigError, RunError
 from tacit.mechanisms.settings import default_batch
 from tacit.privacy.plan import Pool
 
-RowNumbers = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.signedinteger[Any]]
+
+
+def narrow(numbers: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.signedinteger[Any]]:
+    """The same numbers in four bytes each, if all of them fit: they are kept for every row of a corpus."""
+    fits = not len(numbers) or numbers.max() <= np.iinfo(np.int32).max
+    return numbers.astype(np.int32, copy=False) if fits else numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +116,7 @@ class RowEntities:
     """Which of `count` listed entities stand in each row: row `i` has `ids[offsets[i]:offsets[i + 1]]`, from 0 on."""
 
     offsets: RowNumbers
-    ids: npt.NDArray[np.signedinteger[Any]]
+    ids: RowNumbers
     count: int
 
     def __post_init__(self) -> None:
@@ -131,8 +137,7 @@ class RowEntities:
         for entities in entities_of_rows:
             ids.extend(sorted(set(entities)))
             ends.append(len(ids))
-        small = np.int32 if count <= np.iinfo(np.int32).max else np.int64
-        return cls(np.array(ends, dtype=np.int64), np.array(ids, dtype=np.int64).astype(small), count)
+        return cls(narrow(np.array(ends)), narrow(np.array(ids)), count)
 
     def __len__(self) -> int:
         """How many rows."""
@@ -145,7 +150,7 @@ class Annotation:
 
     records: npt.NDArray[np.uint64]
     users: npt.NDArray[np.uint64]  # 0: no user
-    span_counts: npt.NDArray[np.int64]
+    span_counts: RowNumbers
     flagged: RowMask | None = None  # routed to the protected set
     kept: RowMask | None = None  # by the contribution caps
     with_entity: RowMask | None = None  # a listed entity stands in it; follows from `entities` where they are given
@@ -181,7 +186,7 @@ class Annotation:
         entities: RowEntities | None = None,
     ) -> Self:
         """The annotation of a prepared store, with marks made elsewhere."""
-        return cls(store.records, store.users, store.span_counts(), flagged, kept, with_entity, entities)
+        return cls(store.records, store.users, narrow(store.span_counts()), flagged, kept, with_entity, entities)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +223,7 @@ class Pools:
     def rows(self, pool: Pool) -> RowNumbers:
         """The row numbers of `pool`, rising; a pool without rows is refused."""
         if pool not in self._rows:
-            rows = self._find(pool).astype(np.int64)
+            rows = narrow(self._find(pool))
             if not len(rows):
                 raise ConfigError(
                     expected=f"at least one row among {pool}",
@@ -283,9 +288,11 @@ class Pools:
 
 def _grouped(rows: RowNumbers, owners: npt.NDArray[np.uint64]) -> Units:
     of_rows = owners[rows]
-    order = np.argsort(of_rows, kind="stable")
-    starts = np.flatnonzero(np.diff(of_rows[order])) + 1
-    return Units(rows[order], np.concatenate(([0], starts, [len(rows)])).astype(np.int64))
+    if np.any(of_rows[1:] < of_rows[:-1]):  # not so for records, of which a corpus has too many to sort them in vain
+        order = np.argsort(of_rows, kind="stable")
+        rows, of_rows = rows[order], of_rows[order]
+    starts = np.flatnonzero(of_rows[1:] != of_rows[:-1]) + 1
+    return Units(rows, narrow(np.concatenate(([0], starts, [len(rows)]))))
 
 
 def _given(marks: RowMask | None, pool: Pool, name: str, how: str) -> RowMask:
@@ -303,7 +310,9 @@ def _check_length(name: str, values: npt.NDArray[Any], rows: int) -> None:
 
 
 def _check_flagged_whole(records: npt.NDArray[np.uint64], flagged: RowMask) -> None:
-    split = np.intersect1d(records[flagged], records[~flagged]).size
+    of_one = _grouped(np.arange(len(records)), records)
+    counts = np.add.reduceat(flagged[of_one.rows], of_one.offsets[:-1], dtype=np.int64) if len(records) else flagged
+    split = int(np.count_nonzero((counts > 0) & (counts < np.diff(of_one.offsets)))) if len(records) else 0
     _require(split == 0, "records whose pieces are flagged all or none", f"{split} that are flagged in part")
 
 

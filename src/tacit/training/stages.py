@@ -66,7 +66,7 @@ from tacit.training.parts import (
     prepare_stores,
     train_settings,
 )
-from tacit.training.pools import Pools, measured_counts
+from tacit.training.pools import Annotation, Pools, measured_counts
 from tacit.training.randomness import Streams
 from tacit.training.trainer import Trainer
 
@@ -150,16 +150,14 @@ def _go_on(experiment: Config, policies: Policies, run: RunFolder, observe: Obse
     note(run)
     summary = mark_once(experiment, policies, run, observe)
     tokenizer = _tokenizer(experiment, policy, run)
-    prepare_stores(experiment, policies, tokenizer, run, observe)
+    prepare_stores(experiment, policies, tokenizer, run, observe, summary.held_out_limit)
     note_stores(run)
     store, held_out = (PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
     reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
     _check_held_out(held_out)
-    marks = RecordMarks.load(run.path(PrivateFile.MARKS))
-    caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
-    annotation, dropped = annotate(store, marks, caps)
+    annotation, caps_dropped, entity_list_hash = _annotated(experiment, store, run)
     pools = Pools(annotation)
-    evidence = _evidence(experiment, policies, summary, marks, dropped)
+    evidence = _evidence(experiment, policies, summary, entity_list_hash, caps_dropped)
     planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
     _check_vocabulary(planned.mechanism, tokenizer, hash_outside(policy, run.key))
     check_duplicates(planned.mechanism, experiment)
@@ -276,8 +274,15 @@ def _check_held_out(store: PreparedCorpus) -> None:
         )
 
 
+def _annotated(experiment: Config, store: PreparedCorpus, run: RunFolder) -> tuple[Annotation, float | None, str]:
+    """The annotation, the share of records that the caps dropped, and the hash of the entity list."""
+    marks = RecordMarks.load(run.path(PrivateFile.MARKS))
+    caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
+    return *annotate(store, marks, caps), marks.entity_list_hash
+
+
 def _evidence(
-    experiment: Config, policies: Policies, summary: CorpusSummary, marks: RecordMarks, dropped: float | None
+    experiment: Config, policies: Policies, summary: CorpusSummary, entity_list_hash: str, dropped: float | None
 ) -> Evidence:
     """What is known beside the plan."""
     policy = policies.marking
@@ -299,7 +304,7 @@ def _evidence(
         among_secrets=covered.among_secrets,
         dropped_share=dropped,
         # elsewhere a hash of secrets would leave
-        entity_list_hash=marks.entity_list_hash if needs_of(experiment).entities else None,
+        entity_list_hash=entity_list_hash if needs_of(experiment).entities else None,
         detector_data=detector_data(policies.together()),
         user_origin=_user_origin(experiment),
         record_is=RECORD_IS[experiment.data.segment_by],

@@ -31,6 +31,7 @@ G5 (exact). The sum equals that of training a copy of the model for each unit, u
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pkgutil import resolve_name
 from typing import Any, Generic, Literal
 
@@ -39,7 +40,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.config.model_schema import LocalConfig, OptimizerConfig
-from tacit.data.batches import BatchKind, BatchReader, Examples, Trainable
+from tacit.data.batches import BatchKind, BatchReader, Examples, RowsInParts, Trainable, parts_of
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
@@ -187,6 +188,7 @@ def _add_clipped(sums: dict[str, Tensor], update: Mapping[str, Tensor], clipping
 
 
 _SCORES = 1 << 26  # in memory at a time: 256 MB
+_ROWS_AT_A_TIME = 512  # of a draw, read to learn how long they are
 
 
 DEFAULT_NOISED_STATES = 2
@@ -233,6 +235,25 @@ class Done:
         return Done(self.tokens + other.tokens, loss, other.private or self.private)
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnRows:
+    """Rows of a draw, read when their part is due; the parts are those of one batch of all rows."""
+
+    rows: np.ndarray
+    read: Callable[[np.ndarray], Examples]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, Examples]]:
+        """Every row is read twice: for its length, and with its part."""
+        starts = range(0, len(self), _ROWS_AT_A_TIME)
+        reach = torch.cat([self.read(self.rows[start : start + _ROWS_AT_A_TIME]).reach for start in starts])
+        for index in parts_of(reach, positions):
+            part = self.read(self.rows[index.numpy(force=True)])
+            yield index, part.rows(torch.arange(len(index), device=index.device))
+
+
 class Updates:
     """Applies the steps of one plan to one model."""
 
@@ -258,35 +279,38 @@ class Updates:
         update = step.update
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
             if isinstance(update, Plain):
-                return self.plain(step, self.read(step, drawn.rows), self.optimizers[step.optimizer])
+                return self.plain(step, drawn.rows, self.optimizers[step.optimizer])
             if isinstance(update, SplitBatch):
                 done: Done = resolve_name(_AS_PRINTED[update.by])(self, step, update, drawn, streams)
                 return done
             if isinstance(step.draw, PoissonUsers | UsersAndEntities):
                 return self._users(step, update, drawn, streams)
-            batch = self.read(step, drawn.rows)
-            return self.noisy(step, update, batch, streams, self.optimizers[step.optimizer])
+            return self.noisy(step, update, drawn.rows, streams, self.optimizers[step.optimizer])
 
-    def read(self, step: Step, rows: np.ndarray) -> Examples:
+    def _read(self, step: Step, rows: np.ndarray) -> Examples:
         """The rows as `step` sees them, on the model's device."""
         return self.reader.batch(rows, step.view, step.targets).to(self._device)
 
-    def plain(self, step: Step, batch: Examples, rule: Optimizer) -> Done:
-        """One step along the mean gradient of `batch`."""
-        moving = self.moving[step.trainable]
+    def plain(self, step: Step, rows: np.ndarray, rule: Optimizer) -> Done:
+        """One step along the mean gradient of `rows`."""
+        batch, moving = self._read(step, rows), self.moving[step.trainable]
         result = plain_sum(self.learner, batch, positions=self._positions, parameters=moving)
         weight = max(result.weight, 1.0)
         gradients = {name: total / weight for name, total in result.sums.items()}
         rule.apply(self.parameters, gradients)
         return Done(_counted(batch), result.loss / weight)
 
-    def noisy(self, step: Step, update: Noisy | SplitBatch, batch: Examples, streams: Streams, rule: Optimizer) -> Done:
-        """One step along the noisy sum of the clipped gradients of `batch`, over the public divisor."""
+    def noisy(
+        self, step: Step, update: Noisy | SplitBatch, rows: np.ndarray, streams: Streams, rule: Optimizer
+    ) -> Done:
+        """One step along the noisy sum of the clipped gradients of `rows`, over the public divisor."""
+        read = partial(self._read, step)
+        batch: RowsInParts[Examples] = DrawnRows(rows, read) if len(rows) > _ROWS_AT_A_TIME else read(rows)
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
         moving = self.moving[step.trainable]
         result = clipped_sum(self.learner, batch, clipping, positions=self._positions, parameters=moving)
         self._apply(rule, update, result.sums, result.sensitivity, streams)
-        return Done(_counted(batch), None, _facts(result.norms, result.non_finite))
+        return Done(result.targets, None, _facts(result.norms, result.non_finite))
 
     def _users(self, step: Step, update: Noisy, drawn: Drawn, streams: Streams) -> Done:
         """Each user's own training is one clipped vector.
@@ -302,7 +326,7 @@ class Updates:
 
         def units() -> Iterator[LocalUnit[Examples]]:
             for rows, weight in zip(drawn.units(), self.pools.weights(drawn, cap), strict=True):
-                batch = self.read(step, rows)
+                batch = self._read(step, rows)
                 counts.append(_counted(batch))
                 yield LocalUnit(batch, float(weight), (key, self.pools.owner(rows)))
 

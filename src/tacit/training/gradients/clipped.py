@@ -47,7 +47,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.data.batches import PADDING, BatchKind, LabeledBatch, TextBatch, Trainable, wide, wide_type
+from tacit.data.batches import PADDING, BatchKind, LabeledBatch, RowsInParts, TextBatch, Trainable, wide, wide_type
 from tacit.errors import ConfigError, GradientError
 from tacit.models.causal_lm import require_causal
 from tacit.models.classifier import Classifier
@@ -197,11 +197,12 @@ class ClippedGradients:
     norms: Tensor  # (rows,), before clipping
     losses: Tensor  # (rows,), weighted sums in nats
     non_finite: int
+    targets: int  # that count
 
 
 def clipped_sum(
     model: Trainable[BatchKind],
-    batch: BatchKind,
+    batch: RowsInParts[BatchKind],
     clipping: Clipping,
     *,
     positions: int | None = None,
@@ -215,15 +216,16 @@ def clipped_sum(
     chosen = chosen_parameters(model.module, parameters)
     recording = Recording(chosen, model.head)
     sums: dict[str, Tensor] = {}
-    dtype = wide_type(model.head.get_parameter("weight").dtype)
-    norms, losses = (torch.zeros(len(batch), dtype=dtype, device=batch.weights.device) for _ in range(2))
-    with exact(model.module, batch.weights.device), recording.watching(model.module), memory() as room:
+    weight = model.head.get_parameter("weight")
+    norms, losses = (torch.zeros(len(batch), dtype=wide_type(weight.dtype), device=weight.device) for _ in range(2))
+    targets = 0
+    with exact(model.module, weight.device), recording.watching(model.module), memory() as room:
         for index, part in batch.micro_batches(positions):
             losses[index] = _one_pass(model, part, recording, room)
             norms[index] = _add_clipped(sums, recording.finish(), clipping)
-    return ClippedGradients(
-        sums or zero_sums(chosen), clipping.clip_norm, norms, losses, int((~norms.isfinite()).sum())
-    )
+            targets += int(part.weights.count_nonzero())
+    non_finite = int((~norms.isfinite()).sum())
+    return ClippedGradients(sums or zero_sums(chosen), clipping.clip_norm, norms, losses, non_finite, targets)
 
 
 def _one_pass(model: Trainable[BatchKind], batch: BatchKind, recording: Recording, room: ScoreBuffer) -> Tensor:
