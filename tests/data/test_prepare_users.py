@@ -19,6 +19,10 @@ def ids(count: int) -> list[str]:
     return [f"record {number}" for number in range(count)]
 
 
+def dealt(record_ids: list[str], mean: float, deviation: float, salt: str) -> list[str]:
+    return [f"dealt-{number}" for number in dealt_users(record_ids, mean, deviation, salt)]
+
+
 def sizes(users: list[str]) -> list[int]:
     """Of every user but the last, who has what is left."""
     counts = Counter(users)
@@ -30,7 +34,7 @@ def sizes(users: list[str]) -> list[int]:
 def test_g1_every_record_has_one_user_and_users_are_numbered_without_gaps(
     count: int, mean: float, deviation: float, salt: str
 ) -> None:
-    users = dealt_users(ids(count), mean, deviation, salt)
+    users = dealt(ids(count), mean, deviation, salt)
     assert len(users) == count
     names = set(users)
     assert names == {f"dealt-{number}" for number in range(1, len(names) + 1)}
@@ -38,14 +42,14 @@ def test_g1_every_record_has_one_user_and_users_are_numbered_without_gaps(
 
 @pytest.mark.parametrize(("mean", "size"), [(1.0, 1), (4.0, 4), (6.4, 6)])
 def test_g1_without_deviation_all_are_alike_and_the_last_has_the_rest(mean: float, size: int) -> None:
-    counts = sorted(Counter(dealt_users(ids(101), mean, 0.0, "salt")).values())
+    counts = sorted(Counter(dealt(ids(101), mean, 0.0, "salt")).values())
     assert set(counts[1:]) == {size}
     assert counts[0] == (101 % size or size)
 
 
 def test_g1_nobody_has_no_record() -> None:
     """With a deviation this wide nearly half of the sizes round to zero or less; they are one."""
-    found = Counter(sizes(dealt_users(ids(5000), 1.0, 10.0, "salt")))
+    found = Counter(sizes(dealt(ids(5000), 1.0, 10.0, "salt")))
     assert min(found) == 1
     assert 0.4 < found[1] / found.total() < 0.65
 
@@ -53,7 +57,7 @@ def test_g1_nobody_has_no_record() -> None:
 @pytest.mark.statistical
 def test_g1_sizes_have_the_rounded_normal_law() -> None:
     """Chi-square over 2,000 users of N(15, 2^2); false alarm 1e-6. Control: N(15.4, 2^2) is refused."""
-    found = np.array(sizes(dealt_users(ids(30_500), 15.0, 2.0, "law")))[:2000]
+    found = np.array(sizes(dealt(ids(30_500), 15.0, 2.0, "law")))[:2000]
     assert len(found) == 2000
 
     def p_value(mean: float) -> float:
@@ -67,20 +71,20 @@ def test_g1_sizes_have_the_rounded_normal_law() -> None:
 
 def test_g2_the_order_of_the_corpus_does_not_matter() -> None:
     names = ids(300)
-    dealt = dict(zip(names, dealt_users(names, 5.0, 2.0, "salt"), strict=True))
+    users = dict(zip(names, dealt(names, 5.0, 2.0, "salt"), strict=True))
     turned = names[::-1]
-    assert dict(zip(turned, dealt_users(turned, 5.0, 2.0, "salt"), strict=True)) == dealt
+    assert dict(zip(turned, dealt(turned, 5.0, 2.0, "salt"), strict=True)) == users
 
 
 def test_g2_another_salt_is_another_deal() -> None:
-    one, other = (dealt_users(ids(300), 5.0, 2.0, salt) for salt in ("a", "b"))
+    one, other = (dealt(ids(300), 5.0, 2.0, salt) for salt in ("a", "b"))
     assert one != other
     assert sizes(one) != sizes(other)
 
 
 def test_g2_the_deal_is_the_same_for_ever() -> None:
     """A changed hash, generator or rounding would move records from user to user between two runs."""
-    numbers = [user.removeprefix("dealt-") for user in dealt_users(ids(8), 2.0, 1.0, "salt")]
+    numbers = [user.removeprefix("dealt-") for user in dealt(ids(8), 2.0, 1.0, "salt")]
     assert numbers == ["3", "4", "1", "4", "1", "2", "1", "4"]
 
 
@@ -90,7 +94,7 @@ def test_g2_neighbors_in_the_corpus_meet_no_more_often_than_chance() -> None:
 
     Control: users dealt in the order of the corpus.
     """
-    users = dealt_users(ids(15_000), 15.0, 2.0, "salt")
+    users = dealt(ids(15_000), 15.0, 2.0, "salt")
 
     def met(dealt: list[str]) -> int:
         return sum(left == right for left, right in pairwise(dealt))

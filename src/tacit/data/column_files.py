@@ -94,8 +94,9 @@ def open_column(path: Path, header: ColumnHeader) -> npt.NDArray[Any]:
 
 def release_pages(column: npt.NDArray[Any]) -> None:
     """Give back the memory of an opened column; what is read again comes from the file."""
-    if isinstance(column.base, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
-        column.base.base.madvise(mmap.MADV_DONTNEED)
+    pages = None if column.base is None else column.base.base
+    if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
 
 
 def verify_column(path: Path, header: ColumnHeader) -> None:

@@ -31,12 +31,12 @@ import math
 import re
 import unicodedata
 from array import array
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, zip_longest
+from itertools import count, pairwise, repeat, zip_longest
 from pathlib import Path
 from statistics import NormalDist
+from typing import NamedTuple
 
 import ahocorasick_rs
 import numpy as np
@@ -48,82 +48,47 @@ from tacit.data.marked import MarkedRecord
 from tacit.data.records import Span, common_kind, stands_alone, without_surrogates
 from tacit.errors import ConfigError, PrepareError
 
-UnitsOfRecord = Mapping[str, Collection[Hashable]]
-"""The units a record belongs to, by noun: {"user": ["u17"], "entity": ["Ann", "Bern"]}."""
 
+class Capped(NamedTuple):
+    """Units of one noun: record `i` belongs to `ids[offsets[i]:offsets[i + 1]]`, and each keeps `limit` records."""
 
-@dataclass(frozen=True, slots=True)
-class NounReport:
-    """What a limit did to the units of one noun."""
-
+    offsets: npt.NDArray[np.int64]
+    ids: npt.NDArray[np.int64]  # from 0 on, none of a record twice
     limit: int
-    units: int
-    units_over_limit: int  # before the caps
-    memberships: int  # (record, unit) pairs before the caps
-    memberships_kept: int
 
 
-@dataclass(frozen=True, slots=True)
-class CapReport:
-    """How many records the caps dropped, and what that meant for the units of each noun."""
-
-    records: int
-    kept: int
-    nouns: dict[str, NounReport]
-
-    @property
-    def share_dropped(self) -> float:
-        return 1 - self.kept / self.records if self.records else 0.0
-
-
-def cap_contributions(
-    units_of_records: Sequence[UnitsOfRecord], limits: Mapping[str, int], order: Sequence[int] | None = None
-) -> tuple[npt.NDArray[np.bool_], CapReport]:
-    """Which records to keep so that no unit is over its limit, taken greedily in `order` (as they stand when None).
-
-    A record belongs to a unit once, however often it is listed. Nouns without a limit are not looked at.
-    """
-    _check(len(units_of_records), limits, order)
-    memberships = [{(noun, unit) for noun in limits for unit in units.get(noun, ())} for units in units_of_records]
-    kept = np.zeros(len(memberships), dtype=np.bool_)
-    load: Counter[tuple[str, Hashable]] = Counter()
-    for record in range(len(memberships)) if order is None else order:
-        if all(load[unit] < limits[unit[0]] for unit in memberships[record]):
+def cap_contributions(capped: Sequence[Capped], order: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which records to keep so that no unit is over its limit, taken greedily in `order`."""
+    _check(capped, order)
+    kept = np.zeros(len(order), dtype=np.bool_)
+    nouns = [
+        (one.offsets.data, one.ids.data, one.limit, array("q", [0]) * (1 + one.ids.max(initial=-1))) for one in capped
+    ]
+    for record in order.data:
+        own = [(ids[offsets[record] : offsets[record + 1]], limit, load) for offsets, ids, limit, load in nouns]
+        if all(load[unit] < limit for units, limit, load in own for unit in units):
             kept[record] = True
-            load.update(memberships[record])
-    wanted = Counter(unit for units in memberships for unit in units)
-    nouns = {noun: _noun_report(noun, limit, wanted, load) for noun, limit in limits.items()}
-    return kept, CapReport(len(memberships), int(kept.sum()), nouns)
+            for units, _, load in own:
+                for unit in units:
+                    load[unit] += 1
+    return kept
 
 
-def salted_order(record_ids: Sequence[str], salt: str) -> list[int]:
-    """A public order that favours no place in the corpus: by SHA-256 of salt and record id."""
-
-    def key(record: int) -> tuple[bytes, int]:
-        content = f"{len(salt)}:{salt}{record_ids[record]}"
-        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest(), record
-
-    return sorted(range(len(record_ids)), key=key)
-
-
-def _noun_report(
-    noun: str, limit: int, wanted: Counter[tuple[str, Hashable]], load: Counter[tuple[str, Hashable]]
-) -> NounReport:
-    counts = [count for unit, count in wanted.items() if unit[0] == noun]
-    return NounReport(
-        limit=limit,
-        units=len(counts),
-        units_over_limit=sum(count > limit for count in counts),
-        memberships=sum(counts),
-        memberships_kept=sum(count for unit, count in load.items() if unit[0] == noun),
-    )
+def salted_order(record_ids: Iterable[str], salt: str) -> npt.NDArray[np.int64]:
+    """A public order that favors no place in the corpus: by 128 bits of SHA-256 of salt and record id."""
+    digests = bytearray()
+    for record_id in record_ids:
+        digests += hashlib.sha256(f"{len(salt)}:{salt}{record_id}".encode("utf-8", "surrogatepass")).digest()[:16]
+    high, low = np.frombuffer(digests, ">u8").reshape(-1, 2).T
+    return np.lexsort((low, high))
 
 
-def _check(records: int, limits: Mapping[str, int], order: Sequence[int] | None) -> None:
-    low = {noun: limit for noun, limit in limits.items() if limit < 1}
+def _check(capped: Sequence[Capped], order: npt.NDArray[np.int64]) -> None:
+    low = [one.limit for one in capped if one.limit < 1]
     if low:
         raise PrepareError("limits of at least 1", f"{low}", "raise the limit, or leave those units out of the corpus")
-    if order is not None and sorted(order) != list(range(records)):
+    records = len(capped[0].offsets) - 1 if capped else len(order)
+    if not np.array_equal(np.sort(order), np.arange(records)):
         raise PrepareError(
             expected=f"an order that names each of {records} records once",
             found=f"{len(order)} places",
@@ -134,29 +99,25 @@ def _check(records: int, limits: Mapping[str, int], order: Sequence[int] | None)
 _BITS = 52  # with a half added they are a float exactly, above 0 and below 1
 
 
-def dealt_users(record_ids: Sequence[str], mean: float, deviation: float, salt: str) -> list[str]:
-    """The user of each record."""
+def dealt_users(record_ids: Iterable[str], mean: float, deviation: float, salt: str) -> npt.NDArray[np.int64]:
+    """The number of each record's user, from 1 on."""
     if not (math.isfinite(mean) and mean >= 1 and math.isfinite(deviation) and deviation >= 0):
         raise PrepareError(
-            expected="a mean of at least one record a user, and a deviation of at least 0",
+            expected="a mean of at least one record per user, and a deviation of at least 0",
             found=f"{mean} and {deviation}",
             way_out="correct the numbers; UeDP's are 15 and 2",
         )
-    users = [""] * len(record_ids)
-    names = _repeated_names(mean, deviation, salt)
-    for record in salted_order(record_ids, salt):
-        users[record] = next(names)
+    order = salted_order(record_ids, salt)
+    users = np.empty(len(order), np.int64)
+    users[order] = np.fromiter(_repeated_numbers(mean, deviation, salt), np.int64, len(order))
     return users
 
 
-def _repeated_names(mean: float, deviation: float, salt: str) -> Iterator[str]:
+def _repeated_numbers(mean: float, deviation: float, salt: str) -> Iterator[int]:
     """One invented user after the other, each as often as it has records."""
-    number = 0
-    while True:
-        number += 1
+    for number in count(1):
         size = round(mean + deviation * NormalDist().inv_cdf(_uniform(salt, number)))
-        for _ in range(max(1, size)):
-            yield f"dealt-{number}"
+        yield from repeat(number, max(1, size))
 
 
 def _uniform(salt: str, number: int) -> float:

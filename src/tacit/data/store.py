@@ -33,15 +33,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tacit.common.files import read_bytes
-from tacit.data.column_files import (
-    ColumnHeader,
-    ColumnWriter,
-    damaged,
-    open_column,
-    release_pages,
-    sync,
-    verify_column,
-)
+from tacit.data.column_files import ColumnHeader, ColumnWriter, damaged, open_column, release_pages, sync, verify_column
 from tacit.data.views import FullTokens, PublicTokens, Tokens, fill_in
 from tacit.errors import PrepareError
 

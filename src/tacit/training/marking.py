@@ -41,7 +41,7 @@ from tacit.data.marked import (
     WriteMarked,
     split_of,
 )
-from tacit.data.ownership import RecordMarks, cap_contributions, dealt_users, salted_order
+from tacit.data.ownership import Capped, RecordMarks, cap_contributions, dealt_users, salted_order
 from tacit.data.records import Record, segment_records
 from tacit.data.store import PreparedCorpus
 from tacit.errors import ConfigError, PolicyError
@@ -104,8 +104,8 @@ def training_records(experiment: Config, marked: MarkedCorpus) -> Iterator[Marke
         return records
     if experiment.data.user_source == "documents":
         return (_owned(one, one.record.id) for one in records)
-    dealt = dealt_users([one.record.id for one in marked.records(Part.TRAIN)], *DEALT, salt=HELD_OUT_SALT)
-    return (_owned(one, user) for one, user in zip(records, dealt, strict=True))
+    dealt = dealt_users((one.record.id for one in marked.records(Part.TRAIN)), *DEALT, salt=HELD_OUT_SALT)
+    return (_owned(one, f"dealt-{number}") for one, number in zip(records, dealt, strict=True))
 
 
 def _owned(one: MarkedRecord, user: str) -> MarkedRecord:
@@ -225,16 +225,17 @@ class Caps:
     user: int | None = None
     entity: int | None = None
 
-    def limits(self) -> dict[str, int]:
-        """By noun, as `cap_contributions` wants them."""
-        return {noun: cap for noun, cap in (("user", self.user), ("entity", self.entity)) if cap is not None}
-
 
 def annotate(store: PreparedCorpus, marks: RecordMarks, caps: Caps) -> tuple[Annotation, float | None]:
     """The annotation of every row of `store`, and the share of records that the caps dropped."""
     numbers = store.records.astype(np.int64)
     entities = _row_entities(marks, numbers)
-    kept, dropped = _kept(store, numbers, marks, caps) if caps.limits() else (None, None)
+    kept, dropped = None, None
+    if caps != Caps():
+        records, first = np.unique(numbers, return_index=True)
+        kept_records = _kept(store, records, first, marks, caps)
+        kept = np.isin(numbers, records[kept_records])
+        dropped = 1 - float(kept_records.mean()) if len(records) else 0.0
     annotation = Annotation.of(store, flagged=marks.flagged[numbers], kept=kept, entities=entities)
     store.release_pages()
     return annotation, dropped
@@ -244,28 +245,34 @@ def _row_entities(marks: RecordMarks, numbers: npt.NDArray[np.int64]) -> RowEnti
     """Of each row the entities of its record."""
     if not len(marks.entity_ids):
         return RowEntities(np.zeros(len(numbers) + 1, np.int32), np.zeros(0, np.int32), 0)
-    starts, ends = marks.entity_offsets[numbers], marks.entity_offsets[numbers + 1]
+    offsets, ids = _entities_of(marks, numbers)
+    return RowEntities(narrow(offsets), narrow(ids), int(marks.entity_ids.max()) + 1)
+
+
+def _entities_of(
+    marks: RecordMarks, records: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Offsets and ids of the entities of `records`."""
+    starts, ends = marks.entity_offsets[records], marks.entity_offsets[records + 1]
     offsets = np.concatenate(([0], np.cumsum(ends - starts)))
     places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], ends - starts)
-    count = int(marks.entity_ids.max(initial=-1)) + 1
-    return RowEntities(narrow(offsets), narrow(marks.entity_ids[places]), count)
+    return offsets, marks.entity_ids[places]
 
 
 def _kept(
-    store: PreparedCorpus, numbers: npt.NDArray[np.int64], marks: RecordMarks, caps: Caps
-) -> tuple[npt.NDArray[np.bool_], float]:
-    records, first = np.unique(numbers, return_index=True)
-    owners = store.users[first]
-    if caps.user is not None and not owners.all():
-        raise ConfigError(
-            expected="a user for every record whose users are capped",
-            found=f"{int(np.count_nonzero(owners == 0))} records without one",
-            way_out="name the user of every record, or set users: documents, or users: dealt",
-        )
-    units = [
-        {"user": [int(owner)], "entity": marks.entities(int(record))}
-        for record, owner in zip(records, owners, strict=True)
-    ]
-    order = salted_order([store.record_id(int(row)) for row in first], _CAP_SALT)
-    kept, report = cap_contributions(units, caps.limits(), order)
-    return np.isin(numbers, records[kept]), report.share_dropped
+    store: PreparedCorpus, records: npt.NDArray[np.int64], first: npt.NDArray[np.int64], marks: RecordMarks, caps: Caps
+) -> npt.NDArray[np.bool_]:
+    """Which of `records`, each with its `first` row, the caps keep."""
+    capped = []
+    if caps.user is not None:
+        owners = store.users[first]
+        if not owners.all():
+            raise ConfigError(
+                expected="a user for every record whose users are capped",
+                found=f"{int(np.count_nonzero(owners == 0))} records without one",
+                way_out="name the user of every record, or set users: documents, or users: dealt",
+            )
+        capped.append(Capped(np.arange(len(records) + 1), np.unique(owners, return_inverse=True)[1], caps.user))
+    if caps.entity is not None:
+        capped.append(Capped(*_entities_of(marks, records), caps.entity))
+    return cap_contributions(capped, salted_order((store.record_id(int(row)) for row in first), _CAP_SALT))

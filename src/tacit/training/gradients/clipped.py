@@ -202,7 +202,7 @@ class ClippedGradients:
 
 def clipped_sum(
     model: Trainable[BatchKind],
-    batch: RowsInParts[BatchKind],
+    batch: BatchKind | RowsInParts[BatchKind],
     clipping: Clipping,
     *,
     positions: int | None = None,
