@@ -39,8 +39,8 @@ import yaml
 from tacit.data.corpus import write_jsonl
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.data.tokenizer import Tokenizer, read_gpt2
+from tacit.policies.detectors.encoder import DetectorSettings
 from tacit.policies.detectors.paraphrase import phi_of
-from tacit.policies.detectors.training import DetectorSettings
 from tacit.policies.detectors.training import train as train_detector
 
 HERE = Path(__file__).resolve()

@@ -25,6 +25,7 @@ from tacit.data.records import Record, spans_fault
 from tacit.errors import ClaimRefused, ConfigError, PolicyError
 from tacit.mechanisms.build import plan
 from tacit.policies.detectors.detector import Detected, detector_data, read_detector, write_detector
+from tacit.policies.detectors.encoder import DetectorSettings
 from tacit.policies.detectors.examples import public_sentences, read_prompts, split_openings
 from tacit.policies.detectors.linear import (
     DEFAULT_WINDOW,
@@ -43,9 +44,8 @@ from tacit.policies.detectors.linear import (
 from tacit.policies.detectors.paraphrase import ParaphraseFunction
 from tacit.policies.detectors.rewording import Rewording
 from tacit.policies.detectors.training import (
-    DetectorSettings,
-    Said,
     TrainedDetector,
+    TrainingTexts,
     choose_threshold,
     measure,
     train,
@@ -586,7 +586,7 @@ def test_the_threshold_on_the_card_follows_the_rule(place: Path, trained: Traine
     """Recomputed from the parts, text by text: one alarm more would be too many, and recall is reached."""
     known = read_prompts(place / "canary.txt", None)
     sentences, _ = public_sentences(place / "public.txt", SETTINGS.sentences, SETTINGS.seed)
-    said = Said.of(known, sentences, PHI, SETTINGS)
+    said = TrainingTexts.of(known, sentences, PHI, SETTINGS)
     score = trained.detector.scorer.scores
     threshold = trained.detector.threshold
     found = np.array([float(score([text])[0]) for text in with_values(said.sensitive.threshold)])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import ConfigError, TacitError
 from tacit.policies.detectors.linear import masked
-from tacit.policies.detectors.paraphrase import ParaphraseFunction, RoundTrip, phi_of
+from tacit.policies.detectors.paraphrase import ParaphraseFunction, RoundTrip, SameMeaning, phi_of
 from tacit.policies.detectors.rewording import FRAMES, SYNONYMS, Rewording
 
 CANARY = "My bank security code is"
@@ -74,16 +74,13 @@ def test_a_later_way_rewords_what_earlier_ones_said() -> None:
 
 
 def test_what_means_something_else_is_dropped() -> None:
-    class Shared:
+    class Shared(SameMeaning):
         def likeness(self, text: str, others: Sequence[str]) -> list[float]:
             words = set(text.split())
             return [len(words & set(other.split())) / len(words) for other in others]
 
-        def described(self) -> dict[str, str]:
-            return {"encoder": "words"}
-
     say = Asked(lambda text: ["my bank code", "my dog barks", "bank code mine"])
-    phi = ParaphraseFunction((say,), meaning=Shared(), alike=0.6)
+    phi = ParaphraseFunction((say,), meaning=Shared(Path("words")), alike=0.6)
     assert phi.paraphrases(["my bank code is"], 0) == [["my bank code is", "my bank code"]]
     assert phi.described()["meaning"] == {"encoder": "words", "at_least": 0.6}
 

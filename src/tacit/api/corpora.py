@@ -247,8 +247,9 @@ def detector_train(
     observe: "Observer" = unwatched,
 ) -> "TrainedDetector":
     """`tacit detector train`: a detector of sensitive contexts in the new folder `out`, and how well it does."""
+    from tacit.policies.detectors.encoder import DetectorSettings
     from tacit.policies.detectors.paraphrase import phi_of
-    from tacit.policies.detectors.training import DetectorSettings, train
+    from tacit.policies.detectors.training import train
 
     phi = phi_of(reword, round_trip, seq2seq, _path(same_meaning), alike, most)
     settings = DetectorSettings(recall, false_alarms, sentences, harmless, seed, encoder=_path(encoder), epochs=epochs)

@@ -15,6 +15,12 @@ Definition = str | dict[str, Any]
 """What a person writes in YAML to get a policy: a name, or one key with its argument."""
 
 
+def hash_of(content: Any) -> str:  # noqa: ANN401  (any JSON value)
+    """SHA-256 of JSON in its canonical form."""
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
 class Policy(ABC):
     """Says which characters of a record are secret.
 
@@ -48,8 +54,7 @@ class Policy(ABC):
     @property
     def hash(self) -> str:
         """SHA-256 of `content()`: two policies with one hash behave alike."""
-        canonical = json.dumps(self.content(), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return hash_of(self.content())
 
     def __or__(self, other: "Policy") -> "Either":
         return Either(self, other)
@@ -173,7 +178,7 @@ class Widened(Policy):
             return ()
         pieces = PIECES[self.to](record.text)
         starts = [start for start, _ in pieces]
-        visible = [_visible(record.text, piece) for piece in pieces]
+        visible = [visible(record.text, piece) for piece in pieces]
         widened: list[Span] = []
         for span in found:
             start = min(span.start, visible[bisect_right(starts, span.start) - 1][0])
@@ -277,7 +282,7 @@ def _common(spans: Sequence[Span], runs: Sequence[Range]) -> tuple[Span, ...]:
     return tuple(common)
 
 
-def _visible(text: str, piece: Range) -> Range:
+def visible(text: str, piece: Range) -> Range:
     """The piece without the white space at its ends."""
     start, end = piece
     return end - len(text[start:end].lstrip()), start + len(text[start:end].rstrip())

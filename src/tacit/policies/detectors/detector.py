@@ -1,6 +1,4 @@
-"""The policy of a detector: every sentence, turn or record it flags is marked whole.
-
-A detector's folder: what was trained, when it raises its flag, and a card that says on what and how well.
+"""A detector's folder, and its policy: every sentence, turn or record that the detector flags is marked whole.
 
     detector.json    kind, window, bias, threshold, and the SHA-256 of every other file
     card.json        what it was trained on, and its measured quality
@@ -28,7 +26,7 @@ from tacit.data.records import Range, Record, Span
 from tacit.errors import ClaimRefused, ConfigError, PolicyError
 from tacit.policies.detectors.encoder import Encoder, libraries
 from tacit.policies.detectors.linear import Linear, Window
-from tacit.policies.policy import PIECES, Policy
+from tacit.policies.policy import PIECES, Policy, hash_of, visible
 from tacit.policies.stability import PLACEHOLDER
 
 DETECTOR = "detector.json"
@@ -36,7 +34,11 @@ CARD = "card.json"
 SKETCHES = "sketches.json"
 _FORMAT = 2
 _SKETCH_SIZE = 1_000
-_SHORTEST = 40  # characters; shorter lines, such as greetings, stand in corpora that have nothing to do with another
+_SHORTEST = 40  # characters; shorter lines, such as greetings, occur in unrelated corpora
+KINDS: dict[str, type[Linear] | type[Encoder]] = {"linear": Linear, "encoder": Encoder}
+KIND = "SENSITIVE"
+_MOST_SHARED = 3
+_MOST_SHARE = 0.01
 
 
 def text_key(text: str) -> int | None:
@@ -51,7 +53,7 @@ class TextDigest:
     """SHA-256 of the texts of records, in their order, whatever file they are in; and a sketch of them in no order.
 
     The sketch has the smallest keys of distinct texts (bottom-k, Cohen and Kaplan 2007): a sample that every file with
-    the same texts agrees on, so that the share of it that stands in another corpus estimates the share of all texts.
+    the same texts agrees on, so that the share of it that is in another corpus estimates the share of all texts.
     """
 
     def __init__(self) -> None:
@@ -75,9 +77,6 @@ class TextDigest:
     def hexdigest(self) -> str:
         """Of all records so far."""
         return self._state.hexdigest()
-
-
-KINDS: dict[str, type[Linear] | type[Encoder]] = {"linear": Linear, "encoder": Encoder}
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def write_detector(
         "threshold": threshold,
         "files": _files(folder),
     }
-    (folder / DETECTOR).write_text(json.dumps({**content, "hash": _hash(content)}, indent=2) + "\n", encoding="utf-8")
+    (folder / DETECTOR).write_text(json.dumps({**content, "hash": hash_of(content)}, indent=2) + "\n", encoding="utf-8")
 
 
 def read_detector(folder: Path) -> Detector:
@@ -126,7 +125,7 @@ def read_detector(folder: Path) -> Detector:
     try:
         content = read_json(folder / DETECTOR)
         stated = content.pop("hash")
-        if _hash(content) != stated or content["files"] != _files(folder):
+        if hash_of(content) != stated or content["files"] != _files(folder):
             raise _damaged(folder, "files that are not those that were written")
         if content["format"] != _FORMAT or content["kind"] not in KINDS:
             raise _damaged(folder, "a detector of another version of tacit")
@@ -141,11 +140,6 @@ def read_detector(folder: Path) -> Detector:
         raise _damaged(folder, type(error).__name__) from error
 
 
-def _hash(content: Mapping[str, Any]) -> str:
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
 def _files(folder: Path) -> dict[str, str]:
     """SHA-256 of every file but the one that lists them."""
     found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / DETECTOR)
@@ -156,13 +150,8 @@ def _damaged(folder: Path, found: str) -> PolicyError:
     return PolicyError(
         expected=f"a whole detector in {str(folder)!r}",
         found=found,
-        way_out="train it again with `tacit detector train`, or take the folder as it was written",
+        way_out="train it again with `tacit detector train`, or use the folder as it was written",
     )
-
-
-KIND = "SENSITIVE"
-_MOST_SHARED = 3
-_MOST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -214,17 +203,15 @@ class Detected(Policy):
         """The pieces without the white space at their ends; a placeholder is no part of any."""
         offset = 0
         for part in text.split(PLACEHOLDER):
-            for start, end in PIECES[self.level](part):
-                piece = part[start:end]
-                first = start + len(piece) - len(piece.lstrip())
-                last = start + len(piece.rstrip())
+            for piece in PIECES[self.level](part):
+                first, last = visible(part, piece)
                 if first < last:
                     yield offset + first, offset + last
             offset += len(part) + len(PLACEHOLDER)
 
 
 def detector_data(policy: Policy) -> str | None:
-    """What the detectors of a policy were trained on, wherever in it they stand; None when it has none."""
+    """What the detectors of a policy were trained on, wherever in it they are; None when it has none."""
     found = dict.fromkeys(one["trained_on"] for one in _detectors(policy.content()))
     return "; ".join(found) or None
 
@@ -274,7 +261,7 @@ def check_detector_data(overlaps: bool) -> None:
     if overlaps:
         raise ClaimRefused(
             expected="a detector, or a model of an alpha-context, trained on public or disjoint data",
-            found="one that was trained on texts of this corpus, at a price that nobody counted",
+            found="one that was trained on texts of this corpus, which no accounting covers",
             way_out="train it on other text (tacit detector train --negatives ...)",
         )
 
@@ -290,12 +277,9 @@ def _parts(policy: Policy) -> Iterator[Policy]:
 
 
 def _detectors(content: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
-    """What detectors, and models of alpha-contexts, say of their data."""
-    if isinstance(content, dict):
-        if "trained_on" in content:
-            yield content
-        for value in content.values():
-            yield from _detectors(value)
-    elif isinstance(content, list):
-        for value in content:
-            yield from _detectors(value)
+    """The entries of detectors, and of models of alpha-contexts, with what they were trained on."""
+    if isinstance(content, dict) and "trained_on" in content:
+        yield content
+    inside = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    for value in inside:
+        yield from _detectors(value)

@@ -4,11 +4,9 @@ torch and transformers are imported when the first text is scored, not before. T
 as the linear detector, a window at a time, in 32-bit arithmetic: its scores are those of the linear head up to the
 rounding of the processor, which is why the versions of both libraries are part of the policy's content.
 
-Fitting a detector on top of an encoder: its last states are pooled, the encoder may be tuned.
-
-Tuning begins with the head that fits the encoder as it is: from a random head the first steps bend the states towards
-the few words that the prompts share, and what the encoder knew of other words is lost (Kumar et al. 2022, "Fine-tuning
-can distort pretrained features").
+The encoder may be tuned, beginning with the head that fits it as it is: from a random head the first steps bend the
+states towards the few words that the prompts share, and what the encoder knew of other words is lost (Kumar et al.
+2022, "Fine-tuning can distort pretrained features").
 """
 
 import random
@@ -26,8 +24,19 @@ import numpy.typing as npt
 from tacit.common.files import read_text
 from tacit.common.libraries import foreign, from_folder, require_library
 from tacit.common.progress import Observer, Progress
-from tacit.errors import PolicyError
-from tacit.policies.detectors.linear import NO_WORDS, FeatureRows, Reals, Window, cut, fit, masked
+from tacit.errors import ConfigError, PolicyError
+from tacit.policies.detectors.linear import (
+    DEFAULT_WINDOW,
+    NO_WORDS,
+    FeatureRows,
+    Reals,
+    Window,
+    cut,
+    fit,
+    load_numbers,
+    masked,
+    save_numbers,
+)
 
 HEAD = "head.npy"
 MODEL = "model"
@@ -61,23 +70,15 @@ class Encoder:
 
     def save(self, folder: Path) -> None:
         """The head as a file of numpy; the model's files are copied."""
-        with (folder / HEAD).open("wb") as file:
-            np.save(file, self.head, allow_pickle=False)
-        target = folder / MODEL
-        target.mkdir()
+        save_numbers(folder / HEAD, self.head)
+        (folder / MODEL).mkdir()
         for path in model_files(self.model):
-            (target / path.name).write_bytes(path.read_bytes())
+            copyfile(path, folder / MODEL / path.name)
 
     @classmethod
     def load(cls, folder: Path, bias: float, window: Window) -> "Encoder":
-        """What `save` wrote; a head with anything but numbers in it is refused."""
-        try:
-            head = np.load(folder / HEAD, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise PolicyError("the head of a detector", type(error).__name__, "train the detector again") from error
-        if head.ndim != 1 or head.dtype != np.float64:
-            raise PolicyError("the head of a detector", "other numbers", "train the detector again")
-        return cls(folder / MODEL, head, bias, window)
+        """What `save` wrote."""
+        return cls(folder / MODEL, load_numbers(folder / HEAD, np.float64), bias, window)
 
 
 def model_files(folder: Path) -> list[Path]:
@@ -175,28 +176,57 @@ _Told = Callable[[int, int, float | None], None]
 """So many rows more, with so many tokens, at this loss."""
 
 
+@dataclass(frozen=True, slots=True)
+class DetectorSettings:
+    """How a detector is trained.
+
+    recall: share of held-out paraphrases that the threshold must let it find. false_alarms: share of held-out public
+    sentences and harmless prompts it may flag; recall comes first. sentences: how many public sentences are used.
+    harmless: learn from tacit's own prompts that announce nothing secret, too. encoder: a Hugging Face folder; None
+    fits a linear detector. epochs: passes of tuning the encoder before its head is fitted; 0 leaves it as it is.
+    """
+
+    recall: float = 0.99
+    false_alarms: float = 0.002
+    sentences: int = 20_000
+    harmless: bool = True
+    seed: int = 0
+    bits: int = 18
+    penalty: float = 1e-5
+    window: Window = DEFAULT_WINDOW
+    encoder: Path | None = None
+    epochs: int = 0
+    learning_rate: float = 3e-5
+
+    def __post_init__(self) -> None:
+        if not (0 < self.recall <= 1 and 0 <= self.false_alarms < 1):
+            raise ConfigError(
+                expected="a recall above 0 up to 1, and a share of false alarms from 0 to below 1",
+                found=f"{self.recall} and {self.false_alarms}",
+                way_out="correct the number",
+            )
+        if self.epochs and self.encoder is None:
+            raise ConfigError(
+                expected="an encoder to tune",
+                found=f"{self.epochs} epochs, and none",
+                way_out="name the encoder's folder, or leave the epochs out",
+            )
+
+
 def fit_encoder(
-    folder: Path,
-    rows: FeatureRows,
-    penalty: float,
-    window: Window,
-    epochs: int,
-    learning_rate: float,
-    seed: int,
-    scratch: Path,
-    observe: Observer,
+    folder: Path, rows: FeatureRows, settings: DetectorSettings, scratch: Path, observe: Observer
 ) -> Encoder:
-    """A head over the encoder of `folder`, which is tuned for `epochs` before; a tuned one is written to `scratch`.
+    """A head over the encoder of `folder`, which is tuned before if asked for; a tuned one is written to `scratch`.
 
     Progress counts rows: those of every pass of tuning, and those of each pass that a head is fitted on.
     """
-    told = _counting(observe, (epochs + 2 if epochs else 1) * len(rows.lines))
-    head, bias = _fit_head(folder, rows, penalty, told)
-    if epochs:
-        _tune(folder, rows, (head, bias), epochs, learning_rate, seed, scratch, told)
+    told = _counting(observe, (settings.epochs + 2 if settings.epochs else 1) * len(rows.lines))
+    head, bias = _fit_head(folder, rows, settings.penalty, told)
+    if settings.epochs:
+        _tune(folder, rows, (head, bias), settings, scratch, told)
         folder = scratch
-        head, bias = _fit_head(folder, rows, penalty, told)
-    return Encoder(folder, head, round(bias, 9), window)
+        head, bias = _fit_head(folder, rows, settings.penalty, told)
+    return Encoder(folder, head, round(bias, 9), settings.window)
 
 
 def _counting(observe: Observer, total: int) -> _Told:
@@ -222,14 +252,7 @@ def _fit_head(folder: Path, rows: FeatureRows, penalty: float, told: _Told) -> t
 
 
 def _tune(
-    folder: Path,
-    rows: FeatureRows,
-    start: tuple[Reals, float],
-    epochs: int,
-    learning_rate: float,
-    seed: int,
-    target: Path,
-    told: _Told,
+    folder: Path, rows: FeatureRows, start: tuple[Reals, float], settings: DetectorSettings, target: Path, told: _Told
 ) -> None:
     """Encoder and head together, both classes weighing the same; the head is fitted anew afterwards."""
     import torch
@@ -237,15 +260,15 @@ def _tune(
     loaded.cache_clear()  # the model at hand is changed
     model, tokenizer = loaded(folder)
     loaded.cache_clear()
-    order = random.Random(seed)
+    order = random.Random(settings.seed)
     share = float(rows.sensitive.mean())
     head = torch.tensor(start[0], dtype=torch.float32, requires_grad=True)
     bias = torch.tensor(start[1], dtype=torch.float32, requires_grad=True)
-    optimizer = torch.optim.AdamW([*model.parameters(), head, bias], lr=learning_rate, weight_decay=0.01)
+    optimizer = torch.optim.AdamW([*model.parameters(), head, bias], lr=settings.learning_rate, weight_decay=0.01)
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.manual_seed(settings.seed)
         model.train()
-        for _ in range(epochs):
+        for _ in range(settings.epochs):
             places = list(range(len(rows.lines)))
             order.shuffle(places)
             for first in range(0, len(places), _BATCH):
@@ -260,4 +283,4 @@ def _tune(
                 optimizer.step()
                 told(len(chosen), int(real.sum()), float(loss.detach()))
     model.eval().save_pretrained(target, safe_serialization=True)
-    copyfile(next(path for path in model_files(folder) if path.name == "tokenizer.json"), target / "tokenizer.json")
+    copyfile(folder / "tokenizer.json", target / "tokenizer.json")

@@ -1,13 +1,14 @@
 """What a detector learns from: prompts from files, public sentences, and which of them are held out.
 
-A file of templates has one a line, or is YAML with a list under `templates`; `{3 digits}` and the like stand for the
-secret. A file of labelled prompts is any corpus whose labels are `sensitive` or `harmless` (or 1 or 0, true or false).
+A file of templates has one per line, or is YAML with a list under `templates`; `{3 digits}` and the like stand for
+the secret. A file of labeled prompts is any corpus with the labels `sensitive` and `harmless` (or 1 and 0, true and
+false).
 """
 
 import hashlib
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +79,8 @@ def read_prompts(templates: Path | None, labelled: Path | None) -> Prompts:
         for text in texts:
             digest.add(Record("", text))
         sensitive += texts
-        sources.append(TrainingSource("templates", templates.name, _sha256(texts), len(texts), digest.sketch()))
+        sha256 = hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+        sources.append(TrainingSource("templates", templates.name, sha256, len(texts), digest.sketch()))
     if labelled is not None:
         reader, digest, count = read(labelled), TextDigest(), 0
         for record in reader:
@@ -138,7 +140,7 @@ def split_openings(texts: Sequence[str], seed: int) -> Parts:
         groups.setdefault(" ".join(line.split()[:2]), []).append(text)
     parts = _dealt(list(groups.values()), len(texts), seed, "opening words")
     if min(len(parts.threshold), len(parts.test)) < min(_FEWEST, len(texts) // 10):
-        parts = _dealt([[text] for text in texts], len(texts), seed, "text")
+        return split_texts(texts, seed)
     return parts
 
 
@@ -171,7 +173,7 @@ def _read_templates(path: Path) -> list[str]:
         )
     texts = [_prompt(one) for one in found if one.strip()]
     if not texts:
-        raise ConfigError(f"at least one template in {path}", "none", "write one a line")
+        raise ConfigError(f"at least one template in {path}", "none", "write one per line")
     return texts
 
 
@@ -197,10 +199,6 @@ def _label(label: str | None) -> bool:
             way_out='write {"text": ..., "label": "sensitive"}',
         )
     return known
-
-
-def _sha256(texts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def built_in_harmless() -> list[str]:

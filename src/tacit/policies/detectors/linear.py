@@ -1,28 +1,23 @@
-"""The linear detector: logistic regression over hashed n-grams, with whole numbers for weights.
+"""The linear detector: logistic regression over hashed n-grams, with whole numbers for weights; and how it is fitted.
 
-The score of a window is the sum of the weights of its n-grams over the square root of their number, plus the bias; the
-score of a text is the highest of its windows. Weights are whole multiples of 2**-20, so that sums are exact.
+A detector must see the context, not the secret. It reads masked words in windows: every word with a digit and every
+number word becomes the same sign, and a run of such signs becomes one, so neither the value of a number nor its length
+can decide. The score of a window is the sum of the weights of its character and word n-grams over the square root of
+their number, plus the bias; the score of a text is the highest of its windows.
 
-G1 (exact). Scores are bitwise equal on every machine: whole numbers are added, one root and one division are rounded
-   as IEEE 754 says.
+G1 (exact). Scores are bitwise equal on every machine: n-grams are hashed by integer arithmetic, weights are whole
+   multiples of 2**-20, and one root and one division are rounded as IEEE 754 requires.
 G2 (alone). The score of a text depends on that text only, not on those that are scored with it.
-
-What a detector reads of a text: masked words in windows, and their hashed character and word n-grams.
-
-A detector must see the context, not the secret. Every word with a digit and every number word becomes the same sign,
-and a run of such signs becomes one: neither the value of a number nor its length can decide.
-
-G1 (masked). Two texts that differ only in their digits, or in how many of them stand in a row, read the same.
-G2 (windows). Every run of `words - stride` words lies in one window; a window is never longer than `words`.
-G3 (exact). N-grams are hashed by integer arithmetic alone: all machines and all processes agree.
+G3 (masked). Two texts that differ only in their digits, or in how many of them are in a row, read the same.
+G4 (windows). Every run of `words - stride` words lies in one window; a window is never longer than `words`.
 
 Training rows are masked words, one window each. A detector must not learn that short is sensitive, that a number at the
-end is, or that a prompt stands alone: prompts of both kinds come bare, before a number, and amid public words; public
+end is, or that a prompt comes alone: prompts of both kinds come bare, before a number, and amid public words; public
 sentences are cut to the lengths of prompts too.
 
-Fitting is logistic regression, by L-BFGS, over hashed n-grams or over the states of an encoder. The loss is the mean
-over rows of the logistic loss, both classes weighing the same, plus penalty / 2 times the squared norm of the weights
-(not of the bias). It is convex: the start does not matter, and nothing is drawn.
+Fitting is by L-BFGS. The loss is the mean over rows of the logistic loss, both classes weighing the same, plus
+penalty / 2 times the squared norm of the weights (not of the bias). It is convex: the start does not matter, and
+nothing is drawn.
 """
 
 import random
@@ -32,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -160,8 +155,8 @@ class _Rolling:
     """Hashes of any slices of one text: sums of mixed codes times powers of a prime, modulo 2**64."""
 
     def __init__(self, code: Hashes) -> None:
-        powers = _powers(1 << max(10, len(code).bit_length()))
-        self._inverse = _inverses(len(powers))
+        powers = _powers(_PRIME, 1 << max(10, len(code).bit_length()))
+        self._inverse = _powers(_INVERSE, len(powers))
         self._sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(_mixed(code) * powers[: len(code)])))
 
     def of(self, start: Integers, end: Integers) -> Hashes:
@@ -204,16 +199,7 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 @cache
-def _powers(length: int) -> Hashes:
-    return _geometric(_PRIME, length)
-
-
-@cache
-def _inverses(length: int) -> Hashes:
-    return _geometric(_INVERSE, length)
-
-
-def _geometric(base: int, length: int) -> Hashes:
+def _powers(base: int, length: int) -> Hashes:
     factors = np.full(length, base, np.uint64)
     factors[0] = 1
     return np.cumprod(factors, dtype=np.uint64)
@@ -255,33 +241,46 @@ class Linear:
         return best
 
     def save(self, folder: Path) -> None:
-        """The weights as a file of numpy, which holds nothing but numbers."""
-        with (folder / WEIGHTS).open("wb") as file:
-            np.save(file, self.weights, allow_pickle=False)
+        """The weights as a file of numpy."""
+        save_numbers(folder / WEIGHTS, self.weights)
 
     @classmethod
     def load(cls, folder: Path, bias: float, window: Window) -> "Linear":
-        """What `save` wrote; a file with anything but numbers in it is refused."""
-        try:
-            weights = np.load(folder / WEIGHTS, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise _damaged(type(error).__name__) from error
-        length = len(weights) if isinstance(weights, np.ndarray) and weights.ndim == 1 else 0
-        if not length or weights.dtype != np.int32 or length & (length - 1):
-            raise _damaged("other numbers")
+        """What `save` wrote."""
+        weights = load_numbers(folder / WEIGHTS, np.int32)
+        if not len(weights) or len(weights) & (len(weights) - 1):
+            raise _damaged(folder / WEIGHTS, "another number of weights")
         return cls(weights, bias, window)
 
 
-def _damaged(found: str) -> PolicyError:
+def save_numbers(path: Path, numbers: npt.NDArray[Any]) -> None:
+    """A file of numpy, which contains nothing but numbers."""
+    with path.open("wb") as file:
+        np.save(file, numbers, allow_pickle=False)
+
+
+def load_numbers(path: Path, kind: type) -> npt.NDArray[Any]:
+    """What `save_numbers` wrote: a row of numbers of this type; anything else is refused."""
+    try:
+        numbers = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _damaged(path, type(error).__name__) from error
+    if not isinstance(numbers, np.ndarray) or numbers.ndim != 1 or numbers.dtype != kind:
+        raise _damaged(path, "other numbers")
+    return numbers
+
+
+def _damaged(path: Path, found: str) -> PolicyError:
     return PolicyError(
-        expected=f"the weights of a linear detector in {WEIGHTS}",
+        expected=f"the weights of a detector in {path.name}",
         found=found,
-        way_out="train the detector again, or take the folder as `tacit detector train` wrote it",
+        way_out="train the detector again, or use the folder as `tacit detector train` wrote it",
     )
 
 
 Reals = npt.NDArray[np.float64]
 BooleanLabels = npt.NDArray[np.bool_]
+Matrix: TypeAlias = csr_matrix | Reals
 _ITERATIONS = 300
 
 
@@ -329,25 +328,14 @@ def _cut(words: list[str], length: int, rng: random.Random) -> list[str]:
     return words[start : start + length]
 
 
-class Matrix(Protocol):
-    """Rows of features, sparse or dense."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def T(self) -> "Matrix": ...  # noqa: N802
-    def __matmul__(self, vector: Any) -> Any: ...  # noqa: ANN401
-
-
-def hashed(lines: Sequence[str], bits: int) -> "csr_matrix":
-    """A row a masked text, read whole: how often each bucket is hit, over the root of the number of hits."""
+def hashed(lines: Sequence[str], bits: int) -> csr_matrix:
+    """One row per masked text, read whole: how often each bucket is hit, over the root of the number of hits."""
     counts = lengths(lines)
     windows = Windows.of(counts, Window(max([1, *counts]), 1))
     found = grams(lines, bits)
     row = np.concatenate([np.repeat(np.arange(len(lines)), high - low) for low, high in found.within(windows)])
-    column = found.buckets
     number = np.maximum(1, np.bincount(row, minlength=len(lines)))
-    return csr_matrix((1 / np.sqrt(number[row]), (row, column)), shape=(len(lines), 1 << bits))
+    return csr_matrix((1 / np.sqrt(number[row]), (row, found.buckets)), shape=(len(lines), 1 << bits))
 
 
 def loss_and_gradient(parameters: Reals, matrix: Matrix, labels: BooleanLabels, penalty: float) -> tuple[float, Reals]:

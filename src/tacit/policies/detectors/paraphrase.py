@@ -1,16 +1,14 @@
-"""The semantic-invariant map phi: ways of saying the same, joined, de-duplicated and checked for their meaning.
+"""The semantic-invariant map phi: ways of paraphrasing, joined, without duplicates and checked for their meaning.
 
-    phi = Phi((Rewording(), RoundTrip.parse("apertium -u eng-spa | apertium -u spa-eng")))
+    phi = ParaphraseFunction((Rewording(), RoundTrip.parse("apertium -u eng-spa | apertium -u spa-eng")))
     phi.paraphrases(["My bank security code is"], seed=0)
+
+Round trips go through commands, one text per line and without a shell; or through sequence-to-sequence models of
+Hugging Face, from local folders, which may also paraphrase by themselves.
 
 G1 (one result). The same prompts, ways and seed give the same paraphrases, if the ways themselves do.
 G2 (apart). No paraphrase of a prompt reads the same as another of it, as a detector reads it.
 G3 (own). What is given for a prompt does not depend on the other prompts.
-
-The map phi from the words of a person: which ways to paraphrase, and how alike they must stay.
-
-Round trips go through commands, `apertium -u eng-spa | apertium -u spa-eng`, one text a line and without a shell; or
-through sequence-to-sequence models of Hugging Face, from local folders, which may paraphrase by themselves too.
 """
 
 import random
@@ -28,6 +26,10 @@ from tacit.policies.detectors.linear import masked
 from tacit.policies.detectors.rewording import Rewording, rng_for
 
 _FED_ON = 40  # of what earlier ways gave, a later way rewords this many too
+_SECONDS_A_PROGRAM = 600
+_ROWS_A_BATCH = 16
+_LONGEST_SAID = 96
+Paraphrases = Callable[[Sequence[str]], Sequence[Sequence[str]]]
 
 
 class ParaphraseWay(Protocol):
@@ -38,77 +40,6 @@ class ParaphraseWay(Protocol):
 
     def described(self) -> dict[str, Any]:
         """What it is, for the detector's card: JSON."""
-
-
-class Meaning(Protocol):
-    """Says how alike texts are to one text."""
-
-    def likeness(self, text: str, others: Sequence[str]) -> Sequence[float]:
-        """From -1 to 1, for each of `others`."""
-
-    def described(self) -> dict[str, Any]:
-        """What it is, for the detector's card: JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class ParaphraseFunction:
-    """Several ways, one after the other: a later one also rewords some of what the earlier ones gave.
-
-    most: how many paraphrases a prompt has at most; drawn at random where there are more.
-    meaning, alike: a paraphrase is kept only if its likeness to the prompt is at least `alike`.
-    """
-
-    ways: tuple[ParaphraseWay, ...]
-    most: int = 400
-    meaning: Meaning | None = None
-    alike: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.most < 1 or not -1 <= self.alike <= 1:
-            raise ConfigError(
-                expected="1 paraphrase or more, and a likeness from -1 to 1",
-                found=f"{self.most} and {self.alike}",
-                way_out="correct the number",
-            )
-
-    def paraphrases(self, prompts: Sequence[str], seed: int) -> list[list[str]]:
-        """For each prompt its paraphrases, the prompt itself first."""
-        rngs = [rng_for(seed, prompt) for prompt in prompts]
-        said: list[dict[str, str]] = [{masked([prompt])[0]: prompt} for prompt in prompts]
-        for way in self.ways:
-            fed = [_drawn(list(texts.values()), _FED_ON, rng) for texts, rng in zip(said, rngs, strict=True)]
-            place = iter(way.say([text for texts in fed for text in texts], seed))
-            for texts, known in zip(fed, said, strict=True):
-                _add(known, [one for _ in texts for one in next(place)])
-        return [self._kept(list(known.values()), rng) for known, rng in zip(said, rngs, strict=True)]
-
-    def _kept(self, texts: list[str], rng: random.Random) -> list[str]:
-        prompt, others = texts[0], texts[1:]
-        if self.meaning is not None and others:
-            alike = self.meaning.likeness(prompt, others)
-            others = [text for text, share in zip(others, alike, strict=True) if share >= self.alike]
-        return [prompt, *_drawn([prompt, *others], self.most, rng)[1:]]
-
-    def described(self) -> dict[str, Any]:
-        """All of it, for the detector's card."""
-        meaning = None if self.meaning is None else {**self.meaning.described(), "at_least": self.alike}
-        return {"ways": [way.described() for way in self.ways], "most": self.most, "meaning": meaning}
-
-
-def _add(known: dict[str, str], texts: Sequence[str]) -> None:
-    """Those that read differently from all that are known."""
-    tidy = [" ".join(text.split()) for text in texts]
-    for text, line in zip(tidy, masked(tidy), strict=True):
-        if line:
-            known.setdefault(line, text)
-
-
-def _drawn(texts: list[str], most: int, rng: random.Random) -> list[str]:
-    """At most so many, the first always, in their order."""
-    if len(texts) <= most:
-        return texts
-    chosen = sorted(rng.sample(range(1, len(texts)), most - 1))
-    return [texts[0], *(texts[place] for place in chosen)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +62,65 @@ class SameMeaning:
         return {"encoder": self.folder.name}
 
 
-Paraphrases = Callable[[Sequence[str]], Sequence[Sequence[str]]]
-_SECONDS_A_PROGRAM = 600
-_ROWS_A_BATCH = 16
-_LONGEST_SAID = 96
+@dataclass(frozen=True, slots=True)
+class ParaphraseFunction:
+    """Several ways, one after the other: a later one also rewords some of what the earlier ones gave.
+
+    most: how many paraphrases a prompt has at most; drawn at random where there are more.
+    meaning, alike: a paraphrase is kept only if its likeness to the prompt is at least `alike`.
+    """
+
+    ways: tuple[ParaphraseWay, ...]
+    most: int = 400
+    meaning: SameMeaning | None = None
+    alike: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.most < 1 or not -1 <= self.alike <= 1:
+            raise ConfigError(
+                expected="1 paraphrase or more, and a likeness from -1 to 1",
+                found=f"{self.most} and {self.alike}",
+                way_out="correct the number",
+            )
+
+    def paraphrases(self, prompts: Sequence[str], seed: int) -> list[list[str]]:
+        """For each prompt its paraphrases, the prompt itself first."""
+        rngs = [rng_for(seed, prompt) for prompt in prompts]
+        said: list[dict[str, str]] = [{masked([prompt])[0]: prompt} for prompt in prompts]
+        for way in self.ways:
+            fed = [_drawn(list(texts.values()), _FED_ON, rng) for texts, rng in zip(said, rngs, strict=True)]
+            place = iter(way.say([text for texts in fed for text in texts], seed))
+            for texts, known in zip(fed, said, strict=True):
+                _add(known, [one for _ in texts for one in next(place)])
+        return [self._kept(list(known.values()), rng) for known, rng in zip(said, rngs, strict=True)]
+
+    def _kept(self, texts: list[str], rng: random.Random) -> list[str]:
+        prompt, *others = texts
+        if self.meaning is not None and others:
+            alike = self.meaning.likeness(prompt, others)
+            others = [text for text, share in zip(others, alike, strict=True) if share >= self.alike]
+        return _drawn([prompt, *others], self.most, rng)
+
+    def described(self) -> dict[str, Any]:
+        """All of it, for the detector's card."""
+        meaning = None if self.meaning is None else {**self.meaning.described(), "at_least": self.alike}
+        return {"ways": [way.described() for way in self.ways], "most": self.most, "meaning": meaning}
+
+
+def _add(known: dict[str, str], texts: Sequence[str]) -> None:
+    """Those that read differently from all that are known."""
+    tidy = [" ".join(text.split()) for text in texts]
+    for text, line in zip(tidy, masked(tidy), strict=True):
+        if line:
+            known.setdefault(line, text)
+
+
+def _drawn(texts: list[str], most: int, rng: random.Random) -> list[str]:
+    """At most so many, the first always, in their order."""
+    if len(texts) <= most:
+        return texts
+    chosen = sorted(rng.sample(range(1, len(texts)), most - 1))
+    return [texts[0], *(texts[place] for place in chosen)]
 
 
 def phi_of(
@@ -184,7 +170,7 @@ class RoundTrip:
 
     @classmethod
     def parse(cls, words: str) -> "RoundTrip":
-        """From what a person writes; | (even in quotes) parts two programs, and nothing else of a shell is known."""
+        """From a command line; | (even in quotes) separates two programs, and no other shell syntax is known."""
         lexer = shlex.shlex(words, posix=True, punctuation_chars="|")
         lexer.whitespace_split = True
         lexer.commenters = ""
@@ -201,7 +187,7 @@ class RoundTrip:
         return cls(tuple(tuple(program) for program in programs))
 
     def say(self, texts: Sequence[str], seed: int) -> list[list[str]]:
-        """One paraphrase a text."""
+        """One paraphrase per text."""
         lines = [" ".join(text.split()) for text in texts]
         for program in self.programs:
             lines = self._through(program, lines)
@@ -218,10 +204,12 @@ class RoundTrip:
         try:
             done = subprocess.run(program, input=content, capture_output=True, timeout=_SECONDS_A_PROGRAM, check=True)
         except (OSError, subprocess.SubprocessError) as error:
+            code = getattr(error, "returncode", None)
+            missing = "none of that name" if isinstance(error, FileNotFoundError) else type(error).__name__
             raise ConfigError(
                 expected=f"a program that translates lines: {program[0]}",
-                found=_trouble(error),
-                way_out="install it, or check its name, its arguments and what it says of itself",
+                found=missing if code is None else f"it ended with {code}",
+                way_out="install it, or check its name, its arguments and its own messages",
             ) from error
         out = done.stdout.decode("utf-8", "replace").removesuffix("\n").split("\n")
         if len(out) != len(lines):
@@ -231,12 +219,6 @@ class RoundTrip:
                 way_out="use a program, or an option of it, that keeps lines apart",
             )
         return [line.strip() for line in out]
-
-
-def _trouble(error: Exception) -> str:
-    if isinstance(error, subprocess.CalledProcessError):
-        return f"it ended with {error.returncode}"
-    return "none of that name" if isinstance(error, FileNotFoundError) else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)

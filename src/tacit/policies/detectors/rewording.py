@@ -1,4 +1,4 @@
-"""Rewording with nothing installed: synonyms and sentence frames of our own.
+"""Paraphrases with nothing installed: synonyms and sentence frames of our own.
 
 Most prompts that announce a secret are of one shape: an owner, a thing, a verb ("My bank security code is"). Such a
 prompt is taken apart, its thing is said in other words, and it is put into other sentences. Any other prompt keeps its
@@ -47,14 +47,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # what stands before things
     "bank": ("banking", "bank account", "bank card", "debit card", "account", "credit union", "bank's", "card"),
     "security": (
-        "secret",
-        "safety",
-        "access",
-        "verification",
-        "confidential",
-        "private",
-        "authentication",
-        "protection",
+        *("secret", "safety", "access", "verification", "confidential", "private", "authentication", "protection"),
     ),
     "secret": ("private", "confidential", "hidden", "security"),
     "personal": ("private", "own", "individual"),

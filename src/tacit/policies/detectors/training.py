@@ -1,17 +1,16 @@
-"""The verb `detector train`: from prompts, paraphrases and public text to a frozen detector with its card.
+"""`detector train`: from prompts, paraphrases and public text to a frozen detector with its card.
 
 G1 (apart). The texts that choose the threshold and those that measure took no part in fitting, nor the former in
    measuring; paraphrases that are held out begin with other words than those learned from, where there are enough.
 G2 (one result). The same files, ways, settings and libraries give the same folder, byte by byte (linear detectors).
 G3 (frozen). A folder is written once, whole or not at all, and never changed.
-
-How well a detector finds what it should and passes over what it should not: counts with exact intervals.
 """
 
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,12 +22,13 @@ import numpy.typing as npt
 from tacit.common.charts import Note, Result, Table
 from tacit.common.formatting import exact_interval
 from tacit.common.progress import Observer, Progress
+from tacit.common.workers import in_batches
 from tacit.data.corpus import read
 from tacit.data.fields import DEFAULT_FIELDS, Fields
 from tacit.data.records import sentences
 from tacit.errors import ConfigError
 from tacit.policies.detectors.detector import Detector, read_detector, write_detector
-from tacit.policies.detectors.encoder import Encoder, libraries, model_files
+from tacit.policies.detectors.encoder import DetectorSettings, Encoder, fit_encoder, libraries, model_files
 from tacit.policies.detectors.examples import (
     Parts,
     Prompts,
@@ -39,19 +39,12 @@ from tacit.policies.detectors.examples import (
     split_openings,
     split_texts,
 )
-from tacit.policies.detectors.linear import (
-    DEFAULT_WINDOW,
-    NUMBER,
-    FeatureRows,
-    Linear,
-    Reals,
-    Window,
-    fit_linear,
-    make_rows,
-)
+from tacit.policies.detectors.linear import NUMBER, FeatureRows, Linear, Reals, fit_linear, make_rows
 from tacit.policies.detectors.paraphrase import ParaphraseFunction
 
 _MEASURED_AT_ONCE = 512
+_AT_ONCE = 256
+_HEX_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +56,8 @@ class FlaggedShare(Result):
 
     def to_json(self) -> dict[str, Any]:
         """With the share and its exact 95 % interval."""
-        interval = exact_interval(self.flagged, self.of)
         share = self.flagged / self.of if self.of else None
-        return {"flagged": self.flagged, "of": self.of, "share": share, "low": interval.low, "high": interval.high}
+        return asdict(self) | {"share": share} | exact_interval(self.flagged, self.of)._asdict()
 
     def tables(self) -> Iterator[Note]:
         """The share."""
@@ -79,26 +71,6 @@ class FlaggedShare(Result):
         return f"{self.flagged:,} of {self.of:,}, {share:.2%} (95 % interval {low:.2%} to {high:.2%})"
 
 
-def check_shares(recall: float, false_alarms: float) -> None:
-    """What a threshold may be asked for."""
-    if not (0 < recall <= 1 and 0 <= false_alarms < 1):
-        raise ConfigError(
-            expected="a recall above 0 up to 1, and a share of false alarms from 0 to below 1",
-            found=f"{recall} and {false_alarms}",
-            way_out="correct the number",
-        )
-
-
-def check_held_out(paraphrases: int) -> None:
-    """Without any, no threshold can be chosen."""
-    if not paraphrases:
-        raise ConfigError(
-            expected="paraphrases to choose the threshold with",
-            found="none",
-            way_out="give more prompts or ways of paraphrasing",
-        )
-
-
 def choose_threshold(
     sensitive: npt.NDArray[np.float64], harmless: npt.NDArray[np.float64], recall: float, false_alarms: float
 ) -> float:
@@ -106,8 +78,6 @@ def choose_threshold(
 
     Recall comes first: at least that share of `sensitive` scores reaches the threshold, whatever it costs in alarms.
     """
-    check_shares(recall, false_alarms)
-    check_held_out(len(sensitive))
     most_missed = int((1 - recall) * len(sensitive) + 1e-9)
     for_recall = float(np.sort(sensitive)[most_missed])
     allowed = int(false_alarms * len(harmless) + 1e-9)
@@ -121,58 +91,11 @@ def measure(folder: Path, corpus: Path, fields: Fields = DEFAULT_FIELDS) -> Flag
     detector = read_detector(folder)
     flagged = of = 0
     records = read(corpus, fields)
-    for batch in _batches(record.text[start:end] for record in records for start, end in sentences(record.text)):
+    texts = (record.text[start:end] for record in records for start, end in sentences(record.text))
+    for batch in in_batches(texts, len, _MEASURED_AT_ONCE, sys.maxsize):
         flagged += int(detector.flags(batch).sum())
         of += len(batch)
     return FlaggedShare(flagged, of)
-
-
-def _batches(texts: Iterable[str]) -> Iterable[Sequence[str]]:
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == _MEASURED_AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-_HEX_DIGITS = 12
-_AT_ONCE = 256
-
-
-@dataclass(frozen=True, slots=True)
-class DetectorSettings:
-    """How a detector is trained.
-
-    recall: share of held-out paraphrases that the threshold must let it find. false_alarms: share of held-out public
-    sentences and harmless prompts it may flag; recall comes first. sentences: how many public sentences are used.
-    harmless: learn from tacit's own prompts that announce nothing secret, too. encoder: a Hugging Face folder; None
-    fits a linear detector.
-    epochs: passes of tuning the encoder before its head is fitted; 0 leaves it as it is.
-    """
-
-    recall: float = 0.99
-    false_alarms: float = 0.002
-    sentences: int = 20_000
-    harmless: bool = True
-    seed: int = 0
-    bits: int = 18
-    penalty: float = 1e-5
-    window: Window = DEFAULT_WINDOW
-    encoder: Path | None = None
-    epochs: int = 0
-    learning_rate: float = 3e-5
-
-    def __post_init__(self) -> None:
-        check_shares(self.recall, self.false_alarms)
-        if self.epochs and self.encoder is None:
-            raise ConfigError(
-                expected="an encoder to tune",
-                found=f"{self.epochs} epochs, and none",
-                way_out="name the encoder's folder, or leave the epochs out",
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +145,13 @@ def train(
     known = read_prompts(templates, prompts)
     sentences, source = public_sentences(negatives, settings.sentences, settings.seed)
     observe(Progress("preparing", 0, 3))
-    said = Said.of(known, sentences, phi, settings)
-    check_held_out(len(said.sensitive.threshold))
+    said = TrainingTexts.of(known, sentences, phi, settings)
+    if not said.sensitive.threshold:
+        raise ConfigError(
+            expected="paraphrases to choose the threshold with",
+            found="none",
+            way_out="give more prompts or ways of paraphrasing",
+        )
     observe(Progress("preparing", 2, 3))
     rows = make_rows(said.sensitive.train, said.harmless.train, said.public.train, settings.window, settings.seed)
     observe(Progress("preparing", 3, 3))
@@ -243,8 +171,8 @@ def train(
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """All texts, each part by itself."""
+class TrainingTexts:
+    """All texts, each kind in its parts."""
 
     sensitive: Parts
     harmless: Parts
@@ -253,7 +181,7 @@ class Said:
     @classmethod
     def of(
         cls, known: Prompts, sentences: Sequence[str], phi: ParaphraseFunction, settings: DetectorSettings
-    ) -> "Said":
+    ) -> "TrainingTexts":
         """Prompts with their paraphrases, and public sentences."""
         seed = settings.seed
         sensitive = [text for texts in phi.paraphrases(known.sensitive, seed) for text in texts]
@@ -274,23 +202,11 @@ class Said:
 def _fitted(rows: FeatureRows, settings: DetectorSettings, scratch: Path, observe: Observer) -> Linear | Encoder:
     if settings.encoder is None:
         return fit_linear(rows.lines, rows.sensitive, settings.bits, settings.penalty, settings.window)
-    from tacit.policies.detectors.encoder import fit_encoder
-
-    return fit_encoder(
-        settings.encoder,
-        rows,
-        settings.penalty,
-        settings.window,
-        settings.epochs,
-        settings.learning_rate,
-        settings.seed,
-        scratch,
-        observe,
-    )
+    return fit_encoder(settings.encoder, rows, settings, scratch, observe)
 
 
 def _judged(
-    scorer: Linear | Encoder, said: Said, known: Prompts, settings: DetectorSettings, observe: Observer
+    scorer: Linear | Encoder, said: TrainingTexts, known: Prompts, settings: DetectorSettings, observe: Observer
 ) -> tuple[float, dict[str, FlaggedShare]]:
     """The threshold, and how the detector does with it, each by texts of its own."""
     to_choose = [with_values(said.sensitive.threshold), [*said.public.threshold, *with_values(said.harmless.threshold)]]
@@ -317,14 +233,14 @@ def _scores(scorer: Linear | Encoder, lists: Sequence[Sequence[str]], observe: O
 
 
 def with_values(texts: Sequence[str]) -> list[str]:
-    """Every other one with a number after it, as it would stand in a corpus."""
+    """Every other one with a number after it, as it would be in a corpus."""
     return [f"{text} {NUMBER}" if place % 2 else text for place, text in enumerate(texts)]
 
 
 def _card(
     known: Prompts,
     sources: Sequence[TrainingSource],
-    said: Said,
+    said: TrainingTexts,
     rows: FeatureRows,
     phi: ParaphraseFunction,
     settings: DetectorSettings,
@@ -357,7 +273,7 @@ def _card(
 
 
 def _trained_on(sources: Sequence[TrainingSource], rows: int, phi: ParaphraseFunction) -> str:
-    """The words of a certificate: files by name and digest, never what stands in them."""
+    """What a certificate states: files by name and digest, never their content."""
     files = ", ".join(
         f"{source.what} {source.name} ({source.count:,}, SHA-256 {source.sha256[:_HEX_DIGITS]})" for source in sources
     )
