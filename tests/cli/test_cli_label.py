@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from scans import card_of
 from tacit.cli.scan import label
 from tacit.common.formatting import rounded_up
 from tacit.data.corpus import write_jsonl
 from tacit.errors import ClaimRefused, ConfigError, CorpusError, TacitError
-from tacit.policies.card import PolicyCard
 from tacit.policies.coverage import read_coverage
 from tacit.policies.registry import parse_policy
 from tacit.privacy.guarantee import average_rates
@@ -109,7 +109,7 @@ def test_gold_labels_count_what_the_policy_card_counts(dialogs: Path, tmp_path: 
     assert "gold spans" in run("draw", dialogs, "--policy", "pii", "--records", "60", "--gold", "--out", sample)
     assert rows_of(sample)[0]["labels"] == "gold"
     assert "labels: gold" in run("read", sample, "--policy", "pii", "--out", out)
-    card = PolicyCard.measure(parse_policy("pii"), read(dialogs))
+    card = card_of(parse_policy("pii"), read(dialogs))
     coverage = read_coverage(out, parse_policy("pii").hash, None).coverage
     assert coverage is not None
     assert (coverage.sampled, coverage.missed) == (60, card.counts.missed_records)

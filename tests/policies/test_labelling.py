@@ -408,7 +408,7 @@ def test_a_doubled_line_is_named_as_such(tmp_path: Path) -> None:
     path = tmp_path / "sample.jsonl"
     rows = labelled_file(path)
     rewrite(path, [*rows[:-1], rows[1]])
-    with pytest.raises(CorpusError, match="an id that stands in two lines"):
+    with pytest.raises(CorpusError, match="an id that is in two lines"):
         read_labels(path)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scans import read_card
+from scans import card_of, read_card
 from tacit.common.formatting import exact_interval
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.errors import PolicyError
@@ -155,7 +155,7 @@ def test_measure_leaves_unlabelled_records_out() -> None:
         Record("2", "id 12345"),
         Record("3", "no id", spans=()),
     ]
-    card = PolicyCard.measure(Pattern(r"\d+"), records)
+    card = card_of(Pattern(r"\d+"), records)
     assert (card.counts.records, card.counts.missed_records) == (2, 0)
     assert card.kinds["ORDER"].recall.value == 1.0  # by the label's kind
     assert card.kinds["ID"].precision.value == 1.0  # by the policy's kind

@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scans import read_scan
+from scans import card_of, read_scan
 from tacit.common.formatting import VISIBLE, printable
 from tacit.common.serialize import from_json, to_json
 from tacit.common.workers import IN_FLIGHT, Workers
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError, WorkerLost
 from tacit.policies import scan as look
-from tacit.policies.card import PolicyCard, knows_labels
+from tacit.policies.card import knows_labels
 from tacit.policies.marking import Excerpt, ExcerptState, excerpt
 from tacit.policies.patterns import Digits, Everything, Gold, Regex
 from tacit.policies.policy import Policy
@@ -85,7 +85,7 @@ def test_counts() -> None:
     assert result.tokens == sum(len(re.findall(r"\w+|[^\w\s]", record.text)) for record in corpus())
     assert result.sensitive_tokens == 45
     assert result.share_of_records == 0.75
-    assert result.card == PolicyCard.measure(Digits(), corpus())
+    assert result.card == card_of(Digits(), corpus())
     assert result.stability.spans == result.stability.found_again == result.stability.redaction_stable == 45
     assert result.quarantined == {}
 

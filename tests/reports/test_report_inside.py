@@ -24,7 +24,7 @@ from tacit.config.setting import NO, VALUE, every_setting
 from tacit.data.corpus import read
 from tacit.data.records import Record, Span
 from tacit.errors import ConfigError, RunError
-from tacit.policies.card import MOST_KINDS, OTHERS, MeasuredPolicy
+from tacit.policies.card import MOST_KINDS, OTHERS, PolicyCard
 from tacit.policies.marking import KEPT, Excerpt, Inside
 from tacit.policies.patterns import Digits, Gold, Regex
 from tacit.policies.policy import Forgetful
@@ -61,18 +61,18 @@ def test_g1_a_measured_policy_holds_counts_and_names_of_kinds_alone() -> None:
     records = [labelled(at) for at in range(6)] + [labelled(9, kind="Ann Lee"), labelled(10, kind="seed")]
     found = measured(Digits(), records)
     assert found is not None
-    assert (found.records, found.missed_records) == (8, 8)
-    kinds = {one.kind: one for one in found.kinds}
+    assert (found.counts.records, found.counts.missed_records) == (8, 8)
+    kinds = found.counts.kinds
     assert set(kinds) == {"PHONE", "PERSON", "DIGITS", "SEED", OTHERS}
-    assert (kinds["PHONE"].labelled, kinds["PHONE"].wholly_found) == (8, 8)
-    assert (kinds["PERSON"].labelled, kinds["PERSON"].wholly_found) == (6, 0)
-    assert kinds[OTHERS].labelled == 1
-    assert found.card().overall.counts.gold == 16
+    assert (kinds["PHONE"].gold, kinds["PHONE"].covered) == (8, 8)
+    assert (kinds["PERSON"].gold, kinds["PERSON"].covered) == (6, 0)
+    assert kinds[OTHERS].gold == 1
+    assert found.overall.counts.gold == 16
     many = [labelled(at, kind=f"K{at}") for at in range(100)]
     most = measured(Digits(), many)
     assert most is not None
     assert len(most.kinds) <= MOST_KINDS + 1
-    assert sum(one.labelled for one in most.kinds) == 200
+    assert sum(one.gold for one in most.counts.kinds.values()) == 200
 
 
 def test_g3_a_policy_that_knows_the_labels_and_records_without_labels_give_nothing() -> None:
@@ -84,7 +84,7 @@ def test_g3_a_policy_that_knows_the_labels_and_records_without_labels_give_nothi
     broken = replace(records[0], spans=(Span(5, 500, "PHONE"),))
     found = measured(Digits(), [*records, broken])
     assert found is not None
-    assert found.records == 6
+    assert found.counts.records == 6
 
 
 def test_the_card_stands_on_the_page_with_exact_intervals_or_is_said_to_be_missing(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_the_card_stands_on_the_page_with_exact_intervals_or_is_said_to_be_missi
     found = measured(Digits(), [labelled(at) for at in range(20)])
     with RunFolder.open(folder) as run:
         run.write_json(PrivateFile.POLICY, found)
-    assert RunFolder.view(folder).read_json(MeasuredPolicy, PrivateFile.POLICY) == found
+    assert RunFolder.view(folder).read_json(PolicyCard, PrivateFile.POLICY) == found
     page = Page(run_page(read_run(folder, inside=True)))
     assert "Measured on 20 held-out records" in page.text
     assert "PHONE: 100.0 % of 20" in page.text
@@ -327,7 +327,7 @@ def test_a_trained_run_releases_no_secret_and_hides_those_its_policy_missed(tmp_
     assert found.measured is None
     measured = read_run(run, inside=True).measured
     assert measured is not None
-    assert measured.records > 0
+    assert measured.counts.records > 0
     assert found.made == (here(),)
     secrets = _secrets(corpus, run_page(found))
     assert len(secrets) > 50

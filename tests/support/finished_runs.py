@@ -25,7 +25,7 @@ from tacit.common.files import write_new
 from tacit.common.serialize import to_json
 from tacit.config.setting import Method
 from tacit.mechanisms.build import Planned, Terms, plan
-from tacit.policies.card import MeasuredKind, MeasuredPolicy
+from tacit.policies.card import CardCounts, KindCounts, PolicyCard
 from tacit.policies.pii.policy import Pii
 from tacit.privacy.guarantee import Coverage, Evidence, Guarantee
 from tacit.privacy.noisy_utility import ReleasedUtility
@@ -69,8 +69,8 @@ CLASSES = Utility(
     TokenQuality(), TokenQuality(), 0, LabelQuality(ErrorRate(9, 60), ErrorRate(11, 140), ErrorRate(120, 200))
 )
 
-MEASURED = MeasuredPolicy(
-    "pii", "0" * 64, 120, 4, (MeasuredKind("NAME", 50, 46, 1, 52, 48), MeasuredKind("PHONE", 30, 30, 0, 31, 30))
+MEASURED = PolicyCard(
+    "pii", "0" * 64, CardCounts(120, 4, {"NAME": KindCounts(50, 46, 1, 52, 48), "PHONE": KindCounts(30, 30, 0, 31, 30)})
 )
 MADE = MadeWith((Made("0" * 64, "3.11.7", "Linux x86_64", (("tacit", "0.1.0"), ("torch", "2.9.0"))),))
 

@@ -12,8 +12,7 @@ from tacit.data.prepare import prepare as prepare_marked
 from tacit.data.records import Record, segment_records
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
-from tacit.policies.card import CardCounts, MeasuredPolicy
-from tacit.policies.card import measured as measured_counts
+from tacit.policies.card import CardCounts, PolicyCard, card_of_run
 from tacit.policies.detectors.detector import DetectorOverlap
 from tacit.policies.detectors.detector import check_detector_data as check_overlap
 from tacit.policies.marking import Policies, RecordSampler, Unmarked
@@ -58,13 +57,13 @@ def sampled(records: Iterable[Record], policy: Policy) -> RecordSampler:
     return sampler
 
 
-def measured(policy: Policy, records: Iterable[Record]) -> MeasuredPolicy | None:
+def measured(policy: Policy, records: Iterable[Record]) -> PolicyCard | None:
     """The policy against the labels of records."""
     counts = CardCounts()
     for one in mark(records, policy):
         if one.marks.refusal is None:
             counts.add_usable(one.record, one.marks.spans)
-    return measured_counts(policy, counts)
+    return card_of_run(policy, counts)
 
 
 def check_detector_data(policy: Policy, corpus: Callable[[], Iterable[Record]]) -> None:

@@ -1,11 +1,22 @@
-"""Cards and scans read back from their JSON, to see that it contains everything."""
+"""Cards measured record by record, and cards and scans read back from their JSON."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from tacit.data.records import Record
 from tacit.policies.card import CardCounts, KindCounts, PolicyCard
+from tacit.policies.policy import Policy
 from tacit.policies.scan import Scan
+
+
+def card_of(policy: Policy, records: Iterable[Record]) -> PolicyCard:
+    """The card of `policy` on labelled records; records without labels are left out."""
+    counts = CardCounts()
+    for record in records:
+        counts.add(record, policy.find(record))
+    return PolicyCard(policy.id, policy.hash, counts)
 
 
 def read_card(value: dict[str, Any]) -> PolicyCard:

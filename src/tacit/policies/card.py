@@ -22,20 +22,20 @@ G1 (additive). Counting records in several parts and adding with `+` equals coun
 G2 (bound). `miss_bound` is the one-sided 95 % Clopper-Pearson upper bound on the share of records with any missed
    secret: 0 of 200 gives .0149, 20 of 200 gives .142.
 G3 (complete). The JSON form of a card contains the counts and everything computed from them.
-G4 (numbers). `MeasuredPolicy` has counts, and names of kinds that look like names: at most `MOST_KINDS`, one word, no
-   number. All other kinds are counted together under `OTHERS`, so that no text of a corpus gets out as a kind. The
-   counts are exact functions of what held-out people wrote, so they are written to `private/` alone.
+G4 (inside). The card that a run keeps names only kinds that look like names: at most `MOST_KINDS`, one word, no
+   number. All other kinds are counted together under `OTHERS`, so that no text of a corpus gets out as a kind. Its
+   counts are exact functions of what held-out people wrote, so it is written to `private/` alone.
 G5 (labels). A policy that repeats the labels, and a corpus without labels, have no card.
 """
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from tacit.common.charts import Note, Table
 from tacit.common.formatting import Interval, exact_interval, interval, percent, short, upper_bound
@@ -154,15 +154,6 @@ class PolicyCard:
     policy_id: str
     policy_hash: str
     counts: CardCounts
-
-    @classmethod
-    def measure(cls, policy: Policy, records: Iterable[Record]) -> Self:
-        """The card of `policy` on labelled records; records without labels are left out."""
-        counts = CardCounts()
-        for record in records:
-            if record.spans is not None:
-                counts.add(record, policy.find(record))
-        return cls(policy.id, policy.hash, counts)
 
     @property
     def miss_bound(self) -> float:
@@ -291,54 +282,17 @@ def _quality_to_json(measured: PolicyQuality) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredKind:
-    """The counts of a kind: labelled ones by the label's kind, found ones by the policy's."""
-
-    kind: str
-    labelled: int
-    wholly_found: int
-    partly_found: int
-    found: int
-    overlapping: int
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredPolicy:
-    """The card of a policy, as a run keeps it."""
-
-    policy_id: str
-    policy_hash: str
-    records: int
-    missed_records: int
-    kinds: tuple[MeasuredKind, ...]
-
-    @classmethod
-    def of(cls, card: PolicyCard) -> "MeasuredPolicy":
-        """The most frequent kinds with a name that may be printed; the others together."""
-        kinds: dict[str, KindCounts] = {}
-        order = sorted(card.counts.kinds.items(), key=lambda entry: (-entry[1].gold - entry[1].found, entry[0]))
-        for kind, counts in order:
-            named = kind if _NAME.fullmatch(kind) and len(kinds) < MOST_KINDS else OTHERS
-            kinds[named] = kinds.get(named, KindCounts()).plus(counts)
-        listed = tuple(MeasuredKind(kind, *counts[:5]) for kind, counts in kinds.items())
-        return cls(card.policy_id, card.policy_hash, card.counts.records, card.counts.missed_records, listed)
-
-    def card(self) -> PolicyCard:
-        """The card that can be read off."""
-        kinds = {
-            one.kind: KindCounts(one.labelled, one.wholly_found, one.partly_found, one.found, one.overlapping)
-            for one in self.kinds
-        }
-        return PolicyCard(self.policy_id, self.policy_hash, CardCounts(self.records, self.missed_records, kinds))
-
-
 def measured_card(policy: Policy, counts: CardCounts) -> PolicyCard | None:
     """The card of `policy`; none without labels, or when the policy repeats them."""
     return PolicyCard(policy.id, policy.hash, counts) if counts.records and not knows_labels(policy) else None
 
 
-def measured(policy: Policy, counts: CardCounts) -> MeasuredPolicy | None:
-    """The card as a run keeps it; none without a labeled secret either."""
-    card = measured_card(policy, counts) if counts.overall().gold else None
-    return None if card is None else MeasuredPolicy.of(card)
+def card_of_run(policy: Policy, counts: CardCounts) -> PolicyCard | None:
+    """The card that a run keeps: the most frequent kinds with a name that may be printed, the others together."""
+    if not counts.overall().gold:
+        return None
+    kinds: dict[str, KindCounts] = {}
+    for kind, found in sorted(counts.kinds.items(), key=lambda entry: (-entry[1].gold - entry[1].found, entry[0])):
+        named = kind if _NAME.fullmatch(kind) and len(kinds) < MOST_KINDS else OTHERS
+        kinds[named] = kinds.get(named, KindCounts()).plus(found)
+    return measured_card(policy, CardCounts(counts.records, counts.missed_records, kinds))

@@ -150,14 +150,13 @@ class PolicyComparison(Result):
 
     def agreement_rows(self) -> list[list[str]]:
         """For each policy, the share of its characters that each other one finds too."""
-        places = range(len(self.policies))
-        return [[self._found_too(row, column) for column in places] for row in places]
 
-    def _found_too(self, row: int, column: int) -> str:
-        if row == column:
-            return ""
-        agreement = self.agreement(row, column)
-        return percent(agreement.both / agreement.left if agreement.left else None)
+        def found_too(row: int, column: int) -> str:
+            agreement = self.agreement(row, column)
+            return percent(agreement.both / agreement.left if agreement.left else None)
+
+        places = range(len(self.policies))
+        return [["" if row == column else found_too(row, column) for column in places] for row in places]
 
     def chosen_bound(self, card: PolicyCard) -> float:
         """The bound on records with a miss that holds though the card's policy was chosen by this comparison."""

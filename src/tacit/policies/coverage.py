@@ -118,31 +118,28 @@ class CoverageCounts(Result):
     @property
     def coverage(self) -> Coverage:
         """The share of records with a secret that the policy does not wholly find."""
-        return Coverage(self.sampled, self.missed, policy=self.policy.id + self._against())
+        return Coverage(self.sampled, self.missed, policy=self._measured())
 
     @property
     def conservative_coverage(self) -> Coverage | None:
         """The share of records with a secret in which neither policy finds anything."""
-        if self.conservative is None or self.cleared is None:
-            return None
-        together = f"{self.conservative.id} after {self.policy.id}"
-        return Coverage(self.sampled, self.cleared, policy=together + self._against())
+        return None if self.cleared is None else Coverage(self.sampled, self.cleared, policy=self._measured(both=True))
 
     @property
     def coverage_of_secrets(self) -> Coverage:
-        """Like `coverage`, among the records that hold a secret: those sampled are a uniform sample of all of them."""
-        what = f"{self.policy.id}{self._against()}, among records that hold a secret,"
+        """Like `coverage`, among the records that contain a secret: those sampled are a uniform sample of them all."""
+        what = f"{self._measured()}, among records that hold a secret,"
         return Coverage(self.with_secrets, self.missed, policy=what)
 
     @property
     def among_secrets(self) -> tuple[Coverage, Coverage] | None:
-        """`not_hit` and `cleared`, among the records that hold a secret."""
-        if self.conservative is None or self.cleared is None:
+        """`not_hit` and `cleared`, among the records that contain a secret."""
+        if self.cleared is None:
             return None
-        among = f"{self._against()}, among records with secrets and with unstable redaction as a miss,"
+        among = ", among records with secrets and with unstable redaction as a miss,"
         return (
-            Coverage(self.with_secrets, self.not_hit, policy=self.policy.id + among),
-            Coverage(self.with_secrets, self.cleared, policy=f"{self.conservative.id} after {self.policy.id}{among}"),
+            Coverage(self.with_secrets, self.not_hit, policy=self._measured() + among),
+            Coverage(self.with_secrets, self.cleared, policy=self._measured(both=True) + among),
         )
 
     def tables(self) -> Iterator[Note]:
@@ -168,8 +165,10 @@ class CoverageCounts(Result):
         """What a guarantee needs of it."""
         return Covered(self.coverage, self.conservative_coverage, self.among_secrets)
 
-    def _against(self) -> str:
-        return "" if self.labels == LabelOrigin.PERSON else f" (labels: {self.labels})"
+    def _measured(self, both: bool = False) -> str:
+        """What was measured, and by whose labels."""
+        policies = f"{self.conservative.id} after {self.policy.id}" if both and self.conservative else self.policy.id
+        return policies if self.labels == LabelOrigin.PERSON else f"{policies} (labels: {self.labels})"
 
 
 class Covered(NamedTuple):

@@ -1,15 +1,12 @@
-"""Drawing records at random, to be labelled.
+"""Records drawn at random to be labeled, and the file in which a person labels them: JSON lines, the header first.
 
-G1 (uniform). Every ordered choice of `size` different records is equally likely, whatever the records hold.
-G2 (flat). One pass; memory holds the sample and a hash of the corpus, however long it is.
-G3 (blind). Unless asked, the sample holds nothing of what a policy finds, and no record in it is labelled.
-
-The sample as a file that a person fills in: JSON lines, the header first.
-
-G4 (discreet). The file is created for its owner alone (0600) and never over another one; errors hold no text of it.
-G5 (labelled). A line that nobody touched is refused, and so is a label that stands nowhere in its text.
+G1 (uniform). Every ordered choice of `size` different records is equally likely, whatever the records contain.
+G2 (flat). One pass; memory contains the sample and a hash of the corpus, however long it is.
+G3 (blind). Unless asked, the sample contains nothing of what a policy finds, and no record in it is labeled.
+G4 (discreet). The file is created for its owner alone (0600) and never over another one; errors quote no text of it.
+G5 (labeled). A line that nobody touched is refused, and so is a label that does not occur in its text.
 G6 (whole). A line that was dropped, doubled, moved or reworded, and a header that was changed, are refused. This guards
-   against accidents: whoever means to deceive can label wrongly.
+   against accidents: a person who wants to deceive can label wrongly.
 """
 
 import hashlib
@@ -21,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -35,8 +32,8 @@ from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.policies.policy import Policy
 
 HOW_TO_LABEL = (
-    "Replace null in `secrets` of every line: [] when the text holds no secret, else a list of every secret in it, "
-    "each as its exact text (every place where it stands then counts) or as [start, end], characters from 0, half open."
+    "Replace null in `secrets` of every line: [] when the text contains no secret, else a list of every secret in it, "
+    "each as its exact text (every place where it occurs then counts) or as [start, end], characters from 0, half open."
 )
 
 _SEED_BITS = 63
@@ -44,7 +41,7 @@ _Hexadecimal = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class LabelOrigin(StrEnum):
-    """Who says what is secret in the sample."""
+    """Who decides what is secret in the sample."""
 
     PERSON = "person"
     PERSON_SHOWN_FOUND = "person shown what the policies found"
@@ -57,11 +54,6 @@ class Frozen:
 
     id: str
     hash: str
-
-    @classmethod
-    def of(cls, policy: Policy) -> Self:
-        """What is kept of `policy`."""
-        return cls(policy.id, policy.hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +116,7 @@ class Sample(Result):
         yield Note(f"{drawn}\n{secrets}\n{labels}")
 
     def to_json(self) -> dict[str, Any]:
-        """The header as JSON values; the records hold secrets and are left out."""
+        """The header as JSON values; the records contain secrets and are left out."""
         values: dict[str, Any] = json_values(self.header)
         return values
 
@@ -162,8 +154,8 @@ def draw_sample(
     unsealed = SampleHeader(
         tacit_sample=1,
         how_to_label=HOW_TO_LABEL,
-        policy=Frozen.of(policy),
-        conservative=None if conservative is None else Frozen.of(conservative),
+        policy=Frozen(policy.id, policy.hash),
+        conservative=None if conservative is None else Frozen(conservative.id, conservative.hash),
         labels=labels,
         population=Population(segment_by, whole.records, key.hex(), whole.hexdigest()),
         sampled=size,
@@ -228,26 +220,26 @@ _FAULTS_SHOWN = 10
 
 
 def write_sample(sample: Sample, path: Path) -> None:
-    """A line with the header, then a line a record; for its owner alone, and never over another file."""
+    """A line with the header, then one line per record; for its owner alone, and never over another file."""
     check_free(path)
     rows = [asdict(sample.header), *(_row(item) for item in sample.items)]
     try:
         content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
-    except UnicodeEncodeError:  # which holds the text: it is not chained
+    except UnicodeEncodeError:  # which contains the text: it is not chained
         raise CorpusError(
             expected="records whose strings are Unicode text",
             found="half a surrogate pair in one of them",
-            way_out="mend the text where it comes from",
+            way_out="correct the text where it comes from",
         ) from None
     write_private(path, content)
 
 
 def check_free(path: Path) -> None:
-    """Refuse a place for the sample where something is: it may hold a person's labels."""
+    """Refuse a path for the sample where a file is: it may contain a person's labels."""
     if os.path.lexists(path):
         raise ConfigError(
             expected=f"no file at {path} yet",
-            found="one that may hold labels",
+            found="one that may contain labels",
             way_out="name another file with --out, or remove this one",
         )
 
@@ -261,13 +253,13 @@ def read_labels(path: Path) -> Sample:
     rows = [_object(line, number) for number, line in enumerate(rest, 2)]
     records = [_record(row, number) for number, row in enumerate(rows, 2)]
     if len({record.id for record in records}) < len(records):
-        raise _not_whole("an id that stands in two lines")
+        raise _not_whole("an id that is in two lines")
     unlabelled = sum(row["secrets"] is None for row in rows)
     if unlabelled:
         raise CorpusError(
             expected="a list of secrets in every line, [] where there is none",
             found=f"{unlabelled:,} of {len(rows):,} lines without one (null)",
-            way_out="label them: a line that nobody read says nothing about the policy",
+            way_out="label them: a line that nobody read tells nothing about the policy",
         )
     items = _labelled(records, rows, header.labels)
     if header != sealed(header, items):
@@ -287,7 +279,7 @@ def _row(item: LabelItem) -> dict[str, Any]:
 def _lines(path: Path) -> list[str]:
     try:
         text = read_private(path).decode("utf-8-sig")
-    except UnicodeDecodeError:  # which holds the text: it is not chained
+    except UnicodeDecodeError:  # which contains the text: it is not chained
         raise CorpusError(f"UTF-8 text in {path}", "other bytes", "save it as UTF-8") from None
     lines = [line for line in text.split("\n") if line.strip()]  # str.splitlines would break inside some texts
     if not lines:
@@ -298,13 +290,13 @@ def _lines(path: Path) -> list[str]:
 def _object(line: str, number: int) -> dict[str, Any]:
     try:
         row = parse_json(line)
-    except ValueError:  # which may hold the text: it is not chained
+    except ValueError:  # which may contain the text: it is not chained
         row = None
     if not isinstance(row, dict) or "secrets" not in row or set(row) - _KEYS:
         raise CorpusError(
             expected=f"a JSON object with the keys it was written with, each once, in line {number} of the sample",
             found="something else",
-            way_out="mend the line: change nothing but the value of `secrets`",
+            way_out="correct the line: change nothing but the value of `secrets`",
         )
     return row
 
@@ -331,7 +323,7 @@ def _labelled(records: list[Record], rows: list[dict[str, Any]], labels: LabelOr
     if faults:
         more = f" and {len(faults) - _FAULTS_SHOWN:,} more" if len(faults) > _FAULTS_SHOWN else ""
         raise CorpusError(
-            expected="lists of secrets, each a text that stands in the record's text or [start, end] inside it",
+            expected="lists of secrets, each a text that occurs in the record's text or [start, end] inside it",
             found="something else at " + "; ".join(faults[:_FAULTS_SHOWN]) + more,
             way_out="correct these labels; characters count from 0, and `end` is the one after the last",
         )
@@ -339,7 +331,7 @@ def _labelled(records: list[Record], rows: list[dict[str, Any]], labels: LabelOr
 
 
 def _places(entry: object, text: str) -> list[Span]:
-    """Where a secret stands: everywhere for a text, at [start, end] or [start, end, kind], nowhere when it is wrong."""
+    """Where a secret is: everywhere for a text, at [start, end] or [start, end, kind], nowhere when it is wrong."""
     if isinstance(entry, str) and entry.strip():
         starts, at = [], text.find(entry)
         while at >= 0:

@@ -33,7 +33,7 @@ Value = Any
 def conservative(common_words: Path | None) -> Policy:
     """Nearly everything that could be a secret: personal data, tokens with a digit, words with a capital.
 
-    With a public list of common words, every other word too. Personal data stand last: they tell the kind.
+    With a public list of common words, every other word too. Personal data come last: they decide the kind.
     """
     words: Policy = Capitals() if common_words is None else RareWords.from_file(common_words) | Capitals()
     return words | Digits() | Pii()
@@ -47,7 +47,7 @@ def build_policy(definition: Definition, folder: Path | None = None) -> Policy:
 def parse_policy(words: str) -> Policy:
     """What `--policy` accepts: a name, names with commas between them (any of them), or a YAML file with `policy:`.
 
-    Of names, the last one tells the kind of what several find. Files that a YAML file names are looked for beside it,
+    Of names, the last one decides the kind of what several find. Files that a YAML file names are looked for beside it,
     or in the folder that it calls `beside`.
     """
     if Path(words).suffix in (".yaml", ".yml"):
@@ -56,7 +56,7 @@ def parse_policy(words: str) -> Policy:
 
 
 def register_policy(name: str, make: Callable[[], Policy]) -> None:
-    """From now on, in this process, `policy: name` asks for what `make` gives: a policy of one's own."""
+    """From now on, in this process, `policy: name` means what `make` returns: a policy of one's own."""
     if name in {*_NAMED, *_KEYED} or "," in name or Path(name).suffix in (".yaml", ".yml"):
         raise ConfigError("a name for an own policy that is not taken, without a comma", name, "choose another name")
     _OWN[name] = make
@@ -97,13 +97,12 @@ def _build(definition: Value, folder: Path) -> Policy:
         raise ConfigError.unknown_name("policy", str(next(iter(definition))), {*_NAMED, *_KEYED})
     if len(keys) > 1:
         raise PolicyError(
-            expected="one policy a mapping",
+            expected="one policy per mapping",
             found=f"the keys {' and '.join(keys)} side by side",
             way_out="put them in a list under `any` or `all`",
         )
     row = _KEYED[keys[0]]
-    values = _read_fields(keys[0], row, _given(keys[0], row, definition), folder)
-    return row.build(*values)
+    return row.build(*_read_fields(keys[0], row, _given(keys[0], row, definition), folder))
 
 
 def _given(key: str, row: _Row, definition: Mapping[str, Value]) -> dict[str, Value]:
@@ -161,10 +160,20 @@ def _wrong(expected: str, found: Value) -> PolicyError:
     )
 
 
-def _text(value: Value, _: Path) -> str:
-    if not isinstance(value, str) or not value:
-        raise _wrong("text that is not empty", value)
-    return value
+def _one(expected: str, *kinds: type) -> Callable[[Value, Path], Value]:
+    """Reads a value of these types, and no text that is empty."""
+
+    def read(value: Value, _: Path) -> Value:
+        if type(value) not in kinds or value == "":
+            raise _wrong(expected, value)
+        return value
+
+    return read
+
+
+_text = _one("text that is not empty", str)
+_flag = _one("true or false", bool)
+_whole = _one("a whole number", int)
 
 
 def _texts(value: Value, _: Path) -> tuple[str, ...]:
@@ -174,34 +183,20 @@ def _texts(value: Value, _: Path) -> tuple[str, ...]:
 
 
 def _path(value: Value, folder: Path) -> Path:
-    return folder / _text(value, folder)
+    return folder / str(_text(value, folder))
 
 
 def _name_or_folder(value: Value, folder: Path) -> str:
     path = _path(value, folder)
-    return str(path) if path.is_dir() else _text(value, folder)
+    return str(path) if path.is_dir() else str(value)
 
 
 def _folder(value: Value, folder: Path) -> str:
     return str(_path(value, folder))
 
 
-def _flag(value: Value, _: Path) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong("true or false", value)
-    return value
-
-
-def _number(value: Value, _: Path) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _wrong("a number", value)
-    return float(value)
-
-
-def _whole(value: Value, _: Path) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong("a whole number", value)
-    return value
+def _number(value: Value, folder: Path) -> float:
+    return float(_one("a number", int, float)(value, folder))
 
 
 def _policies(value: Value, folder: Path) -> list[Policy]:

@@ -28,7 +28,7 @@ from tacit.common.charts import (
     axis_for,
 )
 from tacit.common.formatting import interval, name, number, percent, rounded_up
-from tacit.policies.card import MeasuredPolicy, PolicyQuality, ShareOf
+from tacit.policies.card import PolicyCard, PolicyQuality, ShareOf
 from tacit.privacy.account import AverageCase, Prices, account, average_case, quick_account
 from tacit.privacy.events import Event, Free, Unbounded
 from tacit.privacy.guarantee import Figure, average_rates
@@ -352,9 +352,8 @@ def _average_case_series(one: _Priced, look: int, key: str) -> tuple[Series, ...
     return curve, Series(called, (mark,), look, key, lines=False)
 
 
-def policy_chart(found: MeasuredPolicy) -> Chart:
+def policy_chart(card: PolicyCard) -> Chart:
     """Recall of all kinds together, then of each kind that was labeled."""
-    card = found.card()
     parts = [("All kinds", card.overall), *((name(kind), quality) for kind, quality in card.kinds.items())]
     labeled = [(kind, quality) for kind, quality in parts if quality.counts.gold]
     rows = tuple(_recall_row(kind, quality) for kind, quality in labeled[:_MOST_ROWS])

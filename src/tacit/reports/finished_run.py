@@ -15,7 +15,7 @@ from tacit.audits.findings import Audit, Finding, Outcome
 from tacit.common.formatting import name
 from tacit.errors import ConfigError, RunError
 from tacit.mechanisms.build import Terms
-from tacit.policies.card import MeasuredPolicy
+from tacit.policies.card import PolicyCard
 from tacit.policies.marking import Inside
 from tacit.privacy.guarantee import Figure, Guarantee
 from tacit.privacy.ledger import read_entries
@@ -48,7 +48,7 @@ class Finished:
     released: ReleasedUtility
     utility: Utility | None
     audit: Audit | None
-    measured: MeasuredPolicy | None = None
+    measured: PolicyCard | None = None
     made: tuple[Made, ...] = ()
 
     @property
@@ -140,7 +140,7 @@ def read_run(folder: Path, inside: bool = False) -> Finished:
         run.read_json(ReleasedUtility, ReleaseFile.UTILITY),
         first(Utility, PrivateFile.UTILITY),
         first(Audit, PrivateFile.AUDIT, ReleaseFile.AUDIT),
-        first(MeasuredPolicy, PrivateFile.POLICY),
+        first(PolicyCard, PrivateFile.POLICY),
         made.environments,
     )
 

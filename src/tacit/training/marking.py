@@ -45,7 +45,7 @@ from tacit.data.ownership import Capped, RecordMarks, cap_contributions, dealt_u
 from tacit.data.records import Record, segment_records
 from tacit.data.store import PreparedCorpus
 from tacit.errors import ConfigError, PolicyError
-from tacit.policies.card import CardCounts, measured
+from tacit.policies.card import CardCounts, card_of_run
 from tacit.policies.coverage import read_population
 from tacit.policies.detectors.detector import DetectorOverlap
 from tacit.policies.marking import Inside, Policies, RecordSampler, Unmarked, mark_all
@@ -176,7 +176,7 @@ class _Marking:
         """What was counted, also written to the run; the summary comes last."""
         run = self._run
         run.write_json(PrivateFile.SAMPLE, Inside(self._sampler.excerpts(), ()))
-        card = measured(self._policies.marking, self._card)
+        card = card_of_run(self._policies.marking, self._card)
         if card is not None:
             run.write_json(PrivateFile.POLICY, card)
         population = None if self._population is None else self._population.hexdigest()
