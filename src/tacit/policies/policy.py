@@ -178,11 +178,11 @@ class Widened(Policy):
             return ()
         pieces = PIECES[self.to](record.text)
         starts = [start for start, _ in pieces]
-        visible = [visible(record.text, piece) for piece in pieces]
+        parts = [visible(record.text, piece) for piece in pieces]
         widened: list[Span] = []
         for span in found:
-            start = min(span.start, visible[bisect_right(starts, span.start) - 1][0])
-            end = max(span.end, visible[bisect_right(starts, span.end - 1) - 1][1])
+            start = min(span.start, parts[bisect_right(starts, span.start) - 1][0])
+            end = max(span.end, parts[bisect_right(starts, span.end - 1) - 1][1])
             if widened and start < widened[-1].end:
                 widened[-1] = widened[-1]._replace(end=max(end, widened[-1].end))
             else:
