@@ -17,7 +17,7 @@ from typing import Any
 
 from tacit.data.records import Record
 from tacit.policies.pii.policy import Pii
-from tacit.simulation.simulate import simulate_customersim
+from tacit.simulation.simulate import simulate
 
 CHUNK = 50
 LEAST_RATIO = 10.0
@@ -107,7 +107,7 @@ def seconds(scan: Scan, records: Sequence[Record]) -> float:
 def main(dialogs: int) -> int:
     """Prints both speeds and their ratio; 0 when the ratio is high enough."""
     scans: dict[str, Scan] = {"tacit pii": Pii().find, "Presidio": presidio_scan()}
-    records = list(simulate_customersim(dialogs, seed=1))
+    records = list(simulate("customersim", dialogs, seed=1))
     for scan in scans.values():
         seconds(scan, records[:CHUNK])
     spent: dict[str, list[float]] = {name: [] for name in scans}

@@ -13,7 +13,7 @@ from tacit.cli.main import app
 from tacit.data.records import Record, Span
 from tacit.errors import ConfigError, TacitError
 from tacit.simulation.people import held_out_people, profile
-from tacit.simulation.simulate import simulate_customersim
+from tacit.simulation.simulate import simulate
 
 
 def run(*words: str) -> str:
@@ -33,7 +33,7 @@ def records_in(path: Path) -> list[Record]:
 def test_writes_the_records_into_a_folder_it_makes(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder" / "corpus.jsonl"
     printed = run("customersim", "--dialogs", "30", "--seed", "5", "--split", "test", "--out", str(out))
-    expected = list(simulate_customersim(30, 5, "test"))
+    expected = list(simulate("customersim", 30, 5, "test"))
     assert records_in(out) == expected
     users = len({record.user for record in expected})
     names = sum(span.kind == "NAME" for record in expected for span in record.spans or ())

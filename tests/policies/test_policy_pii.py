@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tacit.data.records import Record
 from tacit.policies.pii import policy
 from tacit.policies.pii.policy import _DECIDING, KINDS, Pii, _source_digest
-from tacit.simulation.simulate import simulate_customersim
+from tacit.simulation.simulate import simulate
 
 
 def found(text: str) -> list[tuple[str, str]]:
@@ -188,7 +188,7 @@ def test_recall_and_precision_on_simulated_dialogs() -> None:
     hits: Counter[str] = Counter()
     right = total = 0
     policy = Pii()
-    for record in simulate_customersim(600, seed=20):
+    for record in simulate("customersim", 600, seed=20):
         spans = policy.find(record)
         covered = {place for span in spans for place in range(span.start, span.end)}
         secret: set[int] = set()

@@ -21,10 +21,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tacit.data.records import Record, Span, spans_fault
 from tacit.errors import ConfigError
-from tacit.simulation.dialogs import AGENDA_PHRASES, AGENDAS, GRAMMAR, KINDS
 from tacit.simulation.people import ITEMS, SPLITS, Person, held_out_people, people_of, profile
-from tacit.simulation.phrases import SHARED_PHRASES, VERIFICATION_PHRASES
-from tacit.simulation.simulate import SIMULATORS, simulate, simulate_customersim, simulate_held_out
+from tacit.simulation.phrases import AGENDA_PHRASES, SHARED_PHRASES, VERIFICATION_PHRASES
+from tacit.simulation.simulate import AGENDAS, GRAMMAR, KINDS, SIMULATORS, simulate, simulate_held_out
 
 DATA = Path(os.environ.get("TACIT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 SECRET_SYMBOLS = {*KINDS, "FIRST"}
@@ -33,7 +32,7 @@ VALUE_SYMBOLS = {*SECRET_SYMBOLS, "item", "carrier"}
 
 @pytest.fixture(scope="module")
 def corpus() -> list[Record]:
-    return list(simulate_customersim(10_000))
+    return list(simulate("customersim", 10_000))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,7 @@ def test_all_kinds_are_present_and_no_others(corpus: list[Record]) -> None:
 def test_g2_corpora_share_no_user_and_no_value() -> None:
     seen_users: set[str | None] = set()
     seen_values: set[str] = set()
-    corpora: list[Iterable[Record]] = [simulate_customersim(500, 3, split) for split in SPLITS]
+    corpora: list[Iterable[Record]] = [simulate("customersim", 500, 3, split) for split in SPLITS]
     for records in [*corpora, simulate_held_out("customersim", 500, 3)]:
         users: set[str | None] = set()
         values: set[str] = set()
@@ -127,9 +126,9 @@ def test_g2_corpora_share_no_user_and_no_value() -> None:
 _DIGEST_SCRIPT = """
 import hashlib
 from tacit.simulation.people import held_out_people
-from tacit.simulation.simulate import simulate_customersim
+from tacit.simulation.simulate import simulate
 digest = hashlib.sha256()
-for item in [*simulate_customersim(300, 7, "validation"), *held_out_people(100, 7)]:
+for item in [*simulate("customersim", 300, 7, "validation"), *held_out_people(100, 7)]:
     digest.update(repr(item).encode())
 print(digest.hexdigest())
 """
@@ -147,7 +146,7 @@ def test_g3_same_bytes_in_every_process() -> None:
         for hash_seed in ("1", "2")
     }
     here = hashlib.sha256()
-    for item in [*simulate_customersim(300, 7, "validation"), *held_out_people(100, 7)]:
+    for item in [*simulate("customersim", 300, 7, "validation"), *held_out_people(100, 7)]:
         here.update(repr(item).encode())
     assert digests == {here.hexdigest() + "\n"}
 
@@ -155,13 +154,13 @@ def test_g3_same_bytes_in_every_process() -> None:
 @settings(max_examples=15, deadline=None)
 @given(few=st.integers(1, 60), more=st.integers(0, 60), seed=st.integers(), split=st.sampled_from(SPLITS))
 def test_g3_more_dialogs_keep_the_first_ones(few: int, more: int, seed: int, split: str) -> None:
-    longer = list(simulate_customersim(few + more, seed, split))
+    longer = list(simulate("customersim", few + more, seed, split))
     assert len(longer) == few + more
-    assert longer[:few] == list(simulate_customersim(few, seed, split))
+    assert longer[:few] == list(simulate("customersim", few, seed, split))
 
 
 def test_another_seed_is_another_corpus() -> None:
-    assert list(simulate_customersim(20, 0)) != list(simulate_customersim(20, 1))
+    assert list(simulate("customersim", 20, 0)) != list(simulate("customersim", 20, 1))
     assert held_out_people(5, 0) != held_out_people(5, 1)
 
 
@@ -223,7 +222,7 @@ def test_a_user_owns_mostly_one_to_three_dialogs(corpus: list[Record]) -> None:
 
 
 def test_ids_are_unique_also_across_splits(corpus: list[Record]) -> None:
-    ids = [record.id for split in SPLITS for record in simulate_customersim(200, split=split)]
+    ids = [record.id for split in SPLITS for record in simulate("customersim", 200, split=split)]
     assert len(set(ids)) == len(ids)
     assert len({record.id for record in corpus}) == len(corpus)
 
@@ -316,7 +315,6 @@ def test_sensitive_share_in_gpt2_tokens(corpus: list[Record]) -> None:
 
 
 def test_simulate_by_name() -> None:
-    assert list(simulate("customersim", 5, seed=2, split="test")) == list(simulate_customersim(5, 2, "test"))
     assert list(simulate_held_out("customersim", 3, 2)) == [profile(person) for person in held_out_people(3, 2)]
     assert list(SIMULATORS) == ["customersim"]
 
@@ -325,12 +323,12 @@ def test_wrong_words_are_refused_before_anything_is_drawn() -> None:
     with pytest.raises(ConfigError, match="did you mean customersim"):
         simulate("customer-sim", 5)
     with pytest.raises(ConfigError, match="did you mean validation"):
-        simulate_customersim(5, split="validate")
+        simulate("customersim", 5, split="validate")
     with pytest.raises(ConfigError, match="the name of a split"):
         people_of("held-out", 0)
     for dialogs in (0, -1):
         with pytest.raises(ConfigError, match="at least one dialog"):
-            simulate_customersim(dialogs)
+            simulate("customersim", dialogs)
     with pytest.raises(ConfigError, match="at least one held-out person"):
         held_out_people(0)
 
@@ -338,5 +336,5 @@ def test_wrong_words_are_refused_before_anything_is_drawn() -> None:
 def test_ten_thousand_dialogs_in_seconds() -> None:
     """Measured near 2 s; processor time, so that a busy machine does not fail it."""
     start = time.process_time()
-    assert sum(1 for _ in simulate_customersim(10_000, seed=1)) == 10_000
+    assert sum(1 for _ in simulate("customersim", 10_000, seed=1)) == 10_000
     assert time.process_time() - start < 10

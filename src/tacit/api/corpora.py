@@ -45,7 +45,7 @@ def simulate(
     from tacit.simulation.simulate import SimulatedCorpus, simulate_held_out
 
     observe = logged(observe)
-    corpus = SimulatedCorpus.of(simulator, dialogs, seed, split)
+    corpus = SimulatedCorpus(simulator, dialogs, seed, split)
     apart = None if held_out_people is None else Path(held_out_people)
     if out is not None and apart is not None and apart.resolve() == Path(out).resolve():
         raise ConfigError("two files", f"{out} for both", "give --held-out-people another file than --out")

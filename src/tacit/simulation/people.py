@@ -79,12 +79,7 @@ _UNITS = (("Apt ", "N"), ("Apt ", "N0"), ("Apt ", "NA"), ("Unit ", "N0"), ("Suit
 _ORDERS = ("N00-0000000-0000000", "N0000000", "AA-000000", "A0000000", "N000-0000-00", "AAA-00000")
 
 _TRACKINGS = (
-    "XXXXXXXXXX",
-    "XXXXXXXXXXXX",
-    "AA000000000US",
-    "N00000000000000",
-    "1ZXXXXXX0000000000",
-    "9400N00000000000000000",
+    *("XXXXXXXXXX", "XXXXXXXXXXXX", "AA000000000US", "N00000000000000", "1ZXXXXXX0000000000", "9400N00000000000000000"),
 )
 
 _PHONES = (
@@ -157,22 +152,16 @@ def held_out_people(how_many: int, seed: int = 0) -> tuple[Person, ...]:
 
 def profile(person: Person) -> Record:
     """The secrets of a person as a record, one line each, so that tables of people are read and written as corpora."""
+    secrets = [("NAME", person.name), ("ADDRESS", person.address), ("PHONE", person.phone)]
+    for order in person.orders:
+        secrets += [("ORDER", order.number), ("TRACKING", order.tracking)]
     text = ""
     spans = []
-    for kind, value in _secrets(person):
+    for kind, value in secrets:
         start = len(text) + len(kind) + 2
         text += f"{kind}: {value}\n"
         spans.append(Span(start, start + len(value), kind))
     return Record(id=person.user, text=text, user=person.user, spans=tuple(spans))
-
-
-def _secrets(person: Person) -> Iterator[tuple[str, str]]:
-    yield "NAME", person.name
-    yield "ADDRESS", person.address
-    yield "PHONE", person.phone
-    for order in person.orders:
-        yield "ORDER", order.number
-        yield "TRACKING", order.tracking
 
 
 def _dealt_to(table: str, seed: int) -> Iterator[Person]:
@@ -248,12 +237,8 @@ def _order(rng: Random, taken: set[str]) -> Order:
 
 
 def _fill(rng: Random, pattern: str) -> str:
-    return "".join(_draw(rng, run) for run in _runs(pattern))
-
-
-def _draw(rng: Random, run: str) -> str:
-    alphabet = _ALPHABETS.get(run[0])
-    return run if alphabet is None else "".join(rng.choices(alphabet, k=len(run)))
+    alphabets = ((run, _ALPHABETS.get(run[0])) for run in _runs(pattern))
+    return "".join(run if known is None else "".join(rng.choices(known, k=len(run))) for run, known in alphabets)
 
 
 @cache

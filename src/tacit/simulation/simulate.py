@@ -1,6 +1,4 @@
-"""Simulated corpora, by name: records with gold spans, and people who are in none of them.
-
-CustomerSim: simulated customer-service dialogs with gold spans, after the corpus of the S-DP and CRT papers.
+"""CustomerSim: simulated customer-service dialogs with gold spans, after the corpus of the S-DP and CRT papers.
 
 Dialogs follow fixed agendas and consist of template sentences (Shi et al. 2022, section 5; Zhao et al. 2022,
 section 4). People, agendas and sentences are our own. Every dialog asks for the full name and for one or two of
@@ -14,56 +12,90 @@ G3 (reproducible). The same arguments give the same records in every process; as
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from random import Random
+from string import Formatter
 from typing import Any, NamedTuple
 
 from tacit.common.charts import Note, Result
-from tacit.data.records import Record
+from tacit.data.records import Record, Span
 from tacit.errors import ConfigError
-from tacit.simulation.dialogs import write_dialog
 from tacit.simulation.people import Person, held_out_people, people_of, profile
+from tacit.simulation.phrases import AGENDA_PHRASES, SHARED_PHRASES, VERIFICATION_PHRASES
 
-# A person comes back now and then while among the latest customers: 1 + about Poisson(0.8) dialogs a person.
+SIMULATORS = ("customersim",)
+KINDS = ("NAME", "ADDRESS", "PHONE", "ORDER", "TRACKING")
+_CARRIERS = ("Swift Parcel", "Blue Heron Express", "Northline", "City Courier", "Parcel Fox", "Wayfarer Freight")
+
+# A person comes back now and then while among the latest customers: 1 + about Poisson(0.8) dialogs per person.
 _RETURNING = 0.44
 _LATEST = 400
 
+_ONE_OR_TWO = (
+    *(("phone",), ("order",), ("address",), ("phone", "order"), ("order", "phone")),
+    *(("order", "address"), ("address", "order"), ("phone", "address"), ("address", "phone")),
+)
 
-def simulate_customersim(dialogs: int, seed: int = 0, split: str = "train") -> Iterator[Record]:
-    """`dialogs` dialogs of `split`, one record each, in the order in which they took place."""
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """One thing a person may want, with the phrases `{name}_request` and `{name}_outcome`.
+
+    `reaction` names the first answer to it, `verifications` the ways to be asked after the name (one or two
+    questions each), `side_questions` what else the person may want to know.
+    """
+
+    name: str
+    weight: int
+    reaction: str = "willing"
+    verifications: tuple[tuple[str, ...], ...] = _ONE_OR_TWO
+    side_questions: tuple[str, ...] = ("signature", "mail", "hours")
+
+
+AGENDAS = (
+    Agenda("track", 28),
+    Agenda("delayed", 17, reaction="sorry"),
+    Agenda("missing", 12, reaction="sorry"),
+    Agenda("damaged", 11, reaction="sorry", side_questions=("cost", "signature", "mail", "hours")),
+    Agenda("return", 11, side_questions=("cost", "mail", "hours")),
+    Agenda("refund", 7, reaction="sorry", side_questions=("mail", "hours")),
+    Agenda("change_address", 9, verifications=(("order", "new_address"), ("phone", "new_address"))),
+    Agenda("cancel", 5, side_questions=("cost", "mail", "hours")),
+)
+
+_AGENDA_WEIGHTS = list(accumulate(agenda.weight for agenda in AGENDAS))
+
+# A secret's symbol in the phrases, and the kind of its span.
+_SECRETS = {**{kind: kind for kind in KINDS}, "FIRST": "NAME"}
+Template = tuple[tuple[str, str | None], ...]
+"""Literal text, each piece followed by the symbol after it."""
+
+GRAMMAR: dict[str, tuple[Template, ...]] = {
+    symbol: tuple(tuple(part[:2] for part in Formatter().parse(phrase)) for phrase in phrases)
+    for symbol, phrases in (SHARED_PHRASES | VERIFICATION_PHRASES | AGENDA_PHRASES).items()
+}
+
+
+def simulate(simulator: str, dialogs: int, seed: int = 0, split: str = "train") -> Iterator[Record]:
+    """The first `dialogs` records of `split`, one dialog each, in the order in which they took place."""
+    _check_simulator(simulator)
     if dialogs < 1:
         raise ConfigError(expected="at least one dialog", found=str(dialogs), way_out="ask for one dialog or more")
     return _records(dialogs, seed, split, people_of(split, seed))
 
 
-def _records(dialogs: int, seed: int, split: str, newcomers: Iterator[Person]) -> Iterator[Record]:
-    rng = Random(f"customersim dialogs {split} {seed}")
-    latest: deque[Person] = deque(maxlen=_LATEST)
-    for number in range(dialogs):
-        if latest and rng.random() < _RETURNING:
-            person = rng.choice(latest)
-        else:
-            person = next(newcomers)
-            latest.append(person)
-        text, spans = write_dialog(person, rng)
-        yield Record(id=f"customersim-{split}-{number:06d}", text=text, user=person.user, spans=spans)
-
-
-@dataclass(frozen=True, slots=True)
-class Simulator:
-    """`records(dialogs, seed, split)`, and `held_out(how_many, seed)`: people of no split, one record each."""
-
-    records: Callable[[int, int, str], Iterator[Record]]
-    held_out: Callable[[int, int], Iterator[Record]]
-
-
-def _held_out_customers(how_many: int, seed: int) -> Iterator[Record]:
+def simulate_held_out(simulator: str, how_many: int, seed: int = 0) -> Iterator[Record]:
+    """People who are in no split of this seed, for membership tests: one record each, with its secrets as spans."""
+    _check_simulator(simulator)
     return map(profile, held_out_people(how_many, seed))
 
 
-SIMULATORS = {"customersim": Simulator(simulate_customersim, _held_out_customers)}
+def _check_simulator(name: str) -> None:
+    if name not in SIMULATORS:
+        raise ConfigError.unknown_name("simulator", name, SIMULATORS)
 
 
 class SimulationSummary(NamedTuple):
@@ -82,11 +114,8 @@ class SimulatedCorpus(Result):
     seed: int
     split: str
 
-    @classmethod
-    def of(cls, simulator: str, dialogs: int, seed: int, split: str) -> "SimulatedCorpus":
-        """Of a simulator that exists, with dialogs and a split that it can have."""
-        simulate(simulator, dialogs, seed, split)
-        return cls(simulator, dialogs, seed, split)
+    def __post_init__(self) -> None:
+        simulate(self.simulator, self.dialogs, self.seed, self.split)  # what cannot be simulated is refused now
 
     def __iter__(self) -> Iterator[Record]:
         users: set[str | None] = set()
@@ -112,22 +141,105 @@ class SimulatedCorpus(Result):
 
     def to_json(self) -> dict[str, Any]:
         """What was simulated, and what is in it."""
-        about = {"simulator": self.simulator, "dialogs": self.dialogs, "seed": self.seed, "split": self.split}
-        return about | self.summary._asdict()
+        return asdict(self) | self.summary._asdict()
 
 
-def simulate(simulator: str, dialogs: int, seed: int = 0, split: str = "train") -> Iterator[Record]:
-    """The first `dialogs` records of `split`, from the simulator of that name."""
-    return _simulator_named(simulator).records(dialogs, seed, split)
+def _records(dialogs: int, seed: int, split: str, newcomers: Iterator[Person]) -> Iterator[Record]:
+    rng = Random(f"customersim dialogs {split} {seed}")
+    latest: deque[Person] = deque(maxlen=_LATEST)
+    for number in range(dialogs):
+        if latest and rng.random() < _RETURNING:
+            person = rng.choice(latest)
+        else:
+            person = next(newcomers)
+            latest.append(person)
+        text, spans = _write_dialog(person, rng)
+        yield Record(id=f"customersim-{split}-{number:06d}", text=text, user=person.user, spans=spans)
 
 
-def simulate_held_out(simulator: str, how_many: int, seed: int = 0) -> Iterator[Record]:
-    """People who are in no split of this seed, for membership tests: one record each, with its secrets as spans."""
-    return _simulator_named(simulator).held_out(how_many, seed)
+def _write_dialog(person: Person, rng: Random) -> tuple[str, tuple[Span, ...]]:
+    """One dialog with `person` about one of their orders: its text, and the spans of its secrets."""
+    order = rng.choice(person.orders)
+    values = {
+        "NAME": person.name,
+        "FIRST": person.first_name,
+        "ADDRESS": person.address,
+        "PHONE": person.phone,
+        "ORDER": order.number,
+        "TRACKING": order.tracking,
+        "item": order.item,
+        "carrier": rng.choice(_CARRIERS),
+    }
+    page = _Page(values, rng, user_types_lower_case=rng.random() < 0.04)
+    _talk(page, rng)
+    return "".join(page.pieces), tuple(page.spans)
 
 
-def _simulator_named(name: str) -> Simulator:
-    """The simulator of that name."""
-    if name not in SIMULATORS:
-        raise ConfigError.unknown_name("simulator", name, SIMULATORS)
-    return SIMULATORS[name]
+def _talk(page: "_Page", rng: Random) -> None:
+    agenda = rng.choices(AGENDAS, cum_weights=_AGENDA_WEIGHTS)[0]
+    page.system("welcome")
+    page.user(*_maybe(rng, 0.2, "user_hello"), f"{agenda.name}_request")
+    page.system(*_maybe(rng, 0.3, agenda.reaction), "ask_name")
+    page.user("give_name")
+    acknowledgement = "thanks_name"
+    for thing in rng.choice(agenda.verifications):
+        page.system(*_maybe(rng, 0.7, acknowledgement), f"ask_{thing}")
+        page.user(f"give_{thing}")
+        acknowledgement = "thanks"
+    if rng.random() < 0.05:
+        page.system("wait")
+        page.user("patience")
+    page.system(*_maybe(rng, 0.2, "found"), f"{agenda.name}_outcome", *_maybe(rng, 0.5, "anything_else"))
+    if rng.random() < 0.1:
+        question = rng.choice(agenda.side_questions)
+        page.user(f"ask_{question}")
+        page.system(f"answer_{question}")
+    page.user("user_done")
+    if rng.random() < 0.5:
+        page.system("farewell")
+
+
+def _maybe(rng: Random, probability: float, act: str) -> tuple[str, ...]:
+    return (act,) if rng.random() < probability else ()
+
+
+@dataclass(slots=True)
+class _Page:
+    """The dialog so far. A turn is one line; the acts of a turn are parted by one space."""
+
+    values: Mapping[str, str]
+    rng: Random
+    user_types_lower_case: bool
+    pieces: list[str] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    length: int = 0
+
+    def system(self, *acts: str) -> None:
+        self._turn("SYS:", acts, lower_case=False)
+
+    def user(self, *acts: str) -> None:
+        self._turn("USR:", acts, lower_case=self.user_types_lower_case)
+
+    def _turn(self, speaker: str, acts: tuple[str, ...], lower_case: bool) -> None:
+        self._write(speaker)
+        for act in acts:
+            self._write(" ")
+            self._say(act, lower_case)
+        self._write("\n")
+
+    def _say(self, symbol: str, lower_case: bool) -> None:
+        value = self.values.get(symbol)
+        if value is not None:
+            start = self.length
+            self._write(value.lower() if lower_case else value)
+            if symbol in _SECRETS:
+                self.spans.append(Span(start, self.length, _SECRETS[symbol]))
+            return
+        for literal, inner in self.rng.choice(GRAMMAR[symbol]):
+            self._write(literal.lower() if lower_case else literal)
+            if inner is not None:
+                self._say(inner, lower_case)
+
+    def _write(self, text: str) -> None:
+        self.pieces.append(text)
+        self.length += len(text)
