@@ -30,7 +30,7 @@ from tacit.data.tokenizer import Tokenizer, byte_tokenizer, read_gpt2
 from tacit.policies.marking import mark_records
 from tacit.policies.patterns import Digits
 from tacit.policies.registry import parse_policy
-from tacit.simulation.simulate import simulate_customersim
+from tacit.simulation.simulate import simulate
 
 DATA = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TEXT = DATA / "wikitext-2" / "wikitext-2.train.txt.xz"
@@ -88,7 +88,7 @@ def measure_apart(name: str, copies: int) -> dict[str, float]:
 def measure_dialogs(cores: int) -> list[float]:
     """Seconds to prepare dialogs on so many cores: by the clock, and of processor time if no other process ran."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    records = list(simulate_customersim(DIALOGS, seed=1))
+    records = list(simulate("customersim", DIALOGS, seed=1))
     clock, own = time.perf_counter(), time.process_time()
     policy = parse_policy("names")
     with tempfile.TemporaryDirectory() as folder:
