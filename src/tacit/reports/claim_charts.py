@@ -373,7 +373,8 @@ def policy_chart(card: PolicyCard) -> Chart:
     )
     more = f" The table has {len(labeled) - len(rows)} more kinds." if len(labeled) > len(rows) else ""
     note = (
-        f"Measured on {found.records:,} held-out records, which were not trained on; {found.missed_records:,} of them "
+        f"Measured on {card.counts.records:,} held-out records, which were not trained on; "
+        f"{card.counts.missed_records:,} of them "
         "contain a labeled secret that is not wholly marked. Spans of one record resemble each other: read the "
         "intervals as a guide. What a certificate may state about coverage comes only from records drawn for that "
         f"(tacit label).{more}"
