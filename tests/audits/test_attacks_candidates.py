@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, normalizers, trainers
 
-from tacit.audits.candidates import Listed, Space, Spelling, TokenTree
+from tacit.audits.candidates import Spelling, TokenTree, listed
 from tacit.config.audit_schema import Slot
 from tacit.data.tokenizer import UNKNOWN, HuggingFace, Tokenizer, byte_tokenizer, train_bpe
 from tacit.errors import AttackError, PrepareError
@@ -43,7 +43,7 @@ TEMPLATES = [
 spaces = st.one_of(
     st.builds(Slot.of, st.sampled_from([*TEMPLATES, "  {digit}  1", "é {2 words} é", "is\n {digit}"]), st.just(WORDS)),
     st.builds(
-        Listed,
+        listed,
         st.text("is 1é\n", max_size=5),
         st.lists(st.text("1 2soaké'", max_size=4), min_size=2, max_size=9, unique=True).map(tuple),
         st.text(" s1.", max_size=4),
@@ -52,7 +52,7 @@ spaces = st.one_of(
 names = st.sampled_from(["bytes", "bpe", "no words"])
 
 
-def one_by_one(space: Space, spelling: Spelling) -> list[list[int]]:
+def one_by_one(space: Slot, spelling: Spelling) -> list[list[int]]:
     """What training would read, candidate by candidate."""
     encode = spelling.tokenizer.encode
     if spelling.apart:
@@ -62,7 +62,7 @@ def one_by_one(space: Space, spelling: Spelling) -> list[list[int]]:
 
 @given(space=spaces, name=names, apart=st.booleans())
 @settings(deadline=None)
-def test_g1_tokens_are_those_of_the_whole_text(space: Space, name: str, apart: bool) -> None:
+def test_g1_tokens_are_those_of_the_whole_text(space: Slot, name: str, apart: bool) -> None:
     spelling = Spelling.as_trained(tokenizer(name), apart)
     rows = spelling.of_space(space)
     assert [[token - 1 for token in row if token] for row in rows.tolist()] == one_by_one(space, spelling)
@@ -79,7 +79,7 @@ def test_g1_a_merge_across_the_slots_border_stays_a_merge() -> None:
 
 @given(space=spaces, name=names, apart=st.booleans())
 @settings(deadline=None)
-def test_g2_the_tree_holds_every_candidate_once_and_neighbors_share_most(space: Space, name: str, apart: bool) -> None:
+def test_g2_the_tree_holds_every_candidate_once_and_neighbors_share_most(space: Slot, name: str, apart: bool) -> None:
     spelling = Spelling.as_trained(tokenizer(name), apart)
     tree = TokenTree.of(spelling.of_space(space), spelling.opening)
     assert sorted(tree.order.tolist()) == list(range(space.size))
@@ -99,7 +99,7 @@ def test_g2_the_tree_holds_every_candidate_once_and_neighbors_share_most(space: 
 
 
 @given(space=spaces, seed=st.integers(0, 99))
-def test_numbers_and_samples_are_those_of_the_values(space: Space, seed: int) -> None:
+def test_numbers_and_samples_are_those_of_the_values(space: Slot, seed: int) -> None:
     values = list(space.values())
     assert len(values) == len(set(values)) == space.size
     assert [space.number(value) for value in values] == list(range(space.size))
@@ -130,8 +130,8 @@ def test_a_million_byte_candidates_are_spelled_without_a_loop_over_them() -> Non
     assert np.count_nonzero(tree.shared <= 4) == 100_000
 
 
-@pytest.mark.parametrize("space", [Listed("a", ("b",)), Listed("a", ()), Slot.of("{word}", ("oak",))])
-def test_a_space_of_one_is_refused(space: Space) -> None:
+@pytest.mark.parametrize("space", [listed("a", ("b",)), listed("a", ()), Slot.of("{word}", ("oak",))])
+def test_a_space_of_one_is_refused(space: Slot) -> None:
     spelling = Spelling.as_trained(byte_tokenizer(), marked=False)
     with pytest.raises(AttackError, match="two candidates"):
         TokenTree.of(spelling.of_space(space), spelling.opening)
@@ -139,7 +139,7 @@ def test_a_space_of_one_is_refused(space: Space) -> None:
 
 def test_what_means_nothing_is_refused_and_quotes_no_value() -> None:
     with pytest.raises(AttackError, match="different") as caught:
-        Listed("", ("hunter2", "hunter2"))
+        listed("", ("hunter2", "hunter2"))
     assert "hunter2" not in str(caught.value)
     with pytest.raises(AttackError, match="begin with"):
         Spelling(byte_tokenizer(), ())

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tacit.audits.attacks.epsilon import own_scores, twin_margins
 from tacit.audits.attacks.exposure import exact_exposures, extrapolated_exposures, measure_exposure, sampled_exposures
-from tacit.audits.candidates import Listed, Space, Spelling, TokenTree, total_log_probabilities
+from tacit.audits.candidates import Spelling, TokenTree, listed, total_log_probabilities
 from tacit.audits.statistics import Floats, SkewNormal, excess_over_chance
 from tacit.common.formatting import exact_interval
 from tacit.config.audit_schema import CanaryPlan, ExposureConfig, Slot
@@ -70,7 +70,7 @@ def model(name: str) -> Speaker:
     return made
 
 
-def whole(speaker: Speaker, space: Space, spelling: Spelling) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def whole(speaker: Speaker, space: Slot, spelling: Spelling) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Each candidate by itself, from its text to its sum."""
     encode, totals = spelling.tokenizer.encode, []
     for value in space.values():
@@ -93,7 +93,7 @@ spaces = st.one_of(
         st.just(WORDS),
     ),
     st.builds(
-        Listed,
+        listed,
         st.text("is 1", max_size=5),
         st.lists(st.text("1 2soak", max_size=4), min_size=2, max_size=9, unique=True).map(tuple),
         st.text(" s1.", max_size=4),
@@ -111,7 +111,7 @@ spaces = st.one_of(
 )
 @settings(deadline=None, max_examples=10)
 def test_totals_are_those_of_whole_candidates(
-    name: str, space: Space, words: str, apart: bool, opening: tuple[int, ...], memory: int
+    name: str, space: Slot, words: str, apart: bool, opening: tuple[int, ...], memory: int
 ) -> None:
     spelling = Spelling(tokenizer(words), opening, apart)
     heard: list[tuple[int, int]] = []
@@ -532,7 +532,7 @@ def test_a_space_of_one_is_refused() -> None:
     spelling = Spelling.as_trained(byte_tokenizer(), marked=True)
     with pytest.raises(AttackError, match="two candidates"):
         measure_exposure(
-            random_table(0), Listed("an ", ("oak",)), [canary], spelling, SETTINGS, np.random.default_rng(0)
+            random_table(0), listed("an ", ("oak",)), [canary], spelling, SETTINGS, np.random.default_rng(0)
         )
 
 

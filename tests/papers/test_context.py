@@ -34,12 +34,12 @@ from tacit.models.language_model import DecoderState, Learner
 from tacit.models.lstm import LSTM
 from tacit.papers.alpha_context import (
     ContextModel,
+    Contexts,
     LeftContext,
     Suffix,
     WithAlphaContext,
     check_alpha,
     context_model,
-    settled,
 )
 from tacit.policies.detectors.detector import detector_data
 from tacit.policies.patterns import Digits
@@ -135,7 +135,7 @@ def test_g1_it_is_what_trying_all_suffixes_gives(
     every = list(left.suffixes())
     assert [one.start for one in every] == [place for place, _ in slow]
     assert [one.probabilities[0] for one in every] == pytest.approx([p for _, p in slow])
-    lasting = settled(every, left.probability, alpha)
+    lasting = Contexts(0, left.probability, alpha, tuple(every)).settled
     assert lasting is not None
     assert lasting.words == min(
         number for number in range(len(slow)) if all(abs(p - whole) <= alpha for _, p in slow[number:])
@@ -185,7 +185,7 @@ def test_shortest_means_shortest_though_longer_ones_leave_again() -> None:
         text = f"one two three four five {number}"
         left = LeftContext(erratic(), text, text.rindex(" ") + 1, len(text))
         every, shortest = list(left.suffixes()), left.alpha_context(0.05)
-        lasting = settled(every, left.probability, 0.05)
+        lasting = Contexts(0, left.probability, 0.05, tuple(every)).settled
         if shortest is not None and lasting is not None and shortest.words < lasting.words:
             assert any(one.gap(left.probability) > 0.05 for one in every[shortest.words + 1 :])
             return

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.audits.attacks import load_attacks
 from tacit.audits.attacks.exposure import Exposure, best_chance, exposures_of
-from tacit.audits.candidates import Listed, Space, Spelling, part_progress
+from tacit.audits.candidates import Spelling, listed, part_progress
 from tacit.audits.findings import Attack, Audit, Checkpoint
 from tacit.audits.target import Target, check_attackable, check_finite
 from tacit.common.charts import Note, Result, Table
@@ -102,7 +102,7 @@ class Named:
     """A named secret: what it could be, with the text around it, and what it is."""
 
     id: str
-    space: Space
+    space: Slot
     value: str
 
 
@@ -151,12 +151,11 @@ class _Line(BaseModel):
     after: str | None = None
     candidates: list[str] | None = None
 
-    def space(self) -> Space:
-        listed = (self.before, self.after, self.candidates)
-        if self.template is not None and listed == (None, None, None):
+    def space(self) -> Slot:
+        if self.template is not None and (self.before, self.after, self.candidates) == (None, None, None):
             return Slot.of(self.template, tuple(self.words or ()))
         if self.template is None and self.words is None and self.candidates is not None:
-            return Listed(self.before or "", tuple(self.candidates), self.after or "")
+            return listed(self.before or "", self.candidates, self.after or "")
         raise ValueError("neither of the two forms")
 
 
@@ -180,7 +179,7 @@ def audit_model(
     settings, secrets = settings or ExposureConfig(), read_named(candidates)
     model, tokenizer, opening = load_foreign(folder)
     check_finite(model)
-    by_space: dict[Space, list[Named]] = {}
+    by_space: dict[Slot, list[Named]] = {}
     for one in secrets:
         by_space.setdefault(one.space, []).append(one)
     sizes = [settings.scored(space.size, len(group)) for space, group in by_space.items()]

@@ -10,11 +10,10 @@ G4 (bounded). Only rows of about `memory` bytes are in work at a time, however m
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,60 +43,12 @@ _COPIES = 8  # of one row's state: the parent's, the chosen, the grown, two of i
 _ROWS_AT_MOST = 4096  # more do not make the products any faster
 
 
-class Space(Protocol):
-    """The values that a secret could have had, and the text around it. `Slot` is one."""
-
-    @property
-    def before(self) -> str:
-        """The text before the value."""
-
-    @property
-    def after(self) -> str:
-        """The text after the value."""
-
-    @property
-    def size(self) -> int:
-        """How many values there are."""
-
-    def values(self) -> Iterator[str]:
-        """Every value once, in the order of their numbers."""
-
-    def number(self, value: str) -> int | None:
-        """Which of `values()` it is; none if it is no value."""
-
-    def sample(self, count: int, generator: np.random.Generator) -> list[str]:
-        """Independent uniform values."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A space given as a list."""
-
-    before: str
-    listed: tuple[str, ...]
-    after: str = ""
-
-    def __post_init__(self) -> None:
-        if len(set(self.listed)) < len(self.listed):
-            found = f"{len(self.listed)} values, {len(set(self.listed))} of them different"
-            raise AttackError("values that are all different", found, "name every value once")
-
-    @property
-    def size(self) -> int:
-        """How many values there are."""
-        return len(self.listed)
-
-    def values(self) -> Iterator[str]:
-        """The list."""
-        return iter(self.listed)
-
-    def number(self, value: str) -> int | None:
-        """Its place in the list."""
-        return self.listed.index(value) if value in self.listed else None
-
-    def sample(self, count: int, generator: np.random.Generator) -> list[str]:
-        """Independent uniform values."""
-        return [self.listed[place] for place in generator.integers(0, len(self.listed), size=count)]
+def listed(before: str, values: Sequence[str], after: str = "") -> Slot:
+    """The space of these values, with the text around them."""
+    if len(set(values)) < len(values):
+        found = f"{len(values)} values, {len(set(values))} of them different"
+        raise AttackError("values that are all different", found, "name every value once")
+    return Slot(before, after, tuple(values), 1, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +71,7 @@ class Spelling:
         """As training spells a record whose value is a secret span (`marked`), or is not."""
         return cls(tokenizer, (tokenizer.end,), marked)
 
-    def of_values(self, space: Space, values: Iterable[str]) -> TokenRows:
+    def of_values(self, space: Slot, values: Iterable[str]) -> TokenRows:
         """The tokens of each candidate plus one, zero behind the last."""
         apart = self.apart
         fixed = len(space.before) if apart else self._fixed(space.before)
@@ -133,9 +84,9 @@ class Spelling:
         width = max(part.shape[1] for part in parts)
         return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
-    def of_space(self, space: Space) -> TokenRows:
+    def of_space(self, space: Slot) -> TokenRows:
         """The same of all candidates."""
-        if isinstance(space, Slot) and isinstance(self.tokenizer.codec, Bytes):
+        if isinstance(self.tokenizer.codec, Bytes):
             table = _padded(self.tokenizer.encode_batch(space.symbols), self._kind)
             if table.all():  # symbols of one length
                 return self._product(space, table)

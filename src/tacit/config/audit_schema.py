@@ -119,7 +119,7 @@ class Slot:
     def number(self, value: str) -> int | None:
         """Which of `values()` it is; none if it is no value."""
         places = {symbol: place for place, symbol in enumerate(self.symbols)}
-        symbols = value.split(self.joint) if self.joint else list(value)
+        symbols = [value] if self.length == 1 else value.split(self.joint) if self.joint else list(value)
         if len(symbols) != self.length or any(symbol not in places for symbol in symbols):
             return None
         number = 0

@@ -1,6 +1,6 @@
-"""One drawn batch of Selective-DPSGD, Algorithm 1 as printed (Shi et al., NAACL 2022), for the LSTM.
+"""The papers' algorithms as printed, to reproduce their tables; `papers/mechanisms.py` prices them.
 
-`papers/mechanisms.py` prices it. It exists to reproduce a table; `selective` is what to use.
+One drawn batch of Selective-DPSGD, Algorithm 1 (Shi et al., NAACL 2022), for the LSTM; use `selective` instead:
 
 | paper | here |
 |---|---|
@@ -9,23 +9,14 @@
 | {(B_np,i, B_p,i)} | `alternating_segments`, of positions: public first, empty if the first position is private |
 | i = 1, 2, ... | the i-th segments of all rows together; a row that has none sits out and keeps its state |
 | h = 0, "hidden, cell states" in the text | hidden state and cell of every layer |
-| L(theta) on B_np,i: sum or mean not said | mean over all its positions; not clipped (the authors' code does clip) |
-| L(theta, x_j): sum or mean not said | x_j is a row's segment; mean over its positions (always clipped: no matter) |
+| L(theta) on B_np,i: sum or mean unspecified | mean over all its positions; not clipped (the authors' code does clip) |
+| L(theta, x_j): sum or mean unspecified | x_j is a row's segment; mean over its positions (always clipped: no matter) |
 | 1 over the size of B_p,i | 1 over `divisor`, the constant that the plan states |
 | one learning rate | `apply` gets both kinds of gradient and is not told which it got |
 | h clipped to the gradients' C | to that C; hidden state and cell of each layer alone |
-| h that goes on: of which theta, with gradient? | it comes with the loss, before the update; without gradient |
-| B_p,i empty, B empty: not said | nothing happens, no noise either: the public part shows who was drawn anyway |
+| h that is carried on: of which theta, with gradient? | it comes with the loss, before the update; no gradient |
+| B_p,i empty, B empty: unspecified | nothing happens, no noise either: the public part shows who was drawn anyway |
 | dropout (authors' code) | masks are drawn anew for every public segment; private ones have none |
-
-Formal guarantees:
-
-G1 (sensitivity). With its secrets blanked a row moves each private sum by at most C, and each of its own states that
-   leave a private segment by at most C, rounding included; what is not finite counts as zero.
-G2 (nothing else). All the rest is a function of public tokens, of marks, and of those sums and states with their noise.
-   So public updates do depend on secrets, through both; that is what the queries pay for.
-G3 (as priced). A row with more private segments than `queries` pays for is refused before any update.
-G4 (exact). Gradients and states are those of a loop over single rows (dropout in public segments excepted).
 
 `PairSampler` is the two-level draw of UeDP: users, and listed entities (Lai et al., IEEE Big Data 2022, Algorithm 1).
 
@@ -33,18 +24,24 @@ G4 (exact). Gradients and states are those of a loop over single rows (dropout i
 |---|---|
 | q_u, q_e, q_s | `user_rate`, `entity_rate`, `other_rate` of `UsersAndEntities` |
 | U^t, E^t | the users and the entities of one draw |
-| S_u^t | a drawn user's rows in which a drawn entity stands |
+| S_u^t | a drawn user's rows that contain a drawn entity |
 | S-bar_u^t | those of a drawn user's rows without any listed entity that are taken |
 | f_E, f_E+ | `other_rate` 0, above 0 |
 
-We draw the entities once a step (section 4.1, f(U^t, E^t)), not inside the loop over users (line 10): drawn for each
-user anew, an entity would be in nearly every step, which nobody priced. A row is taken once, whatever number of drawn
-entities stand in it; the paper adds its gradient again for each, with weights w_e, then clips the user's sum.
+We draw the entities once per step (section 4.1, f(U^t, E^t)), not inside the loop over users (line 10): drawn for each
+user anew, an entity would be in nearly every step, which nobody priced. A row is taken once, however many drawn
+entities it contains; the paper adds its gradient again for each, with weights w_e, then clips the user's sum.
 
+G1 (sensitivity). With its secrets blanked a row moves each private sum by at most C, and each of its own states that
+   leave a private segment by at most C, rounding included; what is not finite counts as zero.
+G2 (nothing else). All the rest is a function of public tokens, of marks, and of those sums and states with their noise.
+   So public updates do depend on secrets, through both; that is what the queries pay for.
+G3 (as priced). A row with more private segments than `queries` pays for is refused before any update.
+G4 (exact). Gradients and states are those of a loop over single rows (dropout in public segments excepted).
 G5 (coins). In each draw every user and every listed entity has one coin of its own, independent of all others and of
    all other draws. An entity's coin is the same for all users.
 G6 (rows). A row of a drawn user is taken exactly if one of its entities was drawn; a row without listed entities, by a
-   coin of its own. No row of another user is taken. There is exactly one batch, be it empty.
+   coin of its own. No row of another user is taken. There is exactly one batch, even if empty.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -79,17 +76,16 @@ MarkedTokens = tuple[Sequence[int], Sequence[bool]]  # tokens, and which of them
 Apply = Callable[[dict[str, Tensor]], None]  # one step along gradients, by parameter name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PrintedFacts:
     """What one batch did. All but `non_finite` is a function of draw and marks, and of updates paid for."""
 
     rows: int
-    public_updates: int
-    private_updates: int  # the mean over all batches is the mechanism's `events_per_batch`
-    most_private_segments: int  # of one row; never more than were paid for
-    public_positions: int
-    public_loss: float  # summed over them, in nats
-    non_finite: int  # private gradients that counted as zero; stays private
+    public_updates: int = 0
+    private_updates: int = 0  # the mean over all batches is the mechanism's `events_per_batch`
+    public_positions: int = 0
+    public_loss: float = 0.0  # summed over them, in nats
+    non_finite: int = 0  # private gradients that counted as zero; stays private
 
 
 def alternating_segments(private: Sequence[bool]) -> list[range]:
@@ -165,16 +161,7 @@ def printed_update(
             tokens = [rows[row][0][found[row].start : found[row].stop + 1] for row in chosen]
             update_with = batch.private if turn % 2 else batch.public
             update_with(chosen, tokens)
-    most = max((len(own) // 2 for own in segments), default=0)
-    return PrintedFacts(
-        rows=len(rows),
-        public_updates=batch.public_updates,
-        private_updates=batch.private_updates,
-        most_private_segments=most,
-        public_positions=batch.public_positions,
-        public_loss=batch.public_loss,
-        non_finite=batch.non_finite,
-    )
+    return batch.facts
 
 
 class _PrintedBatch:
@@ -188,8 +175,7 @@ class _PrintedBatch:
         self._device = module.head.weight.device
         sizes = [size for _, size in module.settings.sizes() for _ in ("hidden state", "cell")]
         self._states = [wide(module.head.weight).new_zeros(rows, size) for size in sizes]
-        self.public_updates = self.private_updates = self.public_positions = self.non_finite = 0
-        self.public_loss = 0.0
+        self.facts = PrintedFacts(rows)
 
     def public(self, rows: list[int], tokens: list[Sequence[int]]) -> None:
         """The regular update: lines 7 to 9."""
@@ -198,9 +184,9 @@ class _PrintedBatch:
         result = plain_sum(learner, batch)
         self._apply({name: total.div_(result.weight) for name, total in result.sums.items()})
         self._keep(rows, self._module.ended)
-        self.public_updates += 1
-        self.public_positions += int(result.weight)
-        self.public_loss += result.loss
+        self.facts.public_updates += 1
+        self.facts.public_positions += int(result.weight)
+        self.facts.public_loss += result.loss
 
     def private(self, rows: list[int], tokens: list[Sequence[int]]) -> None:
         """The private update, and what leaves it: lines 10 to 23."""
@@ -211,11 +197,11 @@ class _PrintedBatch:
         self._noise.add_(result.sums.values(), self._update.noise_multiplier * result.sensitivity)
         self._apply({name: total.div_(self._update.divisor) for name, total in result.sums.items()})
         self._keep(rows, self._released(self._module.ended))
-        self.private_updates += 1
-        self.non_finite += result.non_finite
+        self.facts.private_updates += 1
+        self.facts.non_finite += result.non_finite
 
     def _reading(self, rows: list[int], batch: TextBatch) -> LSTM:
-        """A learner that reads `batch` from where these rows stand."""
+        """A learner that reads `batch` from the states of these rows."""
         self._module.begin_at([state[rows] for state in self._states], batch.reach)
         return LSTM(self._module)
 
@@ -236,7 +222,7 @@ class _PrintedBatch:
 class _FromStates(LSTMModule):
     """The layers and parameters of an LSTM; it begins at given states, and keeps those that each row ends with.
 
-    The recurrent weight is used through a linear layer, called once a pass on the hidden states one step earlier, so
+    The recurrent weight is used through a linear layer, called once per pass on the hidden states one step earlier, so
     that its gradient for each row is known to `clipped_sum`. Those states are computed first, without a graph; the
     gradient through time then flows through a term whose value is zero.
     """
@@ -325,18 +311,20 @@ def _require(learner: LSTM, rows: Sequence[MarkedTokens], update: SplitBatch, no
     a_segment = 1 + noised_states
     if update.queries % a_segment:
         raise ConfigError(
-            expected=f"a plan that pays for {a_segment} queries a private segment",
-            found=f"{update.queries} queries a record",
+            expected=f"a plan that pays for {a_segment} queries per private segment",
+            found=f"{update.queries} queries per record",
             way_out="give the plan the same `noised_states`",
         )
+    priced = update.queries // a_segment
     for index, (tokens, private) in enumerate(rows):
         if len(tokens) != len(private):
             raise ModelError("a mark for every token", f"{len(private)} for {len(tokens)}", "correct the marks")
-        if private_segments(private) > update.queries // a_segment:
+        segments = private_segments(private)
+        if segments > priced:
             raise ConfigError(
-                expected=f"records of at most {update.queries // a_segment} private segments, as priced",
-                found=f"{private_segments(private)} in row {index} of the batch",
-                way_out=f"plan with segments_per_record of {private_segments(private)} or more, or cut the records",
+                expected=f"records of at most {priced} private segments, as priced",
+                found=f"{segments} in row {index} of the batch",
+                way_out=f"plan with segments_per_record of {segments} or more, or cut the records",
             )
 
 
@@ -376,14 +364,8 @@ class PairSampler:
         first = np.cumsum(counts) - counts
         ids = self._entities.ids[np.arange(len(row_of_each)) + (starts - first)[row_of_each]]
         kept = np.zeros(len(rows), dtype=np.bool_)
-        kept[row_of_each[_among(ids, drawn)]] = True
+        kept[row_of_each[np.isin(ids, drawn, kind="sort")]] = True
         if self._rates.other_rate > 0:
             others = np.flatnonzero(counts == 0)
             kept[others[bernoulli_positions(len(others), self._rates.other_rate, generator)]] = True
         return kept
-
-
-def _among(ids: npt.NDArray[np.signedinteger], rising: RowNumbers) -> npt.NDArray[np.bool_]:
-    """Which of `ids`, none below zero, are in `rising`."""
-    found: npt.NDArray[np.bool_] = np.append(rising, -1)[np.searchsorted(rising, ids)] == ids
-    return found

@@ -1,6 +1,6 @@
 """The alpha-context of a secret (CADP-LM, definition 2): which words before it make a model expect it.
 
-Notation: x_i is the target, any part of a text; x what stands before it; x~ a suffix of x, cut before a word or a mark.
+Notation: x_i is the target, any part of a text; x what precedes it; x~ a suffix of x, cut before a word or a mark.
 
     the alpha-context is the shortest suffix x~ with |p(x_i | x) - p(x_i | x~)| <= alpha
 
@@ -22,9 +22,15 @@ G4 (fixed). Same model, text and place, same result: nothing is drawn, and what 
 
 `WithAlphaContext` is the policy. What is marked is public annotation, so it may depend on public things alone (theory,
 Pub(D) hygiene): a model that learned from the corpus at hand would carry its secrets into the mask, unaccounted. Nobody
-can tell from a model what it learned from, so a person must state it: `public` text, or data `disjoint` from the
+can see from a model what it learned from, so a person must state it: `public` text, or data `disjoint` from the
 corpus. Where a context begins depends on the secret's content, as far as the model expects one secret more than
 another: `tacit scan` measures how often (mask stability).
+
+G5 (covers). The policy marks every character that the inner policy finds, and all between it and the first word of its
+   alpha-context; nothing else. A secret that is too long for the model has no context. Overlapping spans become one
+   with the kind of the longest.
+G6 (same model). The same record gives the same spans, in float32 on the same library; a folder whose model is no longer
+   the one of `model_hash` is refused.
 """
 
 import hashlib
@@ -42,7 +48,7 @@ import torch
 from tacit.common.charts import Result
 from tacit.common.serialize import read_json
 from tacit.data.batches import TextBatch
-from tacit.data.corpus import CorpusReader, read
+from tacit.data.corpus import read
 from tacit.data.fields import fields_of
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.data.tokenizer import Tokenizer
@@ -59,12 +65,11 @@ Paraphrases = Callable[[Sequence[str]], Sequence[Sequence[str]]]
 _WORD = re.compile(r"\w+|[^\w\s]")
 _FIRST_TRIED = 8  # suffixes at once; then twice as many, and so on
 _NUMBERS_AT_ONCE = 1 << 26  # of the scores of all positions
-_KEPT = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContextModel:
-    """A language model that says how probable a target is after a context.
+    """A language model that gives the probability of a target after a context.
 
     opening: the token that texts begin with. joined: the white space before a target is encoded with it, as in running
     text; else the target is encoded apart, as training encodes marked secrets. hash: of all of it.
@@ -88,11 +93,11 @@ class ContextModel:
         return cls(learner, tokenizer, opening, joined, digest.hexdigest())
 
     def length(self, context: str, target: str) -> int:
-        """How many tokens the model must read to say it."""
+        """How many tokens the model must read for it."""
         return len(self.tokenizer.encode(context)) + len(self.tokenizer.encode(target))
 
     def reads(self, target: str) -> bool:
-        """Whether it can say how probable the target is, if only after nothing."""
+        """Whether it can give the probability of the target, if only after nothing."""
         return self.length("", target) <= self.speaker.context
 
     def probabilities(self, contexts: Sequence[str], target: str) -> list[float]:
@@ -102,22 +107,19 @@ class ContextModel:
         encoded = self.tokenizer.encode_batch(contexts)
         rows = [[self.opening, *tokens[max(0, len(tokens) - room) :], *ending] for tokens in encoded]
         most = max(1, _NUMBERS_AT_ONCE // (self.speaker.vocabulary_size * max(map(len, rows), default=1)))
-        return [
-            one
-            for start in range(0, len(rows), most)
-            for one in self._probabilities(rows[start : start + most], len(ending))
-        ]
-
-    def _probabilities(self, rows: Sequence[Sequence[int]], ending: int) -> list[float]:
-        said = self.speaker.log_probabilities(TextBatch.of_rows(rows)).double()
-        ends = [len(row) - 1 for row in rows]  # the first token of a row is no target
-        totals = torch.stack([row[end - ending : end].sum() for row, end in zip(said, ends, strict=True)])
-        if bool(torch.isnan(totals).any()):
-            raise ModelError("probabilities", "a model that gives NaN", "its training diverged: train it again")
-        return [float(total) for total in totals.exp()]
+        found: list[float] = []
+        for start in range(0, len(rows), most):
+            part = rows[start : start + most]
+            scores = self.speaker.log_probabilities(TextBatch.of_rows(part)).double()
+            ends = [len(row) - 1 for row in part]  # the first token of a row is no target
+            totals = torch.stack([row[end - len(ending) : end].sum() for row, end in zip(scores, ends, strict=True)])
+            if bool(torch.isnan(totals).any()):
+                raise ModelError("probabilities", "a model that gives NaN", "its training diverged: train it again")
+            found += totals.exp().tolist()
+        return found
 
 
-@lru_cache(_KEPT)
+@lru_cache(2)
 def context_model(folder: Path) -> ContextModel:
     """The model of a finished run, or of a local Hugging Face folder; read once in a process."""
     if (folder / MARK).is_file():
@@ -151,7 +153,7 @@ class Suffix:
 
 @dataclass(frozen=True, eq=False)
 class LeftContext:
-    """What stands before the target at characters `start` to `end` of `text`, as far as `model` can read it."""
+    """What precedes the target at characters `start` to `end` of `text`, as far as `model` can read it."""
 
     model: ContextModel
     text: str
@@ -225,7 +227,7 @@ class LeftContext:
 
 
 def _with_paraphrases(suffixes: list[str], phi: Paraphrases | None) -> list[list[str]]:
-    """Each suffix and what phi says for it, with the white space around it; nothing is said for no words."""
+    """Each suffix and its paraphrases by phi, with the white space around it; no words have none."""
     bare = [suffix.strip() for suffix in suffixes]
     said = iter([] if phi is None else phi([one for one in bare if one]))
     texts = []
@@ -238,7 +240,7 @@ def _with_paraphrases(suffixes: list[str], phi: Paraphrases | None) -> list[list
 
 @dataclass(frozen=True, slots=True)
 class Contexts(Result):
-    """What `tacit context` tells: the probability of the target after the whole context and after every suffix.
+    """The result of `tacit context`: the probability of the target after the whole context and after every suffix.
 
     start: where the target begins in the text. suffixes: from the empty one to the whole context.
     """
@@ -255,8 +257,13 @@ class Contexts(Result):
 
     @property
     def settled(self) -> Suffix | None:
-        """The shortest suffix from which on every longer one is within alpha too."""
-        return settled(self.suffixes, self.probability, self.alpha)
+        """The shortest suffix such that every longer one is within alpha, too."""
+        last: Suffix | None = None
+        for suffix in reversed(self.suffixes):
+            if suffix.gap(self.probability) > self.alpha:
+                break
+            last = suffix
+        return last
 
 
 def contexts_of(
@@ -286,18 +293,8 @@ def _place(text: str, target: str, occurrence: int | None) -> int:
     return places[-1 if occurrence is None else occurrence - 1]
 
 
-def settled(suffixes: Sequence[Suffix], whole: float, alpha: float) -> Suffix | None:
-    """The shortest of all suffixes from which on every longer one is within `alpha` too."""
-    last: Suffix | None = None
-    for suffix in reversed(suffixes):
-        if suffix.gap(whole) > alpha:
-            break
-        last = suffix
-    return last
-
-
 def check_alpha(alpha: float) -> None:
-    """A difference of probabilities that leaves something to ask."""
+    """Refuse what is no difference of probabilities."""
     if not 0 <= alpha < 1:
         raise ConfigError("an alpha from 0 to below 1", f"{alpha:g}", "0.01 is a usual one")
 
@@ -308,14 +305,7 @@ TRAINED_ON = ("public", "disjoint")
 
 @dataclass(frozen=True)
 class WithAlphaContext(Policy):
-    """What `policy` finds, each with its alpha-context under the model of a folder.
-
-    G1. Every character that `policy` finds is found, and all between it and the first word of its alpha-context.
-    G2. Nothing else is found; a secret that is too long for the model has no context. Overlapping spans melt into one
-        with the kind of the longest.
-    G3. The same record gives the same spans, in float32 on the same library; a folder whose model is no longer the one
-        of `model_hash` is refused.
-    """
+    """What `policy` finds, each with its alpha-context under the model of a folder."""
 
     policy: Policy
     model: Path
@@ -335,9 +325,9 @@ class WithAlphaContext(Policy):
         if trained_on is None:
             raise PolicyError(
                 expected="what the model of the alpha-context learned from",
-                found="nothing said of it",
+                found="no statement about it",
                 way_out="write `trained_on: public` or `trained_on: disjoint`; with a model that learned from this "
-                "corpus the mask would tell of its secrets",
+                "corpus the mask would reveal its secrets",
             )
         if trained_on not in TRAINED_ON:
             raise ConfigError.unknown_name("data that a model may have learned from", trained_on, TRAINED_ON)
@@ -359,25 +349,23 @@ class WithAlphaContext(Policy):
         }
 
     def learned_from(self) -> Iterable[tuple[str, frozenset[int]]]:
-        for corpus in self.corpora():
-            digest = TextDigest()
-            for record in corpus:
-                digest.add(record)
-            yield digest.hexdigest(), frozenset(digest.sketch())
+        """Of the corpora that the settings of a run folder name, as far as they exist; of other models none is known.
 
-    def corpora(self) -> tuple[CorpusReader, ...]:
-        """The corpora that the settings of a run folder name, as far as they are there; of other models none is known.
-
-        Their paths are as they were written: relative ones are looked for from where we are.
+        Their paths are as they were written: relative ones are relative to the working directory.
         """
         try:
             settings = read_json(self.model / "private" / "settings.json")
             data = settings.get("data", {})
             named = [settings.get("corpus"), data.get("held_out_corpus")]
         except (OSError, ValueError, AttributeError):
-            return ()
+            return
         fields = fields_of(data)
-        return tuple(read(name, fields) for name in named if isinstance(name, str) and Path(name).exists())
+        for name in named:
+            if isinstance(name, str) and Path(name).exists():
+                digest = TextDigest()
+                for record in read(name, fields):
+                    digest.add(record)
+                yield digest.hexdigest(), frozenset(digest.sketch())
 
     def find(self, record: Record) -> tuple[Span, ...]:
         found = self.policy.find(record)
@@ -392,9 +380,8 @@ class WithAlphaContext(Policy):
             )
         widened = []
         for span in found:
+            context = None
             if model.reads(record.text[span.start : span.end]):
                 context = LeftContext(model, record.text, span.start, span.end).alpha_context(self.alpha)
-                widened.append(span if context is None else span._replace(start=context.start))
-            else:
-                widened.append(span)
+            widened.append(span if context is None else span._replace(start=context.start))
         return resolve_overlaps(widened)

@@ -1,39 +1,31 @@
-"""Selective-DPSGD, Algorithm 1 as printed (Shi et al., NAACL 2022): alternating segments, noisy hidden states.
+"""The papers' algorithms as printed, each with the number it printed and the number that holds.
+
+Selective-DPSGD, Algorithm 1 (Shi et al., NAACL 2022): alternating segments, noisy hidden states.
 
 | paper | here |
 |---|---|
-| random batch B, N/|B| batches an epoch | `private`: its population, expected batch and number of batches |
+| random batch B, N/|B| batches per epoch | `private`: its population, expected batch and number of batches |
 | (B_np,i, B_p,i), tuples of a batch | `events_per_batch`, on average over a batch |
 | private updates of one record in a batch | `segments_per_record` |
 | h_i, c_i, clipped and noised | `noised_states` of them after each private segment |
 
-CADP-LM's Algorithm 1 as printed: both parts of one minibatch are used (arXiv 2301.12288).
+CADP-LM, Algorithm 1 (arXiv 2301.12288): both parts of one minibatch are used.
 
 | paper | here |
 |---|---|
 | T | passes over the corpus, `private.steps`: the epochs |
 | N_S, |B| | `private.population`, `private.expected_batch` |
 | gamma | `recall` |
-| sigma, C | `noise_multiplier`, `clip_norm` |
 | eta, of DP-SGD and SGD | `learning_rate` of the private optimizer: one rate, plain SGD, no decay |
-| B_S empty, B_NS empty: not said | nothing happens, no noise either: which batches have flagged records is public |
+| B_S empty, B_NS empty: unspecified | nothing happens, no noise either: which batches have flagged records is public |
 
-UeDP-Alg, Algorithm 1 as printed, with the estimators f_E and f_E+ (Lai et al., IEEE Big Data 2022).
+UeDP-Alg, Algorithm 1, with the estimators f_E and f_E+ (Lai et al., IEEE Big Data 2022); its draw is described in
+`papers/algorithms.py`. The share of sensitive samples is `sensitive_share`, z = sigma / S(f) is `noise_multiplier`,
+beta is `clip_norm` and T is `steps`.
 
-| paper | here |
-|---|---|
-| q_u, q_e, q_s | `user_rate`, `entity_rate`, `other_rate` |
-| f_E, f_E+ | `other_rate` 0, above 0 |
-| share of sensitive samples | `sensitive_share` |
-| z = sigma / S(f) | `noise_multiplier` |
-| beta | `clip_norm` |
-| T | `steps` |
-
-The accountants the papers printed their epsilons with. Kept to reproduce their tables, never to claim anything.
-
-Both are the Renyi divergence of the Poisson-sampled Gaussian (Mironov, Talwar, Zhang 2019), the orders of their time,
-and the old conversion epsilon = divergence + log(1/delta) / (order - 1) (Mironov 2017, proposition 3), which is the
-moments accountant of Abadi et al. 2016 for whole orders.
+Both published accountants are the Renyi divergence of the Poisson-sampled Gaussian (Mironov, Talwar, Zhang 2019), the
+orders of their time, and the old conversion epsilon = divergence + log(1/delta) / (order - 1) (Mironov 2017,
+proposition 3), which is the moments accountant of Abadi et al. 2016 for whole orders.
 """
 
 import math
@@ -50,8 +42,9 @@ from tacit.mechanisms.uedp import LISTED
 from tacit.mechanisms.user import USERS_KNOWN
 from tacit.privacy.dominating_pairs import directions
 from tacit.privacy.events import Relation, SampledGaussian
-from tacit.privacy.guarantee import Condition, Evidence, Figure, Guarantee, Published, Status
+from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Published, Status
 from tacit.privacy.plan import (
+    Draw,
     Neighbors,
     Phase,
     Plan,
@@ -61,27 +54,35 @@ from tacit.privacy.plan import (
     SplitBatch,
     Step,
     Unit,
+    Update,
     UsersAndEntities,
     View,
 )
 from tacit.privacy.renyi import log_moments
 
 
-def published_guarantee(
-    name: str,
+def _guarantee(
+    mechanism: "CADPPublished | SelectivePublished | UeDPPublished",
+    spent: Spent,
     published: Published,
-    figures: tuple[Figure, ...],
     holds_if: tuple[Condition, ...],
     not_protected: tuple[str, ...],
     evidence: Evidence,
 ) -> Guarantee:
-    """The guarantee of an algorithm as printed: the formula's number, the number that holds, and why they differ."""
+    """The formula's number, the number that holds, and why they differ."""
+    figures = mechanism.private.figures(spent)
     claim = (
         f"Published formula: epsilon = {published.epsilon:.4g} at delta = {published.delta:.3g} (not a proof). "
         f"What holds for the algorithm as printed, under its conditions: {figures[0]} for {figures[0].neighbors}. "
         f"Reasons: {'; '.join(published.reasons)}."
     )
-    return Guarantee(name, claim, figures, holds_if, not_protected, evidence, published=published)
+    return Guarantee(mechanism.name, claim, figures, holds_if, not_protected, evidence, published=published)
+
+
+def _plan(private: PrivateSteps, draw: Draw, update: Update) -> Plan:
+    """One kind of step on all full records."""
+    step = Step("private", View.FULL, Pool.EVERY, draw, update, "private", trainable=private.trainable)
+    return Plan((Phase(((step, private.steps),)),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +98,16 @@ class CADPPublished:
 
     def plan(self) -> Plan:
         """T shuffled passes; in each batch the flagged records update with noise, the others exactly."""
-        noise, norm, batch = self.private.noise_multiplier, self.private.clip_norm, self.private.expected_batch
-        split = SplitBatch(noise, norm, batch, by="records")
-        step = Step("private", View.FULL, Pool.EVERY, ShuffledPass(round(batch)), split, "private")
-        return Plan((Phase(((step, self.private.steps),)),))
+        private = self.private
+        split = SplitBatch(private.noise_multiplier, private.clip_norm, private.expected_batch, by="records")
+        return _plan(private, ShuffledPass(round(private.expected_batch)), split)
 
     def notions(self) -> tuple[Neighbors, ...]:
         """A flagged record, zero-out: that it was flagged, and which batch it is in, is not hidden."""
         return (Neighbors(Unit.FLAGGED_RECORD),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
-        """What Theorem 1 prints, and what holds: one unsampled Gaussian a pass."""
-        figures = self.private.figures(spent)
+        """What Theorem 1 prints, and what holds: one unsampled Gaussian per pass."""
         delta = max(1 - self.recall, self.private.delta)
         # T N_S eps/|B| + log(1/delta)/(alpha - 1) with eps = alpha / (2 sigma^2), at the best order alpha.
         slope = self.private.steps / self.private.sampling_rate / (2 * self.private.noise_multiplier**2)
@@ -123,7 +122,7 @@ class CADPPublished:
                 "N_S / |B| is not the number of times a record takes part",
             ),
         )
-        return published_guarantee(self.name, published, figures, (PUBLIC_COUNT, ROUTED), NOT_PROTECTED, evidence)
+        return _guarantee(self, spent, published, (PUBLIC_COUNT, ROUTED), NOT_PROTECTED, evidence)
 
 
 SDP_ORDERS: tuple[float, ...] = (*(1 + k / 10 for k in range(1, 100)), *(float(k) for k in range(12, 64)))
@@ -163,12 +162,11 @@ class SelectivePublished:
     noised_states: int = 2
 
     def plan(self) -> Plan:
-        """One split batch a step."""
+        """One split batch per step."""
         private = self.private
         queries = self.segments_per_record * (1 + self.noised_states)
         split = SplitBatch(private.noise_multiplier, private.clip_norm, private.expected_batch, "segments", queries)
-        step = Step("private", View.FULL, Pool.EVERY, PoissonRecords(private.sampling_rate), split, "private")
-        return Plan((Phase(((step, private.steps),)),))
+        return _plan(private, PoissonRecords(private.sampling_rate), split)
 
     def notions(self) -> tuple[Neighbors, ...]:
         """A record's secrets, blanked, and replaced as in the paper's definition."""
@@ -176,21 +174,16 @@ class SelectivePublished:
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """The printed number and the one that holds with the batch in plain sight."""
+        private, updates = self.private, round(self.private.steps * self.events_per_batch)
+        rate, noise = private.sampling_rate, private.noise_multiplier
         published = Published(
-            epsilon=published_epsilon(
-                self.private.sampling_rate,
-                self.private.noise_multiplier,
-                round(self.private.steps * self.events_per_batch),
-                self.private.delta,
-                SDP_ORDERS,
-            ),
-            delta=self.private.delta,
+            epsilon=published_epsilon(rate, noise, updates, private.delta, SDP_ORDERS),
+            delta=private.delta,
             formula="moments accountant over all private updates as independent subsamples, Theorem 2",
             reasons=SELECTIVE_REASONS,
         )
         not_protected = ("unmarked text", "that a record was used", "where secrets stand and of which kind")
-        holds_if = (PUBLIC_COUNT, FROZEN_MARKS, STATES)
-        return published_guarantee(self.name, published, self.private.figures(spent), holds_if, not_protected, evidence)
+        return _guarantee(self, spent, published, (PUBLIC_COUNT, FROZEN_MARKS, STATES), not_protected, evidence)
 
 
 UEDP_REASONS = (
@@ -215,12 +208,9 @@ class UeDPPublished:
     other_rate: float = 1.0
 
     def plan(self) -> Plan:
-        """One two-level draw a round."""
+        """One two-level draw per round."""
         draw = UsersAndEntities(self.private.sampling_rate, self.entity_rate, self.other_rate)
-        step = Step(
-            "private", View.FULL, Pool.EVERY, draw, self.private.noisy(), "private", trainable=self.private.trainable
-        )
-        return Plan((Phase(((step, self.private.steps),)),))
+        return _plan(self.private, draw, self.private.noisy())
 
     def notions(self) -> tuple[Neighbors, ...]:
         """A user and an entity, removed together."""
@@ -238,14 +228,8 @@ class UeDPPublished:
             formula="moments accountant with q = q_u q_e (sensitive sentences / sentences)",
             reasons=UEDP_REASONS,
         )
-        return published_guarantee(
-            self.name,
-            published,
-            self.private.figures(spent),
-            (FIXED_SIZE, LISTED, USERS_KNOWN),
-            ("aliases and unlisted names",),
-            evidence,
-        )
+        holds_if = (FIXED_SIZE, LISTED, USERS_KNOWN)
+        return _guarantee(self, spent, published, holds_if, ("aliases and unlisted names",), evidence)
 
 
 def _selective(words: PlanSettings) -> SelectivePublished:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.audits.attacks.exposure import check_canaries
-from tacit.audits.candidates import Space, Spelling, TokenTree, total_log_probabilities
+from tacit.audits.candidates import Spelling, TokenTree, total_log_probabilities
 from tacit.audits.epsilon_bounds import LowerBound, one_run_bound, one_run_pairs_bound
 from tacit.audits.findings import About, Attack, Column, Finding, Outcome, Verdict, overall
 from tacit.audits.statistics import Floats, Scores, judged
@@ -22,7 +22,7 @@ from tacit.audits.target import Target
 from tacit.common.charts import Bar, ChartRow, Dot, LegendItem, RowChart, Table, axis_for
 from tacit.common.formatting import name, number, percent, rounded_up
 from tacit.common.progress import Observer
-from tacit.config.audit_schema import AuditConfig, CanaryPlan
+from tacit.config.audit_schema import AuditConfig, CanaryPlan, Slot
 from tacit.data.canaries import CanaryRecord
 from tacit.models.language_model import Speaker
 from tacit.privacy.events import Relation
@@ -78,21 +78,21 @@ def _bound(target: Target, planted: Planted, delta: float, confidence: float) ->
     return one_run_bound(judged(own_scores(learner, slot, canaries, spelling), inside), delta, confidence)
 
 
-def twin_margins(speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
+def twin_margins(speaker: Speaker, space: Slot, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
     """By id, how much more probable each canary's text is than its twin's."""
     values = [value for canary in canaries for value in (canary.value, canary.twin_value)]
     totals = _totals(speaker, space, canaries, spelling, values)
     return Scores.of([canary.id for canary in canaries], totals[::2] - totals[1::2])
 
 
-def own_scores(speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
+def own_scores(speaker: Speaker, space: Slot, canaries: Sequence[CanaryRecord], spelling: Spelling) -> Scores:
     """By id, how probable each canary's text is: all share one template, so nothing else needs to be subtracted."""
     values = [canary.value for canary in canaries]
     return Scores.of([canary.id for canary in canaries], _totals(speaker, space, canaries, spelling, values))
 
 
 def _totals(
-    speaker: Speaker, space: Space, canaries: Sequence[CanaryRecord], spelling: Spelling, values: Sequence[str]
+    speaker: Speaker, space: Slot, canaries: Sequence[CanaryRecord], spelling: Spelling, values: Sequence[str]
 ) -> Floats:
     check_canaries(space, canaries)
     return total_log_probabilities(speaker, TokenTree.of(spelling.of_values(space, values), spelling.opening))
@@ -196,23 +196,21 @@ def _summary(bounds: Sequence[PlanBound], guarantee: Guarantee) -> Table:
 
 def _chart(bounds: Sequence[PlanBound], guarantee: Guarantee) -> RowChart:
     """What is claimed and what the canaries prove to be spent, one row per plan of canaries."""
-    claims = [_claimed(guarantee, one) for one in bounds]
-    table = Table(
-        ("Canaries", "Measured for", "Epsilon at least", "Claimed", "Delta", "Confidence", "Verdict"),
-        tuple(
-            (
-                name(one.template),
-                str(one.measured),
-                number(one.bound.epsilon, 4),
-                "not comparable" if claimed is None else rounded_up(claimed, 4),
-                rounded_up(one.bound.delta, 3),
-                percent(one.bound.confidence),
-                str(one.verdict.outcome),
-            )
-            for one, claimed in zip(bounds, claims, strict=True)
-        ),
-    )
-    drawn = [claimed for claimed in claims if claimed is not None and math.isfinite(claimed)]
+    rows, cells, drawn = [], [], []
+    for one in bounds:
+        figure, title, outcome = figure_for(guarantee, one.measured), name(one.template), str(one.verdict.outcome)
+        claimed = None if figure is None else epsilon_at(figure, one.bound.delta)
+        label, tip = f"{title}: at least {number(one.bound.epsilon)}", f"{title}\n{one.verdict.sentence}"
+        dot, bar = Dot(one.bound.epsilon, 3, tip), None
+        if claimed is not None and math.isfinite(claimed):
+            drawn.append(claimed)
+            bar = Bar(0.0, claimed, "claimed", tip)
+        label += " (not comparable)" if claimed is None else f", claimed {rounded_up(claimed, 4)}"
+        rows.append(ChartRow(label, (dot,) if bar is None else (bar, dot)))
+        least, most = number(one.bound.epsilon, 4), "not comparable" if claimed is None else rounded_up(claimed, 4)
+        delta, confidence = rounded_up(one.bound.delta, 3), percent(one.bound.confidence)
+        cells.append((title, str(one.measured), least, most, delta, confidence, outcome))
+    heads = ("Canaries", "Measured for", "Epsilon at least", "Claimed", "Delta", "Confidence", "Verdict")
     highest = max([1.0, *(one.bound.epsilon for one in bounds), *drawn])
     legend: tuple[LegendItem, ...] = (LegendItem("shown by the attack, at least", Dot(0.0, 3)),)
     if drawn:
@@ -222,25 +220,11 @@ def _chart(bounds: Sequence[PlanBound], guarantee: Guarantee) -> RowChart:
         "Epsilon: claimed and measured",
         "; ".join(one.verdict.sentence.rstrip(".") for one in bounds) + ".",
         axis_for("Epsilon", [0.0, highest], logarithmic=False),
-        tuple(_row(one, claimed) for one, claimed in zip(bounds, claims, strict=True)),
-        table,
+        tuple(rows),
+        Table(heads, tuple(cells)),
         legend=legend,
         note="A bound above the claim would refute it; one below it proves nothing.",
     )
-
-
-def _row(one: PlanBound, claimed: float | None) -> ChartRow:
-    tip = f"{name(one.template)}\n{one.verdict.sentence}"
-    label = f"{name(one.template)}: at least {number(one.bound.epsilon)}"
-    label += " (not comparable)" if claimed is None else f", claimed {rounded_up(claimed, 4)}"
-    bar = () if claimed is None or not math.isfinite(claimed) else (Bar(0.0, claimed, "claimed", tip),)
-    return ChartRow(label, (*bar, Dot(one.bound.epsilon, 3, tip)))
-
-
-def _claimed(guarantee: Guarantee, one: PlanBound) -> float | None:
-    """The claimed epsilon for what was measured, at its delta or a smaller one; none where the two do not compare."""
-    figure = figure_for(guarantee, one.measured)
-    return None if figure is None else epsilon_at(figure, one.bound.delta)
 
 
 def _run(target: Target, config: AuditConfig, observe: Observer) -> Finding | None:

@@ -26,14 +26,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.audits.candidates import AttackProgress, Space, Spelling, TokenTree, part_progress, total_log_probabilities
+from tacit.audits.candidates import AttackProgress, Spelling, TokenTree, part_progress, total_log_probabilities
 from tacit.audits.findings import About, Attack, Column, Compared, Finding, Highlight
 from tacit.audits.statistics import Excess, Floats, SkewNormal, excess_over_chance
 from tacit.audits.target import Target
 from tacit.common.charts import Axis, ChartRow, Dot, LegendItem, Mark, RowChart, Table
 from tacit.common.formatting import chance, name, number, percent
 from tacit.common.progress import Observer
-from tacit.config.audit_schema import AuditConfig, ExposureConfig
+from tacit.config.audit_schema import AuditConfig, ExposureConfig, Slot
 from tacit.config.setting import Method
 from tacit.data.canaries import CanaryRecord
 from tacit.errors import AttackError
@@ -111,7 +111,7 @@ class PlanExposure:
 
 def exposures_of(
     speaker: Speaker,
-    space: Space,
+    space: Slot,
     values: Sequence[str],
     spelling: Spelling,
     settings: ExposureConfig,
@@ -135,7 +135,7 @@ def exposures_of(
 
 def measure_exposure(
     speaker: Speaker,
-    space: Space,
+    space: Slot,
     canaries: Sequence[CanaryRecord],
     spelling: Spelling,
     settings: ExposureConfig,
@@ -195,7 +195,7 @@ def _above_and_equal(totals: Floats, own: Floats) -> list[tuple[int, int]]:
     return [(len(rising) - end, end - start) for start, end in zip(left, right, strict=True)]
 
 
-def check_canaries(space: Space, canaries: Sequence[CanaryRecord]) -> None:
+def check_canaries(space: Slot, canaries: Sequence[CanaryRecord]) -> None:
     """Refuse canaries that are not candidates of the space."""
     if not canaries:
         raise AttackError("at least one canary", "none", "plant canaries before training")
