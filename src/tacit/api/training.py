@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from tacit.api.inputs import FieldNames, check_policy_object, inputs_of
 from tacit.common.charts import Note, Result, Table
+from tacit.common.formatting import rounded_up
 from tacit.common.progress import logged, unwatched
 from tacit.errors import ConfigError, RunError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tacit.config.schema import Config
     from tacit.data.corpus import CorpusSource
     from tacit.data.tokenizer import Tokenizer
+    from tacit.mechanisms.build import Terms
     from tacit.models.classifier import Classifier
     from tacit.models.language_model import Learner
     from tacit.policies.policy import Policy
@@ -76,10 +78,14 @@ class Run(Result):
     @cached_property
     def plan(self) -> "Plan":
         """The plan that was priced and executed."""
+        return self._terms.plan
+
+    @cached_property
+    def _terms(self) -> "Terms":
         from tacit.mechanisms.build import Terms
         from tacit.runs.files import ReleaseFile
 
-        return self._required(Terms, ReleaseFile.PLAN).plan
+        return self._required(Terms, ReleaseFile.PLAN)
 
     @cached_property
     def utility(self) -> "Utility":
@@ -160,38 +166,30 @@ class Run(Result):
         return resume(self, policy=policy, observe=observe)
 
     def tables(self) -> Iterator[Table | Note]:
-        """What the model is worth on held-out text, what to know about the corpus, and the claim."""
-        labels, utility = self.utility.labels, self.utility
-        if labels is None:
-            parts = {"overall": utility.overall, "public": utility.public, "private": utility.private}
-            rows = tuple(
-                (name, f"{one.tokens:,}", f"{one.perplexity:.4g}", f"{one.accuracy:.1%}") for name, one in parts.items()
-            )
-            yield Table(("held-out text", "tokens", "perplexity", "accuracy"), rows)
-            yield Note(f"nats per character {utility.nats_a_character:.4f}")
-        else:
-            rates = {
-                "overall": labels.overall,
-                "without secrets": labels.without_secrets,
-                "with secrets": labels.with_secrets,
-                "always the commonest class": labels.commonest,
-            }
-            cells = (
-                (
-                    name,
-                    f"{one.records:,}",
-                    f"{one.errors:,}",
-                    f"{one.share:.1%}",
-                    "{:.1%} to {:.1%}".format(*one.interval()),
-                )
-                for name, one in rates.items()
-            )
-            yield Table(("held-out records", "records", "errors", "test error rate", "95 % interval"), tuple(cells))
+        """What the model is worth on held-out text, what to know about the corpus, what was `auto`, and the claim."""
+        if not self._sent:
+            yield from self.utility.tables()
         if self.set_aside:
             yield Note(f"{self.set_aside:,} records set aside; private/*/private/quarantine.jsonl has the reasons")
         if self.shared:
             yield Note(f"{self.shared:,} held-out texts also occur in the training corpus: the model has seen them")
+        if chosen := self._automatic():
+            yield Note("auto: " + ", ".join(f"{name} {value}" for name, value in chosen.items()), "dim")
         yield Note(self.guarantee.sentence(), "strong")
+
+    def _automatic(self) -> dict[str, str]:
+        """Settings of the private steps that nobody gave, and what was taken."""
+        private = self._terms.rebuilt().private
+        if private is None:
+            return {}
+        taken = {
+            "expected_batch_size": f"{private.expected_batch:g}",
+            "steps": f"{private.steps:,}",
+            "noise_multiplier": rounded_up(private.noise_multiplier, 4),
+            "clip_norm": f"{private.clip_norm:g}",
+            "delta": rounded_up(private.delta, 3),
+        }
+        return {name: value for name, value in taken.items() if self.config["plan"].get(name) is None}
 
     def to_json(self) -> dict[str, Any]:
         """Folder, claim, guarantee and utility as JSON values."""

@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from tacit import __version__
 from tacit.cli.audit import audit, report, verify
 from tacit.cli.detector import detector
 from tacit.cli.generate import context, generate
@@ -44,7 +43,9 @@ def _root(
 ) -> None:
     set_verbosity(quiet, verbose)
     if version:
-        print(__version__)
+        from tacit import __version__  # a directory is searched for it
+
+        typer.echo(__version__)
         raise typer.Exit
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tacit.common.progress import Progress as Done
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
-
-
 FLAGS = tuple(one for one in every_setting(Config) if one.flag)
 
 
@@ -113,17 +111,9 @@ def _watched(folder: Path, work: "Callable[[Observer], Run]") -> "Run":
 
 
 PLAN_FLAGS = tuple(one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind))
-
-
 File = Annotated[Path | None, typer.Argument(help="YAML file with settings under `plan:`; flags take precedence.")]
-
-
 List = Annotated[bool, typer.Option("--list", help="List the mechanisms and stop.")]
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print settings, plan and guarantee as JSON.")]
-
-
 Certificate = Annotated[bool, typer.Option("--certificate", help="Print the whole certificate as Markdown.")]
 
 

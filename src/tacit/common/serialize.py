@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -19,26 +19,12 @@ from tacit.common.files import read_bytes, read_text, why
 from tacit.errors import ConfigError
 
 LARGEST_SEED = 2**63 - 1
-
-
 LARGEST_YAML = 1_000_000
-
-
 DEEPEST = 100
-
-
 MOST_NODES = 100_000
-
-
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
-
-
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
-
-
 _OLD_NUMBER = re.compile(r"[-+]?(?:0[0-7_]+$|[0-9_]+:)")
-
-
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -192,9 +178,23 @@ def _refused(path: Path, found: str) -> ConfigError:
 
 
 T = TypeVar("T")
-
-
 Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a value that pydantic refused: where it is, why, and what was found there."""
+
+    name: str
+    message: str
+    found: str
+
+
+def first_fault(error: ValidationError) -> Fault:
+    """The first fault, in words for an error of ours."""
+    fault = error.errors(include_url=False)[0]
+    message = f"{fault['msg'][0].lower()}{fault['msg'][1:]}"
+    found = "nothing" if fault["type"] == "missing" else repr(fault["input"])
+    return Fault(".".join(map(str, fault["loc"])), message, found)
 
 
 def to_json(value: object) -> str:
@@ -212,42 +212,34 @@ def from_json(kind: type[T], text: str | bytes) -> T:
     try:
         value = TypeAdapter(kind).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in fault["loc"]) or "the top"
-        raise ConfigError(
-            expected=f"a {kind.__name__} as JSON",
-            found=f"{fault['msg']} at {where}",
-            way_out="use a file that tacit wrote, unchanged",
-        ) from None
+        fault = first_fault(error)
+        found = f"{fault.message} at {fault.name or 'the top'}"  # not the value: it may be protected
+        way_out = "use a file that tacit wrote, unchanged"
+        raise ConfigError(f"a {kind.__name__} as JSON", found, way_out) from None
     return value
 
 
 def from_words(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
-    """`given` as settings; an unknown or impossible word is named, with the nearest that is known or what it means."""
-    for word in given:
-        if word not in kind.model_fields:
-            raise ConfigError.unknown_name("setting", str(word), kind.model_fields)
-        if isinstance(given[word], bool):
-            raise ConfigError(f"{word}: a number or a word", str(given[word]).lower(), "no setting is true or false")
+    """`given` as settings; an unknown name is answered with the nearest one, an impossible value with its meaning."""
+    for name, value in given.items():
+        if name not in kind.model_fields:
+            raise ConfigError.unknown_name("setting", str(name), kind.model_fields)
+        if isinstance(value, bool):
+            raise ConfigError(f"{name}: a number or a text", str(value).lower(), "no setting here takes a boolean")
     try:
         return kind.model_validate(dict(given))
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        word, *inside = (str(part) for part in fault["loc"])
-        message = f"{fault['msg'][0].lower()}{fault['msg'][1:]}"
-        raise ConfigError(
-            expected=f"{'.'.join((word, *inside))}: {message}",
-            found=repr(fault["input"]) if word in given else "nothing",
-            way_out=kind.model_fields[word].description or "correct it",
-        ) from None
+        fault = first_fault(error)
+        way_out = kind.model_fields[fault.name.split(".")[0]].description or "correct it"
+        raise ConfigError(f"{fault.name}: {fault.message}", fault.found, way_out) from None
 
 
 def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`over` laid over `under`, word by word inside groups such as `plan`."""
+    """`over` laid over `under`, setting by setting inside sections such as `plan`."""
     result = dict(under)
-    for word, value in over.items():
-        below = result.get(word)
-        result[word] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    for name, value in over.items():
+        below = result.get(name)
+        result[name] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return result
 
 

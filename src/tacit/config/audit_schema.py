@@ -6,6 +6,7 @@ Which canaries to plant, and what the slot of a template can hold.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 _SLOT = re.compile(r"\{(?:([1-9]\d{0,2}) )?(digit|letter|word)s?\}")
-
-
 _ALPHABETS = {"digit": "0123456789", "letter": "abcdefghijklmnopqrstuvwxyz"}
-
-
-_MADE_UP = "canaries are made up"
+made_up = partial(setting, release=VALUE, why="canaries are made up")
 
 
 @section
@@ -33,22 +30,11 @@ class CanaryPlan:
     planted records carry no span: the canaries are secrets that the policy is not told of.
     """
 
-    template: str = setting(
-        REQUIRED, "Text with one slot: My ID is {6 digits}, {4 letters} or {3 words}.", release=VALUE, why=_MADE_UP
-    )
-    count: int = setting(REQUIRED, "How many different canaries of this template.", release=VALUE, why=_MADE_UP)
-    repetitions: int = setting(
-        1, "How often a planted canary occurs; raise it to test memorization.", release=VALUE, why=_MADE_UP
-    )
-    inside_probability: float = setting(
-        0.5, "Chance of each canary to be planted; 0.5 is best for a bound on epsilon.", release=VALUE, why=_MADE_UP
-    )
-    known: bool = setting(
-        True,
-        "Whether the policy marks them; no: they test secrets that the policy misses.",
-        release=VALUE,
-        why=_MADE_UP,
-    )
+    template: str = made_up(REQUIRED, "Text with one slot: My ID is {6 digits}, {4 letters} or {3 words}.")
+    count: int = made_up(REQUIRED, "How many different canaries of this template.")
+    repetitions: int = made_up(1, "How often a planted canary occurs; raise it to test memorization.")
+    inside_probability: float = made_up(0.5, "Chance of each canary to be planted; 0.5 is best for a bound on epsilon.")
+    known: bool = made_up(True, "Whether the policy marks them; no: they test secrets that the policy misses.")
     words: tuple[str, ...] = setting((), "Words that {word} is drawn from.")
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from tacit.common.serialize import NotStrict, parse_yaml, read_yaml
+from tacit.common.serialize import NotStrict, first_fault, parse_yaml, read_yaml
 from tacit.config.model_schema import CausalLMConfig, LSTMConfig, class_numbers
 from tacit.config.schema import Config
 from tacit.config.setting import AUTO, NAME, NO, Mode, Setting, every_section, every_setting
@@ -24,14 +24,8 @@ from tacit.errors import ConfigError
 from tacit.privacy.plan import Noisy, Plan
 
 T = TypeVar("T", bound=Hashable)
-
-
 Layer = Mapping[str, Any] | Path | Config
-
-
 SettingPath = tuple[str, ...]
-
-
 YAML = (".yaml", ".yml")
 
 
@@ -54,7 +48,10 @@ def load(kind: type[T], *layers: Mapping[str, Any]) -> T:
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
-        raise _impossible(kind, error, {".".join(path) for path in given}) from None
+        fault = first_fault(error)
+        helps = {one.name: one.help for one in every_setting(kind)}
+        way_out = next((helps[name] for name in _with_parents(fault.name) if name in helps), "correct it")
+        raise ConfigError(f"{fault.name}: {fault.message}", fault.found, way_out) from None
 
 
 def full_name(kind: type, given: str) -> str:
@@ -241,19 +238,12 @@ def _either(names: Iterable[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _impossible(kind: type, error: ValidationError, given: set[str]) -> ConfigError:
-    fault = error.errors(include_url=False)[0]
-    path = [str(part) for part in fault["loc"]]
-    known = {one.name: one for one in every_setting(kind)}
-    name = next((".".join(path[:end]) for end in range(len(path), 0, -1) if ".".join(path[:end]) in known), path[0])
-    message = f"{fault['msg'][0].lower()}{fault['msg'][1:]}"
-    found = repr(fault["input"]) if fault["type"] != "missing" else "nothing"
-    return ConfigError(f"{'.'.join(path)}: {message}", found, known[name].help if name in known else "correct it")
+def _with_parents(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    return (".".join(parts[:end]) for end in range(len(parts), 0, -1))
 
 
 _DROPOUTS = ("dropout", "embedding_dropout", "weight_drop")
-
-
 ModelShape = TypeVar("ModelShape", LSTMConfig, CausalLMConfig)
 
 
@@ -337,9 +327,8 @@ def shaped(kind: type[ModelShape], given: Mapping[str, Any], fixed: Mapping[str,
     try:
         return TypeAdapter(kind).validate_python({**given, **fixed})
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        raise ConfigError(f"model_config.{where}: {fault['msg']}", repr(fault["input"]), "correct the number") from None
+        fault = first_fault(error)
+        raise ConfigError(f"model_config.{fault.name}: {fault.message}", fault.found, "correct the number") from None
 
 
 def _check_shape(config: Config) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -9,7 +10,8 @@ from pydantic import Field
 from tacit.config.setting import VALUE, section, setting
 from tacit.errors import ConfigError, ModelError
 
-CONSTANT = "chosen without looking at the corpus"
+constant = partial(setting, release=VALUE, why="chosen without looking at the corpus")
+"""Declares a setting that leaves."""
 _LEARNING_RATE = "Learning rate; halve it if the loss jumps. Tuning it on private text costs privacy."
 _MAX_GRAD_NORM = "Shorten the averaged gradient to this norm; null: never."
 
@@ -63,9 +65,9 @@ class LoRAConfig:
     dropout: on what adapters read, in public steps alone.
     """
 
-    rank: int = setting(8, "Rank of the adapters: 4 to 16; higher learns more.", release=VALUE, why=CONSTANT)
-    alpha: int = setting(16, "Scale of the adapters: alpha / rank.", release=VALUE, why=CONSTANT)
-    dropout: float = setting(0.0, "Dropout on the adapters' input, in public steps only.", release=VALUE, why=CONSTANT)
+    rank: int = constant(8, "Rank of the adapters: 4 to 16; higher learns more.")
+    alpha: int = constant(16, "Scale of the adapters: alpha / rank.")
+    dropout: float = constant(0.0, "Dropout on the adapters' input, in public steps only.")
 
 
 @section
@@ -117,19 +119,15 @@ def class_numbers(classes: Sequence[str]) -> dict[str, int]:
 class OptimizerConfig:
     """Which rule, how fast, and how the learning rate moves with the step: never with a private loss."""
 
-    optimizer: Literal["sgd", "adam"] | None = setting(
-        None, "adam or sgd.", auto="adam; sgd in algorithms as printed", release=VALUE, why=CONSTANT
-    )
-    learning_rate: float = setting(2e-3, _LEARNING_RATE, release=VALUE, why=CONSTANT)
-    warmup_steps: int = setting(0, "Steps over which the learning rate rises.", release=VALUE, why=CONSTANT)
-    lr_scheduler: Literal["none", "linear"] | None = setting(
+    optimizer: Literal["sgd", "adam"] | None = constant(None, "adam or sgd.", auto="adam; sgd in algorithms as printed")
+    learning_rate: float = constant(2e-3, _LEARNING_RATE)
+    warmup_steps: int = constant(0, "Steps over which the learning rate rises.")
+    lr_scheduler: Literal["none", "linear"] | None = constant(
         None,
         "none: a constant learning rate; linear: it falls to 0 at the last step.",
         auto="linear; none in algorithms as printed",
-        release=VALUE,
-        why=CONSTANT,
     )
-    max_grad_norm: float | None = setting(None, _MAX_GRAD_NORM, release=VALUE, why=CONSTANT)
+    max_grad_norm: float | None = constant(None, _MAX_GRAD_NORM)
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
@@ -146,8 +144,8 @@ class OptimizerConfig:
 class PublicOptimizerConfig(OptimizerConfig):
     """The optimizer of public steps, whose gradients are neither clipped nor noised."""
 
-    learning_rate: float = setting(5e-3, _LEARNING_RATE, release=VALUE, why=CONSTANT)
-    max_grad_norm: float | None = setting(1.0, _MAX_GRAD_NORM, release=VALUE, why=CONSTANT)
+    learning_rate: float = constant(5e-3, _LEARNING_RATE)
+    max_grad_norm: float | None = constant(1.0, _MAX_GRAD_NORM)
 
 
 @section
@@ -155,8 +153,8 @@ class LocalConfig:
     """Plain SGD on the mean loss of `batch_size` rows at a time, `epochs` shuffled passes over the unit's rows."""
 
     epochs: int = Field(1, exclude=True)  # no setting: `plan.local_epochs` decides
-    batch_size: int = setting(16, "Records in a batch of a user's local training.", release=VALUE, why=CONSTANT)
-    learning_rate: float = setting(1.0, "Learning rate of a user's local training.", release=VALUE, why=CONSTANT)
+    batch_size: int = constant(16, "Records in a batch of a user's local training.")
+    learning_rate: float = constant(1.0, "Learning rate of a user's local training.")
 
     def __post_init__(self) -> None:
         for noun, count in (("local epoch", self.epochs), ("row a local batch", self.batch_size)):

@@ -1,11 +1,12 @@
 """What decides a price: the settings of a plan, and the public numbers of a corpus."""
 
+from functools import partial
 from typing import Literal
 
 from tacit.config.setting import REQUIRED, VALUE, section, setting
 from tacit.privacy.plan import ClipStyle, Targets, TrainablePart
 
-_OF_PLAN = "a public number of the plan"
+plan_number = partial(setting, release=VALUE, why="a public number of the plan")
 
 
 @section
@@ -25,109 +26,66 @@ class CorpusCounts:
 class PlanConfig:
     """Mechanism, privacy target and everything that decides a price."""
 
-    mechanism: str = setting(
-        REQUIRED, "How to train; `tacit plan --list` lists the mechanisms.", flag=True, release=VALUE, why=_OF_PLAN
-    )
-    epsilon: float | None = setting(
+    mechanism: str = plan_number(REQUIRED, "How to train; `tacit plan --list` lists the mechanisms.", flag=True)
+    epsilon: float | None = plan_number(
         None,
         "Privacy target; the noise is derived from it. Smaller is more private: 1 to 8 is common.",
         gt=0,
         allow_inf_nan=False,
         flag=True,
-        release=VALUE,
-        why=_OF_PLAN,
     )
-    noise_multiplier: float | None = setting(
-        None,
-        "Noise / clip norm, given by hand instead of epsilon.",
-        gt=0,
-        allow_inf_nan=False,
-        release=VALUE,
-        why=_OF_PLAN,
+    noise_multiplier: float | None = plan_number(
+        None, "Noise / clip norm, given by hand instead of epsilon.", gt=0, allow_inf_nan=False
     )
-    delta: float | None = setting(
-        None, "Delta of the guarantee.", gt=0, lt=1, auto="1 / (10 x units)", release=VALUE, why=_OF_PLAN
-    )
-    expected_batch_size: float | None = setting(
+    delta: float | None = plan_number(None, "Delta of the guarantee.", gt=0, lt=1, auto="1 / (10 x units)")
+    expected_batch_size: float | None = plan_number(
         None,
         "Records drawn on average per private step; larger improves the privacy-utility trade-off and takes more time.",
         gt=0,
         auto="1/40 of the units, at least 64",
         flag=True,
-        release=VALUE,
-        why=_OF_PLAN,
     )
-    sampling_rate: float | None = setting(
-        None,
-        "Probability of a unit in a private draw, instead of expected_batch_size.",
-        gt=0,
-        le=1,
-        release=VALUE,
-        why=_OF_PLAN,
+    sampling_rate: float | None = plan_number(
+        None, "Probability of a unit in a private draw, instead of expected_batch_size.", gt=0, le=1
     )
-    epochs: float | None = setting(
-        None,
-        "Expected passes over the private units.",
-        gt=0,
-        allow_inf_nan=False,
-        auto=20.0,
-        flag=True,
-        release=VALUE,
-        why=_OF_PLAN,
+    epochs: float | None = plan_number(
+        None, "Expected passes over the private units.", gt=0, allow_inf_nan=False, auto=20.0, flag=True
     )
-    steps: int | None = setting(None, "Private steps, instead of epochs.", ge=1, release=VALUE, why=_OF_PLAN)
-    clip_norm: float | None = setting(
+    steps: int | None = plan_number(None, "Private steps, instead of epochs.", ge=1)
+    clip_norm: float | None = plan_number(
         None,
         "Largest L2 norm of one unit's gradient. Lower it if most gradients are short; noise scales with it.",
         gt=0,
         allow_inf_nan=False,
         auto=1.0,
-        release=VALUE,
-        why=_OF_PLAN,
     )
-    clip_style: ClipStyle | None = setting(
-        None, "How gradients are clipped: flat, automatic or per parameter.", auto="flat", release=VALUE, why=_OF_PLAN
+    clip_style: ClipStyle | None = plan_number(
+        None, "How gradients are clipped: flat, automatic or per parameter.", auto="flat"
     )
-    trainable: TrainablePart | None = setting(
-        None, "What private steps train: all, head, biases or adapters.", auto="all", release=VALUE, why=_OF_PLAN
+    trainable: TrainablePart | None = plan_number(
+        None, "What private steps train: all, head, biases or adapters.", auto="all"
     )
-    public_batch_size: int | None = setting(
-        None, "Records in a public batch.", ge=1, auto=32, release=VALUE, why=_OF_PLAN
+    public_batch_size: int | None = plan_number(None, "Records in a public batch.", ge=1, auto=32)
+    public_epochs: float | None = plan_number(
+        None, "Passes over the public text.", ge=0, allow_inf_nan=False, auto="epochs"
     )
-    public_epochs: float | None = setting(
-        None, "Passes over the public text.", ge=0, allow_inf_nan=False, auto="epochs", release=VALUE, why=_OF_PLAN
-    )
-    public_view: Literal["redacted", "invented"] | None = setting(
+    public_view: Literal["redacted", "invented"] | None = plan_number(
         None,
         "What public steps read in place of a secret: a placeholder (redacted), or an invented one of its kind.",
         auto="invented for selective and twice, redacted elsewhere",
-        release=VALUE,
-        why=_OF_PLAN,
     )
-    targets: Targets | None = setting(
-        None, "Losses of private steps: of private or of all tokens.", auto="private", release=VALUE, why=_OF_PLAN
+    targets: Targets | None = plan_number(None, "Losses of private steps: of private or of all tokens.", auto="private")
+    weight_cap: int | None = plan_number(None, "Records from which a user has full weight.", ge=1, auto=1)
+    local_epochs: int | None = plan_number(None, "Passes of a user's local update.", ge=1, auto=1)
+    user_cap: int | None = plan_number(None, "Maximum records per user.", ge=1)
+    entity_cap: int | None = plan_number(None, "Maximum records per entity.", ge=1)
+    entity_rate: float | None = plan_number(None, "UeDP as printed: q_e.", gt=0, le=1)
+    other_rate: float | None = plan_number(None, "UeDP as printed: q_s; 0 is the estimator f_E.", ge=0, le=1, auto=1.0)
+    recall: float | None = plan_number(None, "CADP as printed: the detector's recall.", gt=0, le=1)
+    events_per_batch: float | None = plan_number(
+        None, "S-DP as printed: private updates per batch.", gt=0, auto="counted"
     )
-    weight_cap: int | None = setting(
-        None, "Records from which a user has full weight.", ge=1, auto=1, release=VALUE, why=_OF_PLAN
-    )
-    local_epochs: int | None = setting(
-        None, "Passes of a user's local update.", ge=1, auto=1, release=VALUE, why=_OF_PLAN
-    )
-    user_cap: int | None = setting(None, "Maximum records per user.", ge=1, release=VALUE, why=_OF_PLAN)
-    entity_cap: int | None = setting(None, "Maximum records per entity.", ge=1, release=VALUE, why=_OF_PLAN)
-    entity_rate: float | None = setting(None, "UeDP as printed: q_e.", gt=0, le=1, release=VALUE, why=_OF_PLAN)
-    other_rate: float | None = setting(
-        None, "UeDP as printed: q_s; 0 is the estimator f_E.", ge=0, le=1, auto=1.0, release=VALUE, why=_OF_PLAN
-    )
-    recall: float | None = setting(
-        None, "CADP as printed: the detector's recall.", gt=0, le=1, release=VALUE, why=_OF_PLAN
-    )
-    events_per_batch: float | None = setting(
-        None, "S-DP as printed: private updates per batch.", gt=0, auto="counted", release=VALUE, why=_OF_PLAN
-    )
-    noised_states: int | None = setting(
-        None, "S-DP as printed: hidden states noised per segment.", ge=0, auto=2, release=VALUE, why=_OF_PLAN
-    )
+    noised_states: int | None = plan_number(None, "S-DP as printed: hidden states noised per segment.", ge=0, auto=2)
 
 
 @section

@@ -1,6 +1,7 @@
 """Every setting of a run, declared once: flags, YAML, Python, documentation and what is released follow from it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -8,13 +9,13 @@ from pydantic import Field
 from tacit.common.serialize import LARGEST_SEED
 from tacit.config.audit_schema import AuditConfig
 from tacit.config.model_schema import (
-    CONSTANT,
     CausalLMConfig,
     LocalConfig,
     LoRAConfig,
     LSTMConfig,
     OptimizerConfig,
     PublicOptimizerConfig,
+    constant,
 )
 from tacit.config.plan_schema import PlanConfig
 from tacit.config.setting import NAME, REQUIRED, VALUE, Duplicates, Mode, SegmentBy, section, setting
@@ -25,7 +26,7 @@ CUSTOM_MODELS: dict[str, Callable[..., Any]] = {}
 DEFAULT_HELD_OUT = 0.05
 MOST_TOKENS = 131_072  # a row of as many tokens is made to check gradients; 32 million took 21 GB
 ClassName = Annotated[str, Field(coerce_numbers_to_str=True)]  # labels 0 and 1 are names too
-_PUBLIC_FILE = "the name of a file, not its content"
+file_name = partial(setting, release=NAME, why="the name of a file, not its content")
 
 
 @section
@@ -38,78 +39,40 @@ class DataConfig:
     label_field: str = setting("label", "Field that contains the label.", flag=True)
     spans_field: str = setting("spans", "Field that contains gold spans.", flag=True)
     turns_field: str = setting("turns", "Field that contains the turns of a dialog.", flag=True)
-    segment_by: SegmentBy = setting(
-        "record", "What one record is: record (as in the corpus), turn or sentence.", release=VALUE, why=CONSTANT
+    segment_by: SegmentBy = constant("record", "What one record is: record (as in the corpus), turn or sentence.")
+    user_source: Literal["given", "documents", "dealt"] = constant(
+        "given", "given in the corpus; documents: each record is a user; dealt: at random, about 15 records each."
     )
-    user_source: Literal["given", "documents", "dealt"] = setting(
-        "given",
-        "given in the corpus; documents: each record is a user; dealt: at random, about 15 records each.",
-        release=VALUE,
-        why=CONSTANT,
-    )
-    held_out: float | None = setting(
-        None,
-        "Share of users (or of records without users) kept for measuring.",
-        gt=0,
-        lt=1,
-        auto=DEFAULT_HELD_OUT,
-        release=VALUE,
-        why=CONSTANT,
+    held_out: float | None = constant(
+        None, "Share of users (or of records without users) kept for measuring.", gt=0, lt=1, auto=DEFAULT_HELD_OUT
     )
     held_out_corpus: str | None = setting(
         None, "A file with the same fields to measure with, such as a test set; the whole corpus is then for training."
     )
-    duplicates: Duplicates | None = setting(
+    duplicates: Duplicates | None = constant(
         None,
         "Of equal redacted texts keep all (keep), one (exact), or one of those that only the conservative policy flags"
         " (doubtful).",
         auto="exact for crt, keep elsewhere",
-        release=VALUE,
-        why=CONSTANT,
     )
-    max_tokens: int = setting(
-        256, "Tokens in a redacted chunk; longer records are cut.", ge=8, le=MOST_TOKENS, release=VALUE, why=CONSTANT
+    max_tokens: int = constant(256, "Tokens in a redacted chunk; longer records are cut.", ge=8, le=MOST_TOKENS)
+    max_full_tokens: int = constant(512, "Tokens at which the full view of a chunk ends.", ge=8, le=MOST_TOKENS)
+    vocabulary_corpus: str | None = file_name(
+        None, "Corpus declared public that a BPE is learned from.", auto="the redacted view"
     )
-    max_full_tokens: int = setting(
-        512, "Tokens at which the full view of a chunk ends.", ge=8, le=MOST_TOKENS, release=VALUE, why=CONSTANT
-    )
-    vocabulary_corpus: str | None = setting(
-        None,
-        "Corpus declared public that a BPE is learned from.",
-        auto="the redacted view",
-        release=NAME,
-        why=_PUBLIC_FILE,
-    )
-    vocabulary_size: int | None = setting(
-        None, "Ordinary tokens of a BPE.", ge=256, auto=1000, release=VALUE, why=CONSTANT
-    )
+    vocabulary_size: int | None = constant(None, "Ordinary tokens of a BPE.", ge=256, auto=1000)
 
 
 @section
 class MarkingConfig:
     """What is secret, beside the policy itself."""
 
-    conservative_policy: str | None = setting(
-        None,
-        "Second policy, for crt: what it finds routes a record to the protected set.",
-        release=NAME,
-        why=_PUBLIC_FILE,
+    conservative_policy: str | None = file_name(
+        None, "Second policy, for crt: what it finds routes a record to the protected set."
     )
-    coverage: str | None = setting(
-        None,
-        "Miss rates from a labeled sample: the file that `tacit label read` wrote.",
-        release=NAME,
-        why=_PUBLIC_FILE,
-    )
-    entity_kinds: tuple[str, ...] | None = setting(
-        None, "Kinds of spans that are entities.", auto="all", release=VALUE, why=CONSTANT
-    )
-    aliases: str | None = setting(
-        None,
-        "File with other names of entities: one line per entity, tabs between names.",
-        release=NAME,
-        why=_PUBLIC_FILE,
-    )
+    coverage: str | None = file_name(None, "Miss rates from a labeled sample: the file that `tacit label read` wrote.")
+    entity_kinds: tuple[str, ...] | None = constant(None, "Kinds of spans that are entities.", auto="all")
+    aliases: str | None = file_name(None, "File with other names of entities: one line per entity, tabs between names.")
     inventions: dict[str, list[str]] = setting(
         dict, "With plan.public_view=invented: public examples of what a kind looks like, {ORDER: [AB-12345]}."
     )
@@ -119,46 +82,33 @@ class MarkingConfig:
 class TrainingConfig:
     """What is watched and kept while a model trains."""
 
-    eval_steps: int | None = setting(
-        None, "Evaluate every so many steps and keep the best model.", ge=1, auto="never", release=VALUE, why=CONSTANT
+    eval_steps: int | None = constant(None, "Evaluate every so many steps and keep the best model.", ge=1, auto="never")
+    eval_on: str = file_name("redacted", "What to evaluate on: redacted, full, or a corpus declared public.")
+    early_stopping_patience: int | None = constant(
+        None, "Stop after so many evaluations without a better one.", ge=1, auto="never"
     )
-    eval_on: str = setting(
-        "redacted", "What to evaluate on: redacted, full, or a corpus declared public.", release=NAME, why=_PUBLIC_FILE
+    save_steps: int | None = constant(
+        None, "Keep the model every so many steps in private/, for `tacit audit --checkpoints`.", ge=1, auto="never"
     )
-    early_stopping_patience: int | None = setting(
-        None, "Stop after so many evaluations without a better one.", ge=1, auto="never", release=VALUE, why=CONSTANT
-    )
-    save_steps: int | None = setting(
-        None,
-        "Keep the model every so many steps in private/, for `tacit audit --checkpoints`.",
-        ge=1,
-        auto="never",
-        release=VALUE,
-        why=CONSTANT,
-    )
-    report_to: Literal["none", "tensorboard"] = setting(
-        "none", "tensorboard: event files in private/.", release=VALUE, why=CONSTANT
-    )
+    report_to: Literal["none", "tensorboard"] = constant("none", "tensorboard: event files in private/.")
 
 
 @section
 class ExecutionConfig:
     """How fast and where; nothing here moves a price."""
 
-    device: str = setting("cpu", "cpu, cuda or cuda:1.", pattern=r"^(cpu|cuda(:\d+)?)$", release=VALUE, why=CONSTANT)
-    precision: Literal["float32", "bfloat16"] = setting(
-        "float32", "Of activations in public steps; private steps compute in float32.", release=VALUE, why=CONSTANT
+    device: str = constant("cpu", "cpu, cuda or cuda:1.", pattern=r"^(cpu|cuda(:\d+)?)$")
+    precision: Literal["float32", "bfloat16"] = constant(
+        "float32", "Of activations in public steps; private steps compute in float32."
     )
-    microbatch_tokens: int | None = setting(
+    microbatch_tokens: int | None = constant(
         None,
         "Tokens in memory at a time; reduce to 2048 or 512 if you run out of memory.",
         ge=1,
         auto="512 to 8192, by vocabulary",
-        release=VALUE,
-        why=CONSTANT,
     )
-    checkpoint_steps: int = setting(1000, "Maximum steps between checkpoints.", ge=1, release=VALUE, why=CONSTANT)
-    checkpoint_minutes: float = setting(2.0, "Maximum minutes between checkpoints.", gt=0, release=VALUE, why=CONSTANT)
+    checkpoint_steps: int = constant(1000, "Maximum steps between checkpoints.", ge=1)
+    checkpoint_minutes: float = constant(2.0, "Maximum minutes between checkpoints.", gt=0)
 
 
 @section
@@ -166,26 +116,14 @@ class Config:
     """Every setting of a run."""
 
     corpus: str = setting(REQUIRED, "The corpus file.")
-    policy: str = setting(
-        "pii",
-        "What is secret: a policy's name, names with commas (any of them), or a YAML file.",
-        flag=True,
-        release=NAME,
-        why=_PUBLIC_FILE,
+    policy: str = file_name(
+        "pii", "What is secret: a policy's name, names with commas (any of them), or a YAML file.", flag=True
     )
-    model: str = setting(
-        "lstm",
-        "lstm, gpt, or a local Hugging Face folder: a causal model, or an encoder.",
-        flag=True,
-        release=NAME,
-        why=_PUBLIC_FILE,
+    model: str = file_name(
+        "lstm", "lstm, gpt, or a local Hugging Face folder: a causal model, or an encoder.", flag=True
     )
-    task: Literal["language", "classification"] = setting(
-        "language",
-        "language: predict the next token; classification: predict a record's label.",
-        flag=True,
-        release=VALUE,
-        why=CONSTANT,
+    task: Literal["language", "classification"] = constant(
+        "language", "language: predict the next token; classification: predict a record's label.", flag=True
     )
     classes: tuple[ClassName, ...] | None = setting(
         None,
@@ -193,21 +131,17 @@ class Config:
         release=VALUE,
         why="a public list",
     )
-    tokenizer: str | None = setting(
+    tokenizer: str | None = file_name(
         None,
         "bytes, bpe, model (the model folder's own) or a tokenizer.json that is public.",
         auto="bytes for a new model, model for a folder",
         flag=True,
-        release=NAME,
-        why=_PUBLIC_FILE,
     )
-    mode: Mode = setting(
+    mode: Mode = constant(
         Mode.RELEASE,
         "release: randomness of the operating system; research: everything from a seed, so that a run can be repeated,"
         " and nothing is guaranteed against anyone who knows or guesses the seed.",
         flag=True,
-        release=VALUE,
-        why=CONSTANT,
     )
     seed: int | None = setting(
         None, "Seed of a research run (--mode research).", ge=0, le=LARGEST_SEED, auto=0, flag=True
@@ -215,12 +149,10 @@ class Config:
     data: DataConfig = setting(DataConfig, "From the corpus to rows of tokens.")
     marking: MarkingConfig = setting(MarkingConfig, "What is secret, beside the policy.")
     plan: PlanConfig = setting(REQUIRED, "Mechanism, epsilon and what else decides a price.")
-    model_config: dict[str, float] = setting(
+    model_config: dict[str, float] = constant(
         dict,
         "Sizes of a new model: {hidden_size: 300, layers: 2}; dropouts act in public steps.",
         names=(LSTMConfig, CausalLMConfig),
-        release=VALUE,
-        why=CONSTANT,
     )
     lora: LoRAConfig | None = setting(None, "Adapters for a gpt or a folder: {rank: 8}; the rest is frozen.")
     public: PublicOptimizerConfig = setting(PublicOptimizerConfig, "Public steps.")

@@ -19,11 +19,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic.fields import FieldInfo
 
 Kind = TypeVar("Kind")
-
-
 REQUIRED: Any = ...
-
-
 AUTO = "auto"
 
 
@@ -161,8 +157,6 @@ class Mode(StrEnum):
 
 
 Duplicates = Literal["keep", "exact", "doubtful"]
-
-
 SegmentBy = Literal["record", "turn", "sentence"]
 
 

@@ -12,9 +12,11 @@ G4 (attacks). Of an audit only canaries leave, which are made up, and what they 
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
+from tacit.common.charts import Note, Result, Table
 from tacit.common.files import keyed
 from tacit.common.formatting import Interval, exact_interval
 from tacit.mechanisms.build import Terms
@@ -82,7 +84,7 @@ class TokenQuality:
 
 
 @dataclass(frozen=True, slots=True)
-class Utility:
+class Utility(Result):
     """What a model is worth on one held-out store. Nats a character compare models with different tokenizers.
 
     `labels` is a classifier's, which predicts no token.
@@ -102,6 +104,35 @@ class Utility:
     def nats_a_character(self) -> float:
         """Total nats over the characters of the text."""
         return self.overall.nats / self.characters if self.characters else math.nan
+
+    def tables(self) -> Iterator[Table | Note]:
+        """Perplexity and accuracy of all, public and private tokens; or error rates of a classifier."""
+        labels = self.labels
+        if labels is None:
+            parts = {"overall": self.overall, "public": self.public, "private": self.private}
+            rows = tuple(
+                (name, f"{one.tokens:,}", f"{one.perplexity:.4g}", f"{one.accuracy:.1%}") for name, one in parts.items()
+            )
+            yield Table(("held-out text", "tokens", "perplexity", "accuracy"), rows)
+            yield Note(f"nats per character {self.nats_a_character:.4f}")
+        else:
+            rates = {
+                "overall": labels.overall,
+                "without secrets": labels.without_secrets,
+                "with secrets": labels.with_secrets,
+                "always the commonest class": labels.commonest,
+            }
+            cells = (
+                (
+                    name,
+                    f"{one.records:,}",
+                    f"{one.errors:,}",
+                    f"{one.share:.1%}",
+                    "{:.1%} to {:.1%}".format(*one.interval()),
+                )
+                for name, one in rates.items()
+            )
+            yield Table(("held-out records", "records", "errors", "test error rate", "95 % interval"), tuple(cells))
 
 
 _DIGEST = re.compile(r", SHA-256 [0-9a-f]+")
