@@ -168,7 +168,7 @@ def test_an_interrupt_loses_no_step(bench: Bench, undisturbed: Path, tmp_path: P
     process = _begun(bench, folder, 4)
     os.kill(process, signal.SIGINT)
     assert bench.lives.end() == 130
-    assert f"stopped; go on with: tacit train --resume {folder}" in bench.said()
+    assert f"stopped; resume with: tacit train --resume {folder}" in bench.said()
     assert 4 <= _applied(folder) < PRIVATE_STEPS
     assert bench.lives.run("train", "--resume", str(folder)) == 0, bench.said()
     _check_finished(folder, undisturbed, deaths=0)
