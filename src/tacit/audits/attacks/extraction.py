@@ -97,7 +97,10 @@ def extract(
     rounds = [(0.0, greedy), *[(settings.temperature, sampled)] * settings.tries]
     for number, (temperature, found) in enumerate(rounds):
         for part in _parts([secret for secret in secrets if secret.id not in found]):
-            found |= _brought_out(speaker, part, said, generator, temperature)
+            prompts = torch.tensor([list(one.prompt) for one in part])
+            length = max(len(one.tokens) for one in part)
+            texts = map(said, generate(speaker, prompts, length, generator, temperature).tolist())
+            found |= {one.id for one, text in zip(part, texts, strict=True) if text.startswith(one.text)}
         progress(number + 1, len(rounds))
     chances = secret_log_probabilities(speaker, secrets).values()
     discoverable = []
@@ -129,19 +132,6 @@ def _parts(secrets: Sequence[Hidden]) -> Iterator[list[Hidden]]:
     for group in by_length.values():
         for start in range(0, len(group), _ROWS):
             yield group[start : start + _ROWS]
-
-
-def _brought_out(
-    speaker: Speaker,
-    secrets: Sequence[Hidden],
-    said: Callable[[Sequence[int]], str],
-    generator: torch.Generator,
-    temperature: float,
-) -> set[str]:
-    prompts = torch.tensor([list(secret.prompt) for secret in secrets])
-    length = max(len(secret.tokens) for secret in secrets)
-    continued = generate(speaker, prompts, length, generator, temperature).tolist()
-    return {one.id for one, tokens in zip(secrets, continued, strict=True) if said(tokens).startswith(one.text)}
 
 
 def extraction(target: Target, config: AuditConfig, observe: Observer) -> ExtractionResult | None:
