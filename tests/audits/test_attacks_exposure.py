@@ -27,7 +27,7 @@ from tacit.config.audit_schema import CanaryPlan, ExposureConfig, Slot
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig
 from tacit.config.setting import Method
 from tacit.data.batches import TextBatch
-from tacit.data.canaries import CanaryRecord, draw_canaries
+from tacit.data.marked import CanaryRecord, draw_canaries
 from tacit.data.tokenizer import UNKNOWN, Tokenizer, byte_tokenizer, train_bpe
 from tacit.errors import AttackError
 from tacit.models.causal_lm import CausalLM

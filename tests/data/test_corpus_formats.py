@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ from hypothesis import strategies as st
 from tacit.common import libraries
 from tacit.data.corpus import CorpusReader, read
 from tacit.data.fields import Fields
-from tacit.data.quarantine import SeenIds
-from tacit.data.records import Record, Span
+from tacit.data.records import Record, Seen, Span
 from tacit.errors import ConfigError, CorpusError
 
 SECRET = "Zebedee-4711"
@@ -345,20 +345,19 @@ def test_folders_that_are_no_dataset(tmp_path: Path) -> None:
 # ids
 
 
-@given(st.lists(st.text(max_size=2), max_size=60))
-def test_seen_ids_agree_with_a_set(names: list[str]) -> None:
-    seen, twin = SeenIds(), set[str]()
-    for name in names:
-        assert seen.add(name) == (name not in twin)
-        twin.add(name)
-    assert len(seen) == len(twin)
+@given(st.lists(st.binary(max_size=2), max_size=60))
+def test_seen_digests_agree_with_a_set(digests: list[bytes]) -> None:
+    twin = set[bytes]()
+    with closing(Seen()) as seen:
+        for digest in digests:
+            assert seen.add(digest) == (digest not in twin)
+            twin.add(digest)
 
 
-def test_seen_ids_remember_while_they_grow() -> None:
-    seen = SeenIds()
-    assert all(seen.add(str(number)) for number in range(5_000))
-    assert not any(seen.add(str(number)) for number in range(5_000))
-    assert len(seen) == 5_000
+def test_seen_digests_are_remembered_while_there_are_more_of_them() -> None:
+    with closing(Seen()) as seen:
+        assert all(seen.add(number.to_bytes(16)) for number in range(5_000))
+        assert not any(seen.add(number.to_bytes(16)) for number in range(5_000))
 
 
 def test_text_formats_need_no_arrow_and_tables_name_the_command(

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tacit.data.corpus import CorpusReader, read
-from tacit.data.fields import Fields
-from tacit.data.quarantine import FaultReason
+from tacit.data.fields import FaultReason, Fields
 from tacit.data.records import Record, Span
 from tacit.data.text_files import zstd
 from tacit.errors import ConfigError, CorpusError

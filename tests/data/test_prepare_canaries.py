@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tacit.common.formatting import exact_interval
 from tacit.config.audit_schema import CanaryPlan
-from tacit.data.canaries import CANARY, draw_canaries, plant
-from tacit.data.marked import Part
+from tacit.data.marked import CANARY, Part, draw_canaries, plant
 from tacit.data.records import Record
 from tacit.errors import PrepareError
 from tacit.policies.marking import Policies, Unmarked

@@ -15,8 +15,7 @@ from test_prepare_views import TOKENIZERS, Annotated, Parts, parts, prepared
 
 from marking import prepare, public_segments
 from tacit.config.audit_schema import CanaryPlan
-from tacit.data.canaries import draw_canaries, plant
-from tacit.data.marked import Part
+from tacit.data.marked import Part, draw_canaries, plant
 from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span
 from tacit.data.store import PUBLIC, PreparedCorpus

@@ -19,9 +19,8 @@ from tacit.config.audit_schema import CanaryPlan
 from tacit.config.load import load_config
 from tacit.config.schema import Config
 from tacit.data.batches import TextBatch
-from tacit.data.canaries import CANARY, CanaryRecord, draw_canaries, plant
 from tacit.data.corpus import write_jsonl
-from tacit.data.marked import Split
+from tacit.data.marked import CANARY, CanaryRecord, Split, draw_canaries, plant
 from tacit.data.records import Record, Span, segment_records
 from tacit.models.loading import load
 from tacit.policies.registry import parse_policy

@@ -14,9 +14,8 @@ from runs import experiment, quiet, write_corpus
 from tacit.common import workers
 from tacit.common.progress import Progress
 from tacit.config.load import load_config
-from tacit.data.canaries import CANARY
 from tacit.data.corpus import CorpusReader
-from tacit.data.marked import MarkedCorpus, MarkedRecord, Marks, Part, Refusal, Split
+from tacit.data.marked import CANARY, MarkedCorpus, MarkedRecord, Marks, Part, Refusal, Split
 from tacit.data.records import Record, Span
 from tacit.errors import PolicyError
 from tacit.policies import marking

@@ -17,12 +17,13 @@ import secrets
 import select
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from tacit.errors import ConfigError, RunError, failed
+from tacit.errors import ConfigError, PrepareError, RunError, failed
 
 LARGEST_DOCUMENT = 1 << 28
 """Bytes of a file that is read whole, such as a tokenizer or a list of words."""
@@ -150,6 +151,24 @@ def clear_drafts(folder: Path) -> None:
             shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
     except OSError as error:
         raise failed(f"remove unfinished files from {folder.name}", error) from error
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that becomes `out` when all went well, and vanishes otherwise."""
+    if out.exists():
+        raise PrepareError("a folder that does not exist yet", f"{out.name} exists", "choose another, or remove it")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".draft-{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise failed(f"make a folder for {out.name}", error) from error
+    try:
+        yield folder
+        os.rename(folder, out)
+    except OSError as error:
+        raise failed(f"write {out.name}", error) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync_file(path: Path) -> None:

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.common.serialize import read_json
-from tacit.data.fields import Fields, RawRow, bounded, check_columns
-from tacit.data.quarantine import Fault, FaultReason, FilePosition
+from tacit.data.fields import Fault, FaultReason, Fields, FilePosition, RawRow, bounded, check_columns
 from tacit.data.text_files import Placed, unreadable
 from tacit.errors import CorpusError
 

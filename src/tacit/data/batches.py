@@ -1,17 +1,12 @@
-"""What a model learns from in one go: token rows of any lengths, and how much each target counts.
+"""What a model learns from in one go: token rows of any lengths, from one view of the store, and their targets.
 
-In text every token but the first is a target (`Batch`); in classification a row has one target (`LabelledBatch`).
-
-From rows of the prepared store to what a model learns from: one view, one choice of targets.
+In text every token but the first is a target (`TextBatch`); in classification a row has one (`LabeledBatch`).
 
 G1 (one accessor). Secrets are read by `tokens_of` and nowhere else in training, and only for a step whose view is FULL.
 G2 (fixed frame). Every row begins and ends with the end token, so that its first token is a target too.
-
-Invented secrets in tokens: which one is at which span of a store.
-
-G1 (public). What is invented for a span depends on its kind, the id of its record, its place there, the tokenizer and
+G3 (public). What is invented for a span depends on its kind, the id of its record, its place there, the tokenizer and
    public examples.
-G2 (alone). It does not depend on other records: not on their number, and not on a row's number, which they decide.
+G4 (alone). It does not depend on other records: not on their number, and not on a row's number, which they decide.
 """
 
 import hashlib
@@ -32,7 +27,7 @@ from tacit.errors import ModelError, PrepareError
 from tacit.privacy.plan import Targets, View
 
 _PAD = 0  # any valid token: a causal model never looks at what follows, and padding weighs nothing
-PADDING = -1  # in the inputs of a labelled batch, whose models must know where a row ends
+PADDING = -1  # in the inputs of a labeled batch, whose models must know where a row ends
 
 
 def wide_type(dtype: torch.dtype) -> torch.dtype:
@@ -46,7 +41,7 @@ def wide(values: Tensor) -> Tensor:
 
 
 class Examples(Protocol):
-    """What gradients ask of a batch: one row a unit, and some places a row, each with a target that counts or not."""
+    """What gradients ask of a batch: one row per unit, and places per row, each with a target that counts or not."""
 
     @property
     def inputs(self) -> Tensor:
@@ -93,7 +88,7 @@ class RowsInParts(Protocol[_PartKind]):
 
 
 class Trainable(Protocol[_BatchKind]):
-    """What gradients ask of a model; a Learner is one for `Batch`, a classifier one for `LabelledBatch`."""
+    """What gradients ask of a model; a Learner is one for `TextBatch`, a classifier one for `LabeledBatch`."""
 
     @property
     def module(self) -> nn.Module:
@@ -101,7 +96,7 @@ class Trainable(Protocol[_BatchKind]):
 
     @property
     def head(self) -> nn.Module:
-        """The linear layer whose output is `logits`, unchanged; called once a pass."""
+        """The linear layer whose output is `logits`, unchanged; called once per pass."""
 
     def logits(self, tokens: Tensor) -> Tensor:
         """(rows, places, outputs) from a batch's inputs; rows do not mix."""
@@ -112,7 +107,7 @@ class Trainable(Protocol[_BatchKind]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextBatch:
-    """Rows of tokens, padded on the right, one row a unit; `weights[b, t]` multiplies the loss of `tokens[b, t + 1]`.
+    """Rows of tokens, padded on the right, one row per unit; `weights[b, t]` multiplies the loss of `tokens[b, t + 1]`.
 
     tokens: (rows, time + 1), int64. weights: (rows, time), float32, zero on padding.
     """
@@ -126,7 +121,7 @@ class TextBatch:
             raise ModelError(
                 expected="int64 tokens (rows, time + 1) with weights (rows, time)",
                 found=f"{self.tokens.dtype} tokens {tuple(self.tokens.shape)}, weights {tuple(self.weights.shape)}",
-                way_out="make the batch with Batch.of_rows or Batch.of_tokens",
+                way_out="make the batch with TextBatch.of_rows or TextBatch.of_tokens",
             )
 
     @classmethod
@@ -187,7 +182,7 @@ class TextBatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabeledBatch:
-    """Rows of tokens, one row a unit, and the class of each; `weights[b, 0]` multiplies the loss of row b.
+    """Rows of tokens, one row per unit, and the class of each; `weights[b, 0]` multiplies the loss of row b.
 
     inputs: (rows, time), int64, PADDING after the last token of a row. targets: (rows, 1), int64. weights: (rows, 1).
     """
@@ -204,7 +199,7 @@ class LabeledBatch:
             raise ModelError(
                 expected="int64 inputs (rows, time) and classes (rows, 1) with weights (rows, 1)",
                 found=f"{self.inputs.dtype} {shapes[0]}, {self.targets.dtype} {shapes[1]}, weights {shapes[2]}",
-                way_out="make the batch with LabelledBatch.of_rows",
+                way_out="make the batch with LabeledBatch.of_rows",
             )
         real = self.inputs != PADDING
         if rows and (not real[:, :1].all() or real.shape[1] == 0 or (real[:, 1:] & ~real[:, :-1]).any()):

@@ -4,8 +4,8 @@
     for record in reader: ...
     reader.tally
 
-G1 (flat). Memory does not grow with the corpus, but for 24 to 48 bytes a record where records bring their own ids. It
-   grows with the longest record up to `max_record_bytes`, and with the writer's pages (Parquet) or batches (Arrow).
+G1 (flat). Memory does not grow with the corpus. It grows with the longest record up to `max_record_bytes`, and with
+   the writer's pages (Parquet) or batches (Arrow).
 G2 (whole). After an iteration, usable + quarantined == read: nothing vanishes. Blank lines are not records.
 G3 (tidy). Ids are unique; texts hold more than white space; spans are sorted, disjoint, non-empty and inside the text;
    no string holds a NUL character or half a surrogate pair.
@@ -18,28 +18,39 @@ Writing records in the shape `read` reads: all of a file or none of it, for its 
 """
 
 import gzip
+import hashlib
 import json
 import lzma
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol
 
 from tacit.common.files import OWNER_ALONE, draft_of, open_file
 from tacit.common.libraries import require_library
-from tacit.data.fields import DEFAULT_FIELDS, Fields, RawRow, bounded, record_of
-from tacit.data.quarantine import Fault, FaultReason, FilePosition, Quarantine, SeenIds, Tally, check_quarantine
-from tacit.data.records import Record
+from tacit.data.fields import (
+    DEFAULT_FIELDS,
+    Fault,
+    FaultReason,
+    Fields,
+    FilePosition,
+    Quarantine,
+    RawRow,
+    Tally,
+    bounded,
+    check_quarantine,
+    record_of,
+)
+from tacit.data.records import Record, Seen
 from tacit.data.text_files import (
     COMPRESSIONS,
     CommaSeparated,
-    JsonLines,
     Placed,
+    RowPerLine,
     RowSource,
     TextBlocks,
-    TextLines,
     unreadable,
     zstd,
 )
@@ -82,10 +93,9 @@ class CorpusReader:
 
     def __iter__(self) -> Iterator[Record]:
         self.tally = tally = Tally()
-        seen = SeenIds()
         missing = self._fields.renamed()
         size = self.path.stat().st_size if self.path.suffix in _PLAIN else 0
-        with Quarantine(self._quarantine) as quarantine:
+        with closing(Quarantine(self._quarantine)) as quarantine, closing(Seen()) as seen:
             for place, row in self._source.rows():
                 tally.read += 1
                 self.share_read = min(1.0, place.byte / size) if size and place.byte is not None else None
@@ -101,11 +111,11 @@ class CorpusReader:
                 yield record
         self._check_outcome(tally, missing)
 
-    def _record(self, place: FilePosition, row: RawRow | Fault, seen: SeenIds) -> Record:
+    def _record(self, place: FilePosition, row: RawRow | Fault, seen: Seen) -> Record:
         if isinstance(row, Fault):
             raise row
         record = record_of(row, self._fields, f"{place.unit}-{place.number}")
-        if self._source.brings_ids and not seen.add(record.id):
+        if self._source.brings_ids and not seen.add(hashlib.sha256(record.id.encode()).digest()):
             raise Fault(FaultReason.DUPLICATE_ID, "an earlier record has this id")
         return record
 
@@ -190,8 +200,8 @@ def read(
 ) -> CorpusReader:
     """The corpus at `path`: jsonl, csv or txt (also .gz, .xz, .zst), parquet, or a saved Hugging Face dataset's folder.
 
-    `quarantine` gets an entry a bad record; without it they are only counted. `txt_records` says whether a txt file
-    has a record a line (default) or a block of lines; `split` chooses from a dictionary of datasets. A longer line
+    `quarantine` gets one entry per bad record; without it they are only counted. `txt_records`: whether a txt file has
+    one record per line (default) or per block of lines. `split` chooses from a dictionary of datasets. A longer line
     than `max_record_bytes` is skipped without being held in memory; a Parquet or Arrow cell is held, then refused.
     """
     path = Path(path)
@@ -215,44 +225,34 @@ def _source(
         raise ConfigError("txt_records with a txt file only", f"a {format_name} corpus", "leave txt_records out")
     if split is not None and format_name != "dataset":
         raise ConfigError("split with a saved dataset only", f"a {format_name} corpus", "leave split out")
+    if format_name in ("dataset", "parquet"):
+        require_library("pyarrow", CorpusError)
+        from tacit.data.arrow_files import Parquet, SavedDataset, dataset_folder
+
     if format_name == "dataset":
-        return _saved_dataset(path, split, fields, max_record_bytes)
+        return SavedDataset(dataset_folder(path, split), fields, max_record_bytes)
     try:
         open_file(path).close()
     except OSError as error:
         raise unreadable(path, error) from error
     if format_name == "parquet":
-        return _parquet(path, fields, max_record_bytes)
+        return Parquet(path, fields, max_record_bytes)
     if format_name == "csv":
         return CommaSeparated(path, fields, max_record_bytes)
     if format_name == "jsonl":
-        return JsonLines(path, max_record_bytes)
+        return RowPerLine(path, max_record_bytes)
     if fields.renamed():
         raise ConfigError(
             "no Fields with a txt file", "renamed fields", "a txt file holds texts only: leave Fields out"
         )
     if txt_records == "block":
         return TextBlocks(path, fields.text, max_record_bytes)
-    return TextLines(path, fields.text, max_record_bytes)
+    return RowPerLine(path, max_record_bytes, fields.text)
 
 
 def _check_fields(fields: Fields) -> None:
     if len(set(fields.names())) < len(fields.names()):
         raise ConfigError("a different name for each of the Fields", ", ".join(fields.names()), "name each field once")
-
-
-def _saved_dataset(path: Path, split: str | None, fields: Fields, max_record_bytes: int) -> RowSource:
-    require_library("pyarrow", CorpusError)
-    from tacit.data.arrow_files import SavedDataset, dataset_folder
-
-    return SavedDataset(dataset_folder(path, split), fields, max_record_bytes)
-
-
-def _parquet(path: Path, fields: Fields, max_record_bytes: int) -> RowSource:
-    require_library("pyarrow", CorpusError)
-    from tacit.data.arrow_files import Parquet
-
-    return Parquet(path, fields, max_record_bytes)
 
 
 def _format_of(path: Path) -> str:
@@ -271,29 +271,12 @@ def _format_of(path: Path) -> str:
     )
 
 
-WriteRecord = Callable[[Record], None]
-
-
-class _Sink(Protocol):
-    def write(self, data: bytes, /) -> int: ...
-
-
 def write_jsonl(records: Iterable[Record], path: Path | str, fields: Fields = DEFAULT_FIELDS) -> int:
     """Write `records` to `path` (.jsonl, or .jsonl with .gz, .xz or .zst) under these field names; how many they were.
 
     The file appears, or replaces an older one, when all records are written: after an error the older one is untouched.
     """
-    count = 0
-    with jsonl_writer(Path(path), fields) as write:
-        for record in records:
-            write(record)
-            count += 1
-    return count
-
-
-@contextmanager
-def jsonl_writer(path: Path, fields: Fields = DEFAULT_FIELDS) -> Iterator[WriteRecord]:
-    """A function that writes one record; leaving the context without an error puts the file in its place."""
+    path, count = Path(path), 0
     if not path.name.lower().endswith((".jsonl", *(f".jsonl{ending}" for ending in COMPRESSIONS))):
         raise CorpusError(
             expected=f"a file named .jsonl, or .jsonl followed by {', '.join(COMPRESSIONS)}",
@@ -306,13 +289,19 @@ def jsonl_writer(path: Path, fields: Fields = DEFAULT_FIELDS) -> Iterator[WriteR
             draft.open("wb") as file,
             _compressed(file, path.suffix.lower()) as stream,
         ):
-            yield lambda record: _write(stream, record, fields)
+            for count, record in enumerate(records, 1):  # noqa: B007
+                _write(stream, record, fields)
     except OSError as error:
         raise CorpusError(
             expected=f"a file that can be written at {path}",
             found=error.strerror or "an error while writing",
             way_out="check that the folder exists, that you may write to it, and that the disk has room",
         ) from error
+    return count
+
+
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> int: ...
 
 
 def _write(stream: _Sink, record: Record, fields: Fields) -> None:

@@ -11,23 +11,144 @@ in any order, in a list, in an object of three lists, or as JSON in a string (th
 or objects {"speaker", "text", "spans"} whose spans count from the start of the turn's text; they become lines
 "speaker: text". A line break inside a turn becomes a space, so that a line is a turn.
 
-The columns of a table: whether those we need are there.
+Of a bad record, the quarantine tells why it was set aside and where it is, never what it contains.
 """
 
 import difflib
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, TextIO
 
-from tacit.data.quarantine import Fault, FaultReason
+from tacit.common.files import owner_alone
 from tacit.data.records import Record, Span, spans_fault
 from tacit.errors import CorpusError
 
 RawRow = Mapping[str, object]
 _LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+
+
+class FaultReason(StrEnum):
+    """Why a record was set aside."""
+
+    INVALID_UTF8 = "invalid-utf8"
+    NUL = "nul-character"
+    LONE_SURROGATE = "lone-surrogate"
+    BROKEN_JSON = "broken-json"
+    NOT_FINITE = "not-a-finite-number"
+    NESTED_TOO_DEEPLY = "nested-too-deeply"
+    NOT_AN_OBJECT = "not-an-object"
+    BROKEN_CSV = "broken-csv"
+    WRONG_COLUMNS = "wrong-number-of-columns"
+    MISSING_TEXT = "missing-text"
+    EMPTY_TEXT = "empty-text"
+    WRONG_TYPE = "wrong-type"
+    BAD_SPANS = "bad-spans"
+    DUPLICATE_ID = "duplicate-id"
+    TOO_LONG = "too-long"
+    TRUNCATED_FILE = "truncated-file"
+    DAMAGED_FILE = "damaged-file"
+
+
+class Fault(Exception):
+    """One record cannot be used. `detail` is for people and holds numbers, types and names of fields, never values."""
+
+    def __init__(self, reason: FaultReason, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class FilePosition(NamedTuple):
+    """Where a record is: `number` counts from 1 in `unit`s; `byte` is its offset after decompression."""
+
+    unit: str
+    number: int
+    byte: int | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many records were read, how many of them are usable, and how many were set aside for each reason."""
+
+    read: int = 0
+    usable: int = 0
+    reasons: Counter[FaultReason] = field(default_factory=Counter)
+
+    @property
+    def quarantined(self) -> int:
+        return self.reasons.total()
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {reason}" for reason, count in self.reasons.most_common())
+        why = f": {counts}" if counts else ""
+        return f"{self.read} read, {self.usable} usable, {self.quarantined} set aside{why}"
+
+
+class Quarantine:
+    """A JSON-lines file with one entry per bad record, made when the first one comes; without a path, none is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+        if path is not None:
+            try:
+                path.unlink(missing_ok=True)  # entries of an earlier reading would accuse today's records
+            except OSError as error:
+                raise not_writable(path, error.strerror or "an error while deleting it") from error
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, place: FilePosition, fault: Fault) -> None:
+        """Write one entry."""
+        if self._path is None:
+            return
+        entry = {"unit": place.unit, "number": place.number, "byte": place.byte}
+        try:
+            if self._file is None:
+                opened = owner_alone(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                self._file = os.fdopen(opened, "w", encoding="utf-8", newline="\n")
+            self._file.write(json.dumps(entry | {"reason": fault.reason, "detail": fault.detail}) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise not_writable(self._path, error.strerror or "an error while writing") from error
+
+
+def check_quarantine(quarantine: Path, corpus: Path) -> None:
+    """Refuse a quarantine file that cannot be written, or that is (in) the corpus itself, before any work is done."""
+    if quarantine.is_dir():
+        raise not_writable(quarantine, "a folder")
+    if quarantine.exists() and not quarantine.is_file():
+        raise not_writable(quarantine, "a device or the like, which a new file would replace")
+    if not quarantine.absolute().parent.is_dir():
+        raise not_writable(quarantine, "a folder that does not exist")
+    resolved, source = quarantine.resolve(), corpus.resolve()
+    if resolved == source or source in resolved.parents:
+        raise not_writable(quarantine, "the corpus itself, which would be overwritten")
+    was_there = quarantine.exists()
+    try:
+        quarantine.open("ab").close()
+    except OSError as error:
+        raise not_writable(quarantine, error.strerror or "an error") from error
+    if not was_there:
+        quarantine.unlink()
+
+
+def not_writable(path: Path, found: str) -> CorpusError:
+    """The error for a quarantine file that cannot be written."""
+    return CorpusError(
+        expected=f"a quarantine file that can be written at {path}",
+        found=found,
+        way_out="name a file in a folder you may write to, or leave it out to count bad records only",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +164,7 @@ class Fields:
 
     def names(self) -> tuple[str, ...]:
         """All six, as the corpus spells them."""
-        return (self.text, self.id, self.user, self.label, self.spans, self.turns)
+        return astuple(self)
 
     def renamed(self) -> set[str]:
         """Those the person chose: a corpus without them is a mistake, not a corpus with less in it."""
@@ -176,7 +297,7 @@ def _dialog(turns: Sequence[object]) -> tuple[str, tuple[Span, ...] | None]:
 
 
 def _turn(turn: object) -> tuple[str, str, tuple[Span, ...] | None]:
-    """What stands before the text, the text, and its spans."""
+    """What is before the text, the text, and its spans."""
     if not isinstance(turn, dict):
         return "", _string(turn, "turn").translate(_LINE_BREAKS), None
     text = _string(turn.get("text"), "text of a turn")

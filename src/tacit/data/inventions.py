@@ -7,12 +7,10 @@ numbers their prefix, names and streets come from lists. Every other kind keeps 
 G1. The stand-in differs from the original, unless the original holds nothing that can vary (no letter, no digit).
 G2. The stand-in is a function of kind, original and the random stream alone.
 
-Invented secrets: what a secret of a kind may look like, made from the kind and public examples alone.
+Invented secrets are made from the kind and public examples alone. A model that reads them where the true ones were
+learns their form, and what is around them, for free: nothing of a true secret decides what is invented.
 
-A model that reads invented secrets where the true ones stood learns their form, and what stands around them, for free:
-nothing of a true secret decides what is invented.
-
-G1. What is invented is a function of the kind, the examples and the random stream; no corpus is read.
+G3. What is invented is a function of the kind, the examples and the random stream; no corpus is read.
 """
 
 import random
@@ -41,6 +39,8 @@ _KEPT_IN_ADDRESSES = re.compile(
     re.IGNORECASE,
 )
 
+_FIRST_NAMES = tuple(sorted(name for name in _People.first_names if name.isalpha()))
+_LAST_NAMES = tuple(sorted(name for name in _People.last_names if name.isalpha()))
 _KEPT_CODES = US_STATES | {"USA", "US", "UK"}
 
 
@@ -79,9 +79,7 @@ def _class_of(block: int, category: str) -> str:
 def _name(original: str, rng: random.Random) -> str:
     words = [word for word in _WORD.findall(original) if not _kept_in_name(word)]
     last = len(words) - 1
-    made = iter(
-        [_like(word, rng, _last_names() if at == last > 0 else _first_names()) for at, word in enumerate(words)]
-    )
+    made = iter([_like(word, rng, _LAST_NAMES if at == last > 0 else _FIRST_NAMES) for at, word in enumerate(words)])
     return _WORD.sub(lambda match: match[0] if _kept_in_name(match[0]) else next(made), original)
 
 
@@ -92,7 +90,7 @@ def _kept_in_name(word: str) -> bool:
 def _address(original: str, rng: random.Random) -> str:
     def word(match: re.Match[str]) -> str:
         kept = _KEPT_IN_ADDRESSES.fullmatch(match[0]) or match[0] in _KEPT_CODES
-        return match[0] if kept else _like(match[0], rng, _last_names())
+        return match[0] if kept else _like(match[0], rng, _LAST_NAMES)
 
     return _WORD.sub(word, re.sub(r"\d+", lambda match: _same_shape(match[0], rng), original))
 
@@ -194,16 +192,6 @@ def _pour(shape: str, digits: str) -> str:
     return "".join(next(left) if character.isdecimal() else character for character in shape)
 
 
-@cache
-def _first_names() -> tuple[str, ...]:
-    return tuple(sorted(name for name in _People.first_names if name.isalpha()))
-
-
-@cache
-def _last_names() -> tuple[str, ...]:
-    return tuple(sorted(name for name in _People.last_names if name.isalpha()))
-
-
 _MAKERS: tuple[tuple[frozenset[str], Maker], ...] = (
     (frozenset({"email", "mail"}), _email),
     (frozenset({"ip", "ipv4", "ipv6", "mac", "uuid"}), _network_address),
@@ -248,14 +236,12 @@ def invent(kind: str, rng: random.Random, examples: KindExamples) -> str | None:
     return None if make is None else make(rng)
 
 
-@cache
-def _generator() -> Generator:
-    return Factory.create("en_US")
+_generator = cache(Factory.create)
 
 
 def _fake(rng: random.Random) -> Generator:
     """Faker, drawing from this stream."""
-    generator = _generator()
+    generator: Generator = _generator("en_US")
     generator.random = rng
     return generator
 

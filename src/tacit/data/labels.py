@@ -1,6 +1,6 @@
-"""Text classification: labelled rows of the prepared store as batches, and how often a classifier errs.
+"""Text classification: labeled rows of the prepared store as batches, and how often a classifier errs.
 
-G1 (one accessor). Rows are read by `reading.tokens_of`: secrets only for a step whose view is FULL.
+G1 (one accessor). Rows are read by `batches.tokens_of`: secrets only for a step whose view is FULL.
 G2 (fixed frame). Every row begins with the end token: none is empty, and a model has a first state to read.
 G3 (labels first). Every label is looked up before the first batch; one that is no class stops a run before it spends.
 """

@@ -1,4 +1,4 @@
-"""Splitting a corpus into train, validation and test by a hash: no state, no order, no chance.
+"""A corpus before it is prepared: split by a hash, with canaries planted, and marked on disk until the run has ended.
 
 G1 (stable). Where a record goes depends on its key, the salt and the shares alone: adding or removing records never
    moves another one.
@@ -6,24 +6,32 @@ G2 (together). All that has one key, such as the records of a user, is in one sp
 G3 (fair). Over keys, each split has its share: positions are 64 bits of BLAKE2b, uniform on [0, 1).
 G4 (monotone). Raising the train share only moves records into train.
 
-Which corpus it is: a keyed hash of all that its records hold, in their order.
+Canaries are made-up secrets, planted so that an audit can ask whether the model says them. Each is inside or outside by
+its own coin, so that an adversary who tells members from non-members can be compared with a coin; its twin is drawn
+from the same distribution and never planted.
 
-Marked records: what policies found in each record of a corpus, on disk until the run has ended.
+G5 (distinct). No two values are equal, twins included.
+G6 (exchangeable). Values are drawn before and apart from the coins: nothing but chance tells a canary from its twin, or
+   one inside from one outside.
+G7 (faithful). Planting leaves the corpus's records unchanged and in order, and plants each canary that is inside
+   exactly `repetitions` times.
 """
 
 import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from tacit.common.files import Keyed, digest, owner_alone
-from tacit.data.column_files import new_folder, sync
+import numpy as np
+
+from tacit.common.files import Keyed, digest, new_folder, owner_alone, sync_file
+from tacit.config.audit_schema import CanaryPlan
 from tacit.data.records import Record, Span
 from tacit.data.text_files import zstd
 from tacit.data.views import PublicText, divide
@@ -63,7 +71,7 @@ class Shares:
 
     def of(self, split: Split) -> float:
         """The share of one split."""
-        return {Split.TRAIN: self.train, Split.VALIDATION: self.validation, Split.TEST: self.test}[split]
+        return float(getattr(self, split))
 
 
 def split_of(key: str, salt: str, shares: Shares) -> Split:
@@ -215,10 +223,9 @@ def _name(part: Part) -> str:
 
 @contextmanager
 def _compressed(path: Path) -> Iterator[zstd.ZstdFile]:
-    with open(path, "xb", opener=owner_alone) as file:
-        with zstd.ZstdFile(file, "wb") as stream:
-            yield stream
-        sync(file)
+    with open(path, "xb", opener=owner_alone) as file, zstd.ZstdFile(file, "wb") as stream:
+        yield stream
+    sync_file(path)
 
 
 def _write(file: zstd.ZstdFile, one: MarkedRecord) -> None:
@@ -230,3 +237,69 @@ def _read(line: str) -> MarkedRecord:
     name, text, user, label, spans, flagged, refusal = json.loads(line)
     marks = Marks(tuple(Span(*span) for span in spans), flagged, None if refusal is None else Refusal(*refusal))
     return MarkedRecord(Record(name, text, user, label), marks)
+
+
+CANARY = "CANARY"
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryRecord:
+    """One canary, for the audit; `dataclasses.asdict` of it is JSON. The twin is never planted."""
+
+    id: str
+    text: str
+    value: str
+    inside: bool
+    repetitions: int
+    twin_text: str
+    twin_value: str
+
+
+def draw_canaries(plan: CanaryPlan, generator: np.random.Generator, name: str = "canary") -> tuple[CanaryRecord, ...]:
+    """Values, then coins; ids are `name` and a number."""
+    slot = plan.slot
+    values = slot.distinct(2 * plan.count, generator)
+    coins = generator.random(plan.count) < plan.inside_probability
+    return tuple(
+        CanaryRecord(
+            id=f"{name}-{number}",
+            text=slot.text(value),
+            value=value,
+            inside=bool(inside),
+            repetitions=plan.repetitions,
+            twin_text=slot.text(twin),
+            twin_value=twin,
+        )
+        for number, (value, twin, inside) in enumerate(zip(values[::2], values[1::2], coins, strict=True))
+    )
+
+
+def plant(
+    records: Iterable[Record],
+    plan: CanaryPlan,
+    canaries: Sequence[CanaryRecord],
+    corpus_size: int,
+    generator: np.random.Generator,
+) -> Iterator[Record]:
+    """The records, streaming, with the canaries that are inside at random places among the first `corpus_size`.
+
+    Each canary has a made-up user of its own. Copies have the ids `canary-3/0`, `canary-3/1`, ...
+    Places beyond the end of a corpus that is shorter than said are at its end.
+    """
+    copies = [copy for canary in canaries if canary.inside for copy in _copies(plan, canary)]
+    places = generator.integers(0, corpus_size, size=len(copies), endpoint=True)
+    arrivals = [(int(places[number]), copies[number]) for number in np.argsort(places, kind="stable")]
+    arrivals.reverse()
+    for number, record in enumerate(records):
+        while arrivals and arrivals[-1][0] <= number:
+            yield arrivals.pop()[1]
+        yield record
+    while arrivals:
+        yield arrivals.pop()[1]
+
+
+def _copies(plan: CanaryPlan, canary: CanaryRecord) -> Iterator[Record]:
+    start = len(plan.slot.before)
+    spans = (Span(start, start + len(canary.value), CANARY),) if plan.known else ()
+    for copy in range(canary.repetitions):
+        yield Record(f"{canary.id}/{copy}", canary.text, user=canary.id, spans=spans)

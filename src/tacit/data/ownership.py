@@ -1,28 +1,17 @@
-"""Contribution caps: no unit takes part in more records than it may.
+"""Whose a record is: contribution caps, invented users, and the entities in each record.
 
 Units are users, entities or whatever else a record belongs to. Which record belongs to which unit is public (theory,
-section 5), and the choice looks at nothing else: zeroing out a unit's content leaves it as it is.
-
-Formal guarantees:
+section 5), and caps look at nothing else: zeroing out a unit's content leaves the choice as it is.
 
 G1 (caps hold). Every unit is in at most as many kept records as its noun's limit says.
 G2 (greedy). A dropped record cannot be added back: one of its units is at its limit.
 G3 (public). The kept records are a function of the incidence, the limits and the order.
-
-Invented users for a corpus that names none, as UeDP does for AG News: N(15, 2^2) records each (appendix I).
-
-They measure what user-level privacy costs; they are nobody. The deal looks at the records' ids and at how many there
-are, never at their text: deal once, before anything is left out.
-
-G1 (dealt). Every record has one user; a user has round(N(`mean`, `deviation`^2)) records, at least one, and the last
-   user what is left.
-G2 (at random). Which records meet in a user, and how many, is decided by SHA-256 of the salt: the order of the corpus
-   does not matter, and no version of any library does.
-
-Which records are protected, and which listed entities are in them.
-
-G1 (superset). A record with a marked span is flagged, whatever the conservative policy says.
-G2 (every occurrence). A record has each listed entity of which a string is in its text as whole words, without regard
+G4 (dealt). For a corpus without users, as UeDP does for AG News (appendix I): every record has one invented user; a
+   user has round(N(`mean`, `deviation`^2)) records, at least one, and the last user what is left.
+G5 (at random). Which records share a user, and how many, is decided by SHA-256 of the salt and the records' ids:
+   neither the text nor the order of the corpus matters, nor the version of any library.
+G6 (superset). A record with a marked span is flagged, whatever the conservative policy says.
+G7 (every occurrence). A record has each listed entity of which a string is in its text as whole words, without regard
    to case and white space: whatever the policy marked there, and also inside a longer entity.
 """
 

@@ -1,45 +1,39 @@
 """From a stream of records to a prepared store: spans, views, pieces, duplicates, columns.
 
-Formal guarantees (those of `views`, `cut`, `duplicates` and `store`, together):
-
 G1 (invariant). Corpora that differ only inside their spans, in content or in length, give byte-identical public files,
    also after cutting and de-duplication: which rows there are is a function of the public part.
 G2 (local). Masking the secrets of one record changes the full view of that record's rows and nothing else.
 G3 (bounded). Memory does not grow with the number of records.
-
-Exact duplicates of redacted records, told as they stream by, in memory that does not grow.
-
-G1 (exact). A record is a duplicate exactly when one with the same key went before: the same public segments,
+G4 (exact). A record is a duplicate exactly when one with the same key went before: the same public segments,
    label and routing, whatever the secrets are (up to a collision of 128 bits of SHA-256).
-G2 (public). Which records survive is a function of the public part of the corpus and its order.
-G3 (one for one). Equal records are the same to training, which then reads nothing but what is in the key: when one is
+G5 (public). Which records survive is a function of the public part of the corpus and its order.
+G6 (one for one). Equal records are the same to training, which then reads nothing but what is in the key: when one is
    taken away, at most an equal one takes its place.
 """
 
-import errno
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from tacit.common.files import new_folder
 from tacit.common.workers import in_batches
 from tacit.config.setting import Duplicates
-from tacit.data.column_files import new_folder
 from tacit.data.marked import MarkedRecord
-from tacit.data.records import Record
+from tacit.data.records import Record, Seen
 from tacit.data.store import PRIVATE, Facts, PreparedCorpus, StoreCounts, StoredRow, StoreWriter
 from tacit.data.tokenizer import Tokenizer
 from tacit.data.views import Chunk, PublicText, cut, encode_all, join, surely_too_long
 from tacit.errors import PolicyError, PrepareError, TacitError
 
-_DIGEST_BYTES = 16
-_CACHE_KIBIBYTES = 8192
+_BATCH_RECORDS = 512
+_BATCH_CHARACTERS = 1 << 19
+_FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,40 +50,6 @@ class DuplicateKey:
         label = None if self.label is None else self.label.encode("utf-8", "surrogatepass")
         rest = repr((label, self.flagged)).encode()
         return hashlib.sha256(self.text.digest + rest).digest()
-
-
-class Seen:
-    """The records that went by, on disk: a table of digests whose cache is bounded."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        connection.execute("CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID")
-
-    def add(self, key: DuplicateKey) -> bool:
-        """Whether the record is new; it is not the next time."""
-        digest = key.digest[:_DIGEST_BYTES]
-        return self._connection.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest,)).rowcount == 1
-
-
-@contextmanager
-def seen_texts(folder: Path) -> Iterator[Seen]:
-    """No records yet; the table lives in `folder` as long as the context."""
-    path = folder / "seen.sqlite"
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for setting in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{_CACHE_KIBIBYTES}"):
-            connection.execute(f"PRAGMA {setting}")
-        try:
-            connection.execute("BEGIN")
-            yield Seen(connection)
-            connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            raise OSError(errno.ENOSPC, str(error)) from error
-    path.unlink()
-
-
-_BATCH_RECORDS = 512
-_BATCH_CHARACTERS = 1 << 19
-_FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +91,6 @@ class _Divided:
     public: PublicText
     secrets: tuple[str, ...]
 
-    @property
-    def record(self) -> Record:
-        return self.marked.record
-
 
 def prepare(
     records: Iterable[MarkedRecord],
@@ -152,43 +108,26 @@ def prepare(
         writer = StoreWriter(folder, tokenizer.vocabulary_size)
         stack.callback(writer.abandon)
         quarantine = stack.enter_context((folder / PRIVATE / "quarantine.jsonl").open("w", encoding="utf-8"))
-        seen = None if settings.duplicates == "keep" else stack.enter_context(seen_texts(folder))
-        job = _Job(tokenizer, settings, writer, _Quarantine(quarantine), seen)
+        seen = None if settings.duplicates == "keep" else stack.enter_context(closing(Seen()))
+        job = _Job(tokenizer, settings, writer, quarantine, seen)
         for batch in in_batches(records, lambda one: len(one.record.text), _BATCH_RECORDS, _BATCH_CHARACTERS):
             job.add(batch)
         writer.finish(_facts(policy, tokenizer, settings), job.counts())
     return PreparedCorpus(out)
 
 
-class _Quarantine:
-    """Records that cannot be prepared, with the reason: set aside and counted, never lost silently."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self.count = 0
-
-    def add(self, record: Record, error: TacitError) -> None:
-        self.count += 1
-        self._file.write(json.dumps({"id": record.id, "reason": error.found}) + "\n")
-
-
 class _Job:
     """One preparation while it runs."""
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        settings: PrepareConfig,
-        writer: StoreWriter,
-        quarantine: _Quarantine,
-        seen: Seen | None,
+        self, tokenizer: Tokenizer, settings: PrepareConfig, writer: StoreWriter, quarantine: TextIO, seen: Seen | None
     ) -> None:
         self._tokenizer = tokenizer
         self._settings = settings
         self._writer = writer
         self._quarantine = quarantine
         self._seen = seen
-        self._records = self._empty = self._duplicates = 0
+        self._records = self._empty = self._duplicates = self._quarantined = 0
 
     def add(self, batch: Sequence[MarkedRecord]) -> None:
         divided = list(self._divided(batch))
@@ -200,7 +139,7 @@ class _Job:
             try:
                 pieces = self._pieces(item.public, segments)
             except PrepareError as error:
-                self._quarantine.add(item.record, error)
+                self._set_aside(item.marked.record, error)
             else:
                 self._store(item, pieces, secrets)
 
@@ -208,7 +147,7 @@ class _Job:
         return StoreCounts(
             records=self._records,
             empty=self._empty,
-            quarantined=self._quarantine.count,
+            quarantined=self._quarantined,
             duplicates=self._duplicates,
             rows=self._writer.rows,
             spans=self._writer.spans,
@@ -225,9 +164,14 @@ class _Job:
                 self._check_label(marked.record)
                 public, secrets = marked.divided()
             except (PolicyError, PrepareError) as error:
-                self._quarantine.add(marked.record, error)
+                self._set_aside(marked.record, error)
             else:
                 yield _Divided(number, marked, public, secrets)
+
+    def _set_aside(self, record: Record, error: TacitError) -> None:
+        """Count and note a record that cannot be prepared: none is lost silently."""
+        self._quarantined += 1
+        self._quarantine.write(json.dumps({"id": record.id, "reason": error.found}) + "\n")
 
     def _check_label(self, record: Record) -> None:
         if self._settings.labelled and record.label is None:
@@ -249,8 +193,8 @@ class _Job:
             return False
         if self._settings.duplicates == "doubtful" and not item.marked.doubtful:
             return False
-        label = item.record.label if self._settings.labelled else None
-        return not self._seen.add(DuplicateKey(item.public, label, item.marked.marks.flagged))
+        label = item.marked.record.label if self._settings.labelled else None
+        return not self._seen.add(DuplicateKey(item.public, label, item.marked.marks.flagged).digest)
 
     def _store(self, item: _Divided, pieces: Sequence[Chunk], secrets: Sequence[list[int]]) -> None:
         # Whole records: a piece that two records share would go to whichever came first, so that a protected record
@@ -258,7 +202,7 @@ class _Job:
         if self._is_duplicate(item):
             self._duplicates += 1
             return
-        record, done = item.record, 0
+        record, done = item.marked.record, 0
         for number, piece in enumerate(pieces):
             inside = tuple(secrets[done : done + len(piece.text.kinds)])
             done += len(inside)

@@ -1,10 +1,7 @@
-"""The two nouns everything before training is made of: a record and a span of its text.
+"""Records, spans of their text, the turns and sentences they are cut into, and one vocabulary for kinds of secrets.
 
-Where sentences and turns end. Both cover the whole text: every character is in exactly one piece.
-
-Records cut into turns or sentences, each a record of its own: what one claim, one draw and one step are about.
-
-One vocabulary for the kinds of secrets, whatever the tagger or corpus calls them.
+Turns and sentences cover the whole text: every character is in exactly one piece. Each is a record of its own: what one
+claim, one draw and one step are about.
 
 Eighteen kinds are those of OntoNotes 5 (Weischedel et al. 2013), the others those of `pii`. A label that is neither,
 nor one of the other names listed here, keeps its own name in capitals: a tagger of your own may know kinds that
@@ -14,13 +11,20 @@ G1. `common_kind` is idempotent, and does not care for case or prefixes such as 
     for blanks and hyphens. A listed name is itself before a prefix is looked for: E-MAIL is no MAIL.
 """
 
+import errno
 import re
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from tacit.config.setting import SegmentBy
+from tacit.errors import failed
+
+_SEEN_BYTES = 16
+_SEEN_SETTINGS = ("PRAGMA journal_mode=OFF", "PRAGMA synchronous=OFF", "PRAGMA cache_size=-8192")
 
 
 class Span(NamedTuple):
@@ -40,6 +44,31 @@ class Record:
     user: str | None = None
     label: str | None = None
     spans: tuple[Span, ...] | None = None
+
+
+class Seen:
+    """Which digests came before in a stream: a table in an unnamed temporary file, in memory that does not grow.
+
+    Of each digest 128 bits count. Among n different ones, two are taken for equal with probability below n^2 / 2^129:
+    under 2e-21 for a billion.
+    """
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for command in (*_SEEN_SETTINGS, "CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID", "BEGIN"):
+            self._connection.execute(command)
+
+    def add(self, digest: bytes) -> bool:
+        """Whether the digest is new; it is not the next time."""
+        try:
+            found = self._connection.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest[:_SEEN_BYTES],))
+        except sqlite3.OperationalError as error:
+            raise failed("remember which records came before", OSError(errno.ENOSPC, str(error))) from error
+        return found.rowcount == 1
+
+    def close(self) -> None:
+        """Forget all of them."""
+        self._connection.close()
 
 
 def spans_fault(spans: Iterable[Span], text_length: int) -> str | None:
@@ -102,12 +131,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 def turns(text: str) -> list[tuple[int, int]]:
     """The turns of a dialog (its lines) as half-open character ranges; the line break belongs to the turn it ends."""
-    pieces = []
-    start = 0
-    for line in text.splitlines(keepends=True):
-        pieces.append((start, start + len(line)))
-        start += len(line)
-    return pieces
+    return list(pairwise(accumulate(map(len, text.splitlines(keepends=True)), initial=0)))
 
 
 _BOUNDARIES: dict[str, Callable[[str], list[tuple[int, int]]]] = {"turn": turns, "sentence": sentences}

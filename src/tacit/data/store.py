@@ -1,9 +1,9 @@
 """The prepared store: a folder of memory-mapped columns, public and private ones apart.
 
     header.json              counts, hashes, columns: a function of the public part
-    public/                  one row a piece
+    public/                  one row per piece
         tokens, offsets      redacted tokens; row i is tokens[offsets[i]:offsets[i + 1]]
-        positions, kinds     where its placeholders stand in the row, and which kind each is
+        positions, kinds     where its placeholders are in the row, and which kind each is
         span_offsets         row i has the spans [span_offsets[i], span_offsets[i + 1])
         records, pieces      which record of the stream it is from, and which piece of that
         users                64 bits of the hash of the user; 0: no user
@@ -12,28 +12,28 @@
         header.json, quarantine.jsonl
         secrets, secret_offsets      the tokens of each span
 
-Formal guarantees:
+A column is a file of raw little-endian numbers; its type, length and SHA-256 are in the header.
 
 G1 (invariant). Corpora that differ only inside their spans give byte-identical `header.json` and `public/`.
 G2 (apart). Only `full` reads a file of `private/`.
 G3 (all or nothing). The folder appears whole, by one rename; an interrupted writer leaves no folder of that name.
 G4 (open). Opening reads headers and file sizes only; a missing, foreign, cut or extended file is a `PrepareError`.
-
-The headers of a prepared store, and the columns it has.
 """
 
 import hashlib
 import json
+import mmap
+from array import array
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tacit.common.files import read_bytes
-from tacit.data.column_files import ColumnHeader, ColumnWriter, damaged, open_column, release_pages, sync, verify_column
+from tacit.common.files import digest, read_bytes, sync_file
 from tacit.data.views import FullTokens, PublicTokens, Tokens, fill_in
 from tacit.errors import PrepareError
 
@@ -41,12 +41,75 @@ HEADER = "header.json"
 PUBLIC = "public"
 PRIVATE = "private"
 AnyHeader = TypeVar("AnyHeader", bound=BaseModel)
+_BUFFERED_NUMBERS = 1 << 12
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_TYPES = "^<u[248]$|^\\|u1$"
 
 
-class StoreCounts(BaseModel):
-    """What became of the records that were read."""
-
+class _Header(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ColumnHeader(_Header):
+    """What a column's file must contain."""
+
+    type: str = Field(pattern=_TYPES)
+    length: int = Field(ge=0)
+    sha256: str
+
+
+class ColumnWriter:
+    """Appends numbers to a new file, in memory that does not grow."""
+
+    def __init__(self, path: Path, number_type: str) -> None:
+        self.file = path.open("xb")
+        self._type = np.dtype(number_type)
+        self._buffer = array(_CODES[self._type.itemsize])
+        self._hash = hashlib.sha256()
+        self.length = 0
+
+    def extend(self, numbers: Iterable[int]) -> None:
+        before = len(self._buffer)
+        self._buffer.extend(numbers)
+        self.length += len(self._buffer) - before
+        if len(self._buffer) >= _BUFFERED_NUMBERS:
+            self._flush()
+
+    def append(self, number: int) -> None:
+        self.extend((number,))
+
+    def close(self) -> ColumnHeader:
+        """Sync the file, and describe it."""
+        self._flush()
+        self.file.close()
+        sync_file(Path(self.file.name))
+        return ColumnHeader(type=self._type.str, length=self.length, sha256=self._hash.hexdigest())
+
+    def _flush(self) -> None:
+        content = np.array(self._buffer).astype(self._type).tobytes()
+        self.file.write(content)
+        self._hash.update(content)
+        del self._buffer[:]
+
+
+def open_column(path: Path, header: ColumnHeader) -> npt.NDArray[Any]:
+    """The column, read-only and mapped: nothing but its size is read now."""
+    number_type = np.dtype(header.type)
+    try:
+        size = path.stat().st_size
+        if size != header.length * number_type.itemsize:
+            raise damaged(path, f"{size} bytes where {header.length * number_type.itemsize} were written")
+        return np.asarray(np.memmap(path, dtype=number_type, mode="r")) if size else np.empty(0, dtype=number_type)
+    except OSError as error:
+        raise damaged(path, type(error).__name__) from error
+
+
+def damaged(path: Path, found: str) -> PrepareError:
+    return PrepareError(f"the file {path.name} of a prepared store, whole", found, "prepare the corpus again")
+
+
+class StoreCounts(_Header):
+    """What became of the records that were read."""
 
     records: int  # read
     empty: int  # without a character
@@ -56,10 +119,8 @@ class StoreCounts(BaseModel):
     spans: int  # secrets in them
 
 
-class Facts(BaseModel):
+class Facts(_Header):
     """What was prepared, and how: known before the first record."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     tokenizer_hash: str
     tokenizer_depends_on: dict[str, str | None]
@@ -72,10 +133,8 @@ class Facts(BaseModel):
     versions: dict[str, str]
 
 
-class StoreHeader(BaseModel):
+class StoreHeader(_Header):
     """The public header of a store."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     format: Literal["tacit-prepared"] = "tacit-prepared"
     version: Literal[1] = 1
@@ -85,10 +144,8 @@ class StoreHeader(BaseModel):
     columns: dict[str, ColumnHeader]
 
 
-class PrivateHeader(BaseModel):
+class PrivateHeader(_Header):
     """The private header, tied to the public one by its hash."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     public_header_sha256: str
     columns: dict[str, ColumnHeader]
@@ -100,30 +157,17 @@ def public_types(token_type: str) -> dict[str, str]:
     return narrow | dict.fromkeys(wide, "<u8")
 
 
-def private_types(token_type: str) -> dict[str, str]:
-    return {"secrets": token_type, "secret_offsets": "<u8"}
-
-
-def write_header(path: Path, content: str) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(content)
-        sync(file)
-
-
-def read_header(path: Path) -> bytes:
+def _read_header(model: type[AnyHeader], path: Path) -> tuple[AnyHeader, str]:
+    """A header, and the SHA-256 of its file."""
     try:
-        return read_bytes(path)
+        raw = read_bytes(path)
+        return model.model_validate_json(raw), hashlib.sha256(raw).hexdigest()
     except OSError as error:
         raise PrepareError(
             expected=f"a prepared store in {path.parent.name}",
             found=f"no readable {path.name} ({type(error).__name__})",
             way_out="give the folder that `prepare` wrote",
         ) from error
-
-
-def parsed_header(model: type[AnyHeader], path: Path, raw: bytes) -> AnyHeader:
-    try:
-        return model.model_validate_json(raw)
     except ValidationError as error:
         where = ", ".join(sorted({".".join(map(str, fault["loc"])) or "JSON" for fault in error.errors()})[:3])
         raise damaged(path, f"another format, or damage at {where}") from error
@@ -152,7 +196,7 @@ class StoreWriter:
         self._folder = folder
         token_type = "<u2" if vocabulary_size <= 1 << 16 else "<u4"
         self._public = _writers(folder / PUBLIC, public_types(token_type))
-        self._private = _writers(folder / PRIVATE, private_types(token_type))
+        self._private = _writers(folder / PRIVATE, {"secrets": token_type, "secret_offsets": "<u8"})
         for column in ("offsets", "span_offsets", "id_offsets", "label_offsets"):
             self._public[column].append(0)
         self._private["secret_offsets"].append(0)
@@ -190,17 +234,19 @@ class StoreWriter:
         header = StoreHeader(facts=facts, counts=counts, kinds=list(self._kinds), columns=columns).model_dump_json(
             indent=1
         )
-        write_header(self._folder / HEADER, header)
         private = PrivateHeader(
             public_header_sha256=hashlib.sha256(header.encode()).hexdigest(),
             columns={name: writer.close() for name, writer in self._private.items()},
         )
-        write_header(self._folder / PRIVATE / HEADER, private.model_dump_json(indent=1))
+        for part, content in (("", header), (PRIVATE, private.model_dump_json(indent=1))):
+            path = self._folder / part / HEADER
+            path.write_text(content, encoding="utf-8", newline="\n")
+            sync_file(path)
 
     def abandon(self) -> None:
         """Close the files of a store that will not be."""
         for writer in chain(self._public.values(), self._private.values()):
-            writer.abandon()
+            writer.file.close()
 
     def _kind(self, kind: str) -> int:
         number = self._kinds.setdefault(kind, len(self._kinds))
@@ -214,14 +260,13 @@ class PreparedCorpus:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        raw = read_header(folder / HEADER)
-        private = parsed_header(PrivateHeader, folder / PRIVATE / HEADER, read_header(folder / PRIVATE / HEADER))
-        self.header = parsed_header(StoreHeader, folder / HEADER, raw)
-        if private.public_header_sha256 != hashlib.sha256(raw).hexdigest():
+        self.header, sha256 = _read_header(StoreHeader, folder / HEADER)
+        private, _ = _read_header(PrivateHeader, folder / PRIVATE / HEADER)
+        if private.public_header_sha256 != sha256:
             raise damaged(folder / PRIVATE / HEADER, "the private part of another store")
         self._private_header = private
         self._public = _columns(folder / PUBLIC, self.header.columns, public_types(""))
-        self._private = _columns(folder / PRIVATE, private.columns, private_types(""))
+        self._private = _columns(folder / PRIVATE, private.columns, {"secrets": "", "secret_offsets": "<u8"})
         self._check_lengths()
         self._rows_read = 0
 
@@ -252,10 +297,10 @@ class PreparedCorpus:
         return np.diff(self._public["span_offsets"]).astype(np.int64)
 
     def record_id(self, row: int) -> str:
-        return self._bytes("ids", "id_offsets", row).decode()
+        return self._slice("ids", "id_offsets", row).tobytes().decode()
 
     def label(self, row: int) -> str | None:
-        label: str | None = json.loads(self._bytes("labels", "label_offsets", row))
+        label: str | None = json.loads(self._slice("labels", "label_offsets", row).tobytes())
         return label
 
     def kinds(self, row: int) -> tuple[str, ...]:
@@ -268,7 +313,7 @@ class PreparedCorpus:
         return tuple(sorted(zip(self.header.kinds, counts, strict=True), key=lambda entry: (-entry[1], entry[0])))
 
     def positions(self, row: int) -> npt.NDArray[np.uint32]:
-        """Where the placeholders stand in the redacted row."""
+        """Where the placeholders are in the redacted row."""
         positions = self._slice("positions", "span_offsets", row)
         if len(positions) and (positions[-1] >= len(self.redacted(row)) or np.any(positions[1:] <= positions[:-1])):
             raise damaged(self.folder / PUBLIC / "positions.bin", "positions that do not rise inside their row")
@@ -297,21 +342,21 @@ class PreparedCorpus:
     def release_pages(self) -> None:
         """Give back the memory of all that was read so far; it stays on disk."""
         for column in chain(self._public.values(), self._private.values()):
-            release_pages(column)
+            pages = None if column.base is None else column.base.base
+            if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+                pages.madvise(mmap.MADV_DONTNEED)
 
     def verify(self) -> None:
         """Read every file and compare it with what was written."""
-        for name, column in self.header.columns.items():
-            verify_column(self.folder / PUBLIC / f"{name}.bin", column)
-        for name, column in self._private_header.columns.items():
-            verify_column(self.folder / PRIVATE / f"{name}.bin", column)
+        for part, columns in ((PUBLIC, self.header.columns), (PRIVATE, self._private_header.columns)):
+            for name, column in columns.items():
+                path = self.folder / part / f"{name}.bin"
+                if digest(path) != column.sha256:
+                    raise damaged(path, "content that is not what was written")
 
     def _slice(self, values: str, offsets: str, row: int) -> npt.NDArray[Any]:
         start, end = _range(self._public[offsets], row, len(self._public[values]))
         return self._public[values][start:end]
-
-    def _bytes(self, values: str, offsets: str, row: int) -> bytes:
-        return self._slice(values, offsets, row).tobytes()
 
     def _check_lengths(self) -> None:
         counts, public, private = self.header.counts, self._public, self._private

@@ -1,6 +1,6 @@
-"""Rows of jsonl, csv and txt files, one at a time. A row that cannot be read is given as the `Fault` it is.
+"""Rows of jsonl, csv and txt files, one at a time, decompressed as they come, in lines of bounded length.
 
-Bytes of a corpus file, decompressed as they come, in lines of bounded length.
+A row that cannot be read is given as the `Fault` it is.
 """
 
 import csv
@@ -12,11 +12,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tacit.common.files import open_file
-from tacit.data.fields import Fields, RawRow, check_columns, parse_json
-from tacit.data.quarantine import Fault, FaultReason, FilePosition
+from tacit.data.fields import Fault, FaultReason, Fields, FilePosition, RawRow, check_columns, parse_json
 from tacit.errors import CorpusError
 
 if sys.version_info >= (3, 14):
@@ -25,7 +24,8 @@ else:
     from backports import zstd as zstd
 
 
-COMPRESSIONS = (".gz", ".xz", ".zst")
+_DECOMPRESS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": zstd.open}
+COMPRESSIONS = tuple(_DECOMPRESS)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SKIP_BYTES = 1 << 16
 
@@ -41,13 +41,8 @@ class FileLine(NamedTuple):
 def open_to_read(path: Path) -> io.BufferedIOBase:
     """The decompressed bytes of `path`. Damage shows as EOFError, or as an error of the compression's own."""
     open_file(path).close()  # never a device or a pipe, which may have no end
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rb")
-    if path.suffix.lower() == ".xz":
-        return lzma.open(path, "rb")
-    if path.suffix.lower() == ".zst":
-        return zstd.open(path, "rb")
-    return io.BufferedReader(io.FileIO(path), 1 << 18)
+    decompress = _DECOMPRESS.get(path.suffix.lower())
+    return io.BufferedReader(io.FileIO(path), 1 << 18) if decompress is None else decompress(path, "rb")
 
 
 def lines(path: Path, limit: int) -> Iterator[FileLine]:
@@ -110,54 +105,34 @@ class RowSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLines:
-    """One JSON object a line. Blank lines are no rows; the last line needs no line end."""
+class RowPerLine:
+    """Each line that is not blank is a JSON object, or with `text_field` a text; the last line needs no line end."""
 
     path: Path
     max_record_bytes: int
-    brings_ids: bool = True
+    text_field: str | None = None
+
+    @property
+    def brings_ids(self) -> bool:
+        return self.text_field is None
 
     def rows(self) -> Iterator[Placed]:
-        return _rows_of_lines(self.path, self.max_record_bytes, self._row)
+        number = 0
+        try:
+            for line in lines(self.path, self.max_record_bytes):
+                number = line.number
+                if not _is_blank(line):
+                    yield FilePosition("line", number, line.byte), self._row(line)
+        except Fault as fault:
+            yield FilePosition("line", number + 1), fault
 
     def _row(self, line: FileLine) -> RawRow | Fault:
         try:
-            value = parse_json(_decoded(line, self.max_record_bytes))
+            text = _decoded(line, self.max_record_bytes)
+            value = parse_json(text) if self.text_field is None else {self.text_field: text}
         except Fault as fault:
             return fault
-        return (
-            value if isinstance(value, dict) else Fault(FaultReason.NOT_AN_OBJECT, "a JSON value that is not an object")
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TextLines:
-    """Each line that is not blank is a text."""
-
-    path: Path
-    text_field: str
-    max_record_bytes: int
-    brings_ids: bool = False
-
-    def rows(self) -> Iterator[Placed]:
-        return _rows_of_lines(self.path, self.max_record_bytes, self._row)
-
-    def _row(self, line: FileLine) -> RawRow | Fault:
-        try:
-            return {self.text_field: _decoded(line, self.max_record_bytes)}
-        except Fault as fault:
-            return fault
-
-
-def _rows_of_lines(path: Path, limit: int, row_of: Callable[[FileLine], RawRow | Fault]) -> Iterator[Placed]:
-    number = 0
-    try:
-        for line in lines(path, limit):
-            number = line.number
-            if not _is_blank(line):
-                yield FilePosition("line", number, line.byte), row_of(line)
-    except Fault as fault:
-        yield FilePosition("line", number + 1), fault
+        return value if isinstance(value, dict) else Fault(FaultReason.NOT_AN_OBJECT, "JSON that is not an object")
 
 
 @dataclass(frozen=True, slots=True)

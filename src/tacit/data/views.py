@@ -2,28 +2,23 @@
 
 REDACTED is the public text with one placeholder for each secret. FULL is the text as written. Public segments and
 secrets are encoded apart, so that both views share their public tokens; white space stays on the side of the border
-where it stands. FULL is built from REDACTED and the secrets' tokens, never the other way round.
+where it is. FULL is built from REDACTED and the secrets' tokens, never the other way round.
 
-Formal guarantees, for valid spans (sorted, disjoint, non-empty, inside the text):
+Guarantees, for valid spans (sorted, disjoint, non-empty, inside the text):
 
 G1 (invariant). Texts that differ only inside their spans, in content or in length, give the same redacted tokens.
-G2 (nothing survives). A redacted record holds one placeholder a span and no token of a secret.
+G2 (nothing survives). A redacted record contains one placeholder per span and no token of a secret.
 G3 (public text unchanged). The public segments are in the redacted record, in order: without its placeholders it
    decodes to the text without its spans.
 G4 (faithful). With a lossless tokenizer the full tokens decode to the text.
 
-Cutting long records into pieces, by public length only.
-
-The cutter is given the public text and never the secrets, so that no secret can move a cut. It cuts at sentence ends,
+Long records are cut into pieces by public length only: the cutter never sees the secrets. It cuts at sentence ends,
 found in the text where each secret is one fixed character; a sentence that is too long by itself is halved at white
-space, or between characters where there is none. A cut keeps a single space with the word that follows it, as
-byte-level BPE does.
+space, or between characters where there is none. A space stays with the word that follows, as in byte-level BPE.
 
-Formal guarantees:
-
-G1 (public). The pieces are a function of the public text, the tokenizer and `max_tokens`.
-G2 (short). No piece has more than `max_tokens` redacted tokens.
-G3 (whole). The pieces in a row are the record: every character and every secret once, in order, no secret cut.
+G5 (public). The pieces are a function of the public text, the tokenizer and `max_tokens`.
+G6 (short). No piece has more than `max_tokens` redacted tokens.
+G7 (whole). The pieces in a row are the record: every character and every secret once, in order, no secret cut.
 """
 
 import hashlib

@@ -25,8 +25,7 @@ from typing import NamedTuple
 
 from tacit.common.formatting import BLOCK, VISIBLE, printable, short
 from tacit.common.workers import Workers, can_be_sent, cores, in_batches
-from tacit.data.canaries import CANARY
-from tacit.data.marked import MarkedRecord, Marks, Part, Refusal
+from tacit.data.marked import CANARY, MarkedRecord, Marks, Part, Refusal
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.errors import PolicyError
 from tacit.policies.policy import Policy, melted

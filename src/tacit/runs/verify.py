@@ -38,7 +38,7 @@ from tacit.common.files import digest
 from tacit.common.formatting import rounded_up
 from tacit.common.serialize import to_json
 from tacit.config.audit_schema import CanaryPlan
-from tacit.data.canaries import CanaryRecord, draw_canaries, plant
+from tacit.data.marked import CanaryRecord, draw_canaries, plant
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.errors import RunError, TacitError

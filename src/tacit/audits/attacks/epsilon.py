@@ -23,7 +23,7 @@ from tacit.common.charts import Bar, ChartRow, Dot, LegendItem, RowChart, Table,
 from tacit.common.formatting import name, number, percent, rounded_up
 from tacit.common.progress import Observer
 from tacit.config.audit_schema import AuditConfig, CanaryPlan, Slot
-from tacit.data.canaries import CanaryRecord
+from tacit.data.marked import CanaryRecord
 from tacit.models.language_model import Speaker
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Figure, Guarantee

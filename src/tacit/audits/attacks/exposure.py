@@ -35,7 +35,7 @@ from tacit.common.formatting import chance, name, number, percent
 from tacit.common.progress import Observer
 from tacit.config.audit_schema import AuditConfig, ExposureConfig, Slot
 from tacit.config.setting import Method
-from tacit.data.canaries import CanaryRecord
+from tacit.data.marked import CanaryRecord
 from tacit.errors import AttackError
 from tacit.models.language_model import Speaker
 from tacit.runs.verify import Planted
