@@ -50,9 +50,7 @@ def take(recipe: Path, results: Path, folder: Path) -> list[Path]:
     if content.get("recipe") != read.name:
         raise ConfigError(f"results of {read.name}", str(content.get("recipe")), "give the results of this recipe")
     if not read.draws:
-        raise ConfigError(
-            "a recipe that draws", f"no `draws:` in {recipe.name}", "see src/tacit/sweeps/result_columns.py"
-        )
+        raise ConfigError("a recipe that draws", f"no `draws:` in {recipe.name}", "see docs/sweeps.md")
     if CHROMIUM is None:
         raise ConfigError("Chromium, to take pictures with", "none", "install chromium")
     folder.mkdir(parents=True, exist_ok=True)

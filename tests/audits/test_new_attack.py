@@ -24,7 +24,7 @@ from tacit.runs.weights import keep_model
 from tacit.sweeps.charts import sweep_page
 from tacit.sweeps.recipe import Recipe, read_recipe
 from tacit.sweeps.result_columns import columns_of
-from tacit.sweeps.results import figures
+from tacit.sweeps.worker import figures
 from toy_attacks import RATE
 
 TOYS = ["toy_attacks:TOY", "toy_attacks:QUIET_TOY"]

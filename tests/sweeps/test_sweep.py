@@ -42,10 +42,9 @@ from tacit.runs.utility import Utility
 from tacit.sweeps import scheduler as processes
 from tacit.sweeps.recipe import Need, Recipe, nested, read_recipe, references, resolved, variations
 from tacit.sweeps.result_columns import written
-from tacit.sweeps.results import MarkedCounts, count, figures, marked_texts
 from tacit.sweeps.scheduler import Places, RunOutcome
 from tacit.sweeps.sweep import MIXED, Board, Swept, make_needs, row_of, sweep
-from tacit.sweeps.worker import read_state, write_state
+from tacit.sweeps.worker import MarkedCounts, count, figures, marked_texts, read_state, write_state
 
 RECIPE: dict[str, Any] = {
     "name": "small",

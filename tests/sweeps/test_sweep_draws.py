@@ -22,7 +22,7 @@ from tacit.reports.drawing import Drawing, draw, place_on
 from tacit.sweeps.charts import charts as chart_data
 from tacit.sweeps.charts import sweep_page
 from tacit.sweeps.recipe import Recipe, read_recipe, variations
-from tacit.sweeps.result_columns import averaged, checkpoint_columns, drawn_columns, table_columns
+from tacit.sweeps.result_columns import averaged, chart_columns, checkpoint_columns, table_columns
 
 EPSILONS = [1, 4]
 RECIPE: dict[str, Any] = {
@@ -299,10 +299,10 @@ def test_results_of_another_recipe_are_refused(tmp_path: Path) -> None:
 def test_every_column_takes_a_line_that_says_nothing_and_a_full_one(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path, TRADE)
     full = lines_of(recipe)[0]
-    assert all(column({"figures": None}) is None for column in drawn_columns().values())
-    filled = {name for name, column in drawn_columns().items() if column(full) is not None}
+    assert all(column({"figures": None}) is None for column in chart_columns().values())
+    filled = {name for name, column in chart_columns().items() if column(full) is not None}
     assert {"perplexity", "exposure", "best exposure", "two-stage membership"} <= filled
-    assert table_columns().keys() <= drawn_columns().keys()
+    assert table_columns().keys() <= chart_columns().keys()
     (point, *_) = full["figures"]["attacks"]["checkpoints"]
     assert {name for name, column in checkpoint_columns().items() if column(point) is None} == {
         name for name in checkpoint_columns() if "unknown" in name

@@ -44,7 +44,7 @@ Attribute = str | int | float | None
 
 
 def element(tag: str, attributes: Mapping[str, Attribute], *children: str | Markup) -> Markup:
-    """One element; an attribute that is None is left out, and children that are no markup are escaped."""
+    """One element; an attribute that is None is left out, and children that are not markup are escaped."""
     written = "".join(
         Markup(' {}="{}"').format(key, round_off(value) if isinstance(value, float) else printable(str(value)))
         for key, value in attributes.items()

@@ -1,9 +1,9 @@
-"""A finished run as pages see it.
+"""A finished run as pages show it.
 
-G1. A folder that is no run, a run that did not end and one that does not verify are refused with the way out; one
-    without an audit is not.
-G2. For a page that may leave, only files of `release/` are read (and the mark of the folder). Pages that stay inside
-    also read exact numbers in `private/` where they are, and `read_inside` the sample, with secrets hidden.
+G1. A folder that is not a run, a run that is not finished and one that does not verify are refused with the way out;
+    one without an audit is not.
+G2. For a page that may be released, only files of `release/` are read (and the mark of the folder). Pages that stay
+    inside also read exact numbers in `private/` if they are there, and `read_inside` the sample, with secrets hidden.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _LARGEST_FILE = 50_000_000
 class Finished:
     """A run. `name` tells it from the others of its page; `at` is its place among them, from 1.
 
-    released: its utility, with noise. utility: exact, and measured: how its policy did; for inside alone.
+    released: its utility, with noise. For pages that stay inside: utility, exact, and measured, how its policy did.
     """
 
     name: str
@@ -58,22 +58,22 @@ class Finished:
 
     @property
     def inside(self) -> bool:
-        """Whether it has numbers that may not leave."""
+        """Whether it has numbers that may not be released."""
         return self.utility is not None
 
     @property
     def claim(self) -> str:
-        """The claim with what its words mean here; its coverage lines stand elsewhere."""
+        """The claim with what its terms mean here, without its coverage lines."""
         return replace(self.guarantee, coverage=()).sentence()
 
     @property
     def headline(self) -> Figure | None:
-        """The first figure of the claim; none where nothing is claimed."""
+        """The first figure of the claim; None if nothing is claimed."""
         return self.guarantee.figures[0] if self.guarantee.figures else None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What attacks found; none where it was not audited."""
+        """What attacks found; nothing if it was not audited."""
         return () if self.audit is None else self.audit.findings
 
     @property
@@ -90,20 +90,20 @@ class Finished:
 
     @property
     def verdict_reason(self) -> str:
-        """The sentence without the word that it begins with, for where that word stands above it."""
+        """The sentence without the outcome that it begins with, for where the outcome is its heading."""
         _, colon, rest = self.verdict_sentence.partition(": ")
         begins = colon and self.verdict_sentence.lower().startswith(f"{self.verdict_kind}:")
         return rest[:1].upper() + rest[1:] if begins else self.verdict_sentence
 
     @property
     def tone(self) -> str:
-        """good, bad or mute: the colour of the verdict."""
+        """good, bad or mute: the color of the verdict."""
         tones = {str(Outcome.CONSISTENT): "good", str(Outcome.CONTRADICTED): "bad"}
         return tones.get(self.verdict_kind, "mute")
 
 
 def read_run(folder: Path, inside: bool = False) -> Finished:
-    """The run in `folder`; with `inside`, with exact numbers where this folder has them."""
+    """The run in `folder`; with `inside`, with exact numbers if this folder has them."""
     run = RunFolder.view(folder)
     for needed in (ReleaseFile.CONFIG, ReleaseFile.PLAN, ReleaseFile.UTILITY, ReleaseFile.GUARANTEE):
         if not run.path(needed).is_file():
@@ -116,15 +116,11 @@ def read_run(folder: Path, inside: bool = False) -> Finished:
     usual = [file for file in ReleaseFile if file is not ReleaseFile.MODEL]
     present = {run.path(file) for file in (*usual, *exact) if run.path(file).is_file()}
     for path in present:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise RunError(
-                f"a {path.name} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed"
-            )
-
+        _check_size(path)
     check_verified(run, PAPERS)
 
     def first(kind: type[T], *files: FileName) -> T | None:
-        """What the first of these files says that is there."""
+        """The content of the first of these files that is there."""
         there = [file for file in files if run.path(file) in present]
         return run.read_json(kind, there[0]) if there else None
 
@@ -146,7 +142,7 @@ def read_run(folder: Path, inside: bool = False) -> Finished:
 
 
 def read_inside(folder: Path) -> Inside:
-    """What the run in `folder` keeps for pages that stay inside your organization."""
+    """The sample that the run in `folder` keeps for pages that stay inside your organization."""
     run = RunFolder.view(folder)
     path = run.path(PrivateFile.SAMPLE)
     if not path.is_file():
@@ -155,13 +151,17 @@ def read_inside(folder: Path) -> Inside:
             found="none: only the machine that trained has it",
             way_out="make the page there, or leave --sample out",
         )
-    if path.stat().st_size > _LARGEST_FILE:
-        raise RunError(f"a {path.name} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
+    _check_size(path)
     return run.read_json(Inside, PrivateFile.SAMPLE)
 
 
+def _check_size(path: Path) -> None:
+    if path.stat().st_size > _LARGEST_FILE:
+        raise RunError(f"a {path.name} that tacit wrote", "more than 50 MB", "give a run folder that nobody changed")
+
+
 def read_runs(folders: Sequence[Path]) -> tuple[Finished, ...]:
-    """Several runs for a page inside, each under a name of its own: as much of its path as tells them apart."""
+    """Several runs for a page that stays inside, each named by as much of its path as tells them apart."""
     whole = [folder.resolve() for folder in folders]
     if len(set(whole)) < len(whole):
         raise ConfigError("different run folders", "one of them twice", "give each run once")

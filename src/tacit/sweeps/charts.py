@@ -11,7 +11,7 @@ G5 (hostile text). Whatever a recipe or a result contains is escaped and cleaned
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit.audits.findings import Column
 from tacit.common.charts import (
@@ -54,21 +54,16 @@ _APART = 0.11  # of the room that a category has
 class RunSeries:
     """One run over its seeds: how the recipe makes it, and the lines of the seeds that are done."""
 
+    name: str  # without the seed
     variation: Variation
     lines: tuple[ResultLine, ...]
-
-    @property
-    def name(self) -> str:
-        """Without the seed."""
-        return self.variation.group
 
     def setting(self, name: str) -> object:
         """Its value in the recipe, None if the recipe does not set it."""
         return dotted(self.variation.settings).get(name)
 
 
-@dataclass(frozen=True, slots=True)
-class ChartPlace:
+class ChartPlace(NamedTuple):
     """A point of a chart before it has axes; printed: from the paper."""
 
     run: RunSeries
@@ -88,7 +83,7 @@ def charts(recipe: Recipe, lines: Sequence[ResultLine]) -> list[Chart]:
     for name in (line["group"] for line in lines if line["group"] not in first):
         raise ConfigError("results of the recipe's runs", f"those of {name}", "sweep the recipe as it is now")
     done = [line for line in lines if line["figures"] is not None]
-    runs = [RunSeries(one, tuple(line for line in done if line["group"] == group)) for group, one in first.items()]
+    runs = [RunSeries(name, one, tuple(line for line in done if line["group"] == name)) for name, one in first.items()]
     looks = {name: look for look, name in enumerate(dict.fromkeys(run.variation.run for run in runs))}
     return [_chart(f"draw-{at}", spec, recipe, runs, looks) for at, spec in enumerate(recipe.draws, 1)]
 
@@ -101,7 +96,7 @@ def anchors(recipe: Recipe) -> dict[str, str]:
 
 def _chart(key: str, spec: ChartSpec, recipe: Recipe, runs: Sequence[RunSeries], looks: Mapping[str, int]) -> Chart:
     chosen = [run for run in runs if not spec.runs or {run.name, run.variation.run} & set(spec.runs)]
-    plot = _Plot(spec, _categories(spec, chosen))
+    plot = _Plot(spec, _categories(spec, chosen), anchors(recipe))
     places = [place for run in chosen for place in plot.places(run)]
     printed = [place for run in chosen for place in plot.printed(run, recipe.paper.get(run.name, {}))]
     x, y = plot.axes([*places, *printed])
@@ -114,7 +109,7 @@ def _chart(key: str, spec: ChartSpec, recipe: Recipe, runs: Sequence[RunSeries],
         plot.description(places, x.label, y.label),
         x,
         y,
-        plot.series([*places, *printed], looks, anchors(recipe), (x.label, y.label)),
+        plot.series([*places, *printed], looks, x.label, y.label),
         plot.table(places, x.label, y.label),
         rules=tuple(ChartRule((x.low, chance), (x.high, chance), "chance") for chance in _chances(spec)),
         note=" ".join(filter(None, note)),
@@ -133,10 +128,11 @@ def _categories(spec: ChartSpec, runs: Sequence[RunSeries]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Plot:
-    """A chart in the making; categories: the values along x if they are not numbers."""
+    """A chart in the making; categories: the values along x if they are not numbers; rows: the ids of table rows."""
 
     spec: ChartSpec
     categories: tuple[str, ...]
+    rows: Mapping[str, str]
 
     def places(self, run: RunSeries) -> Iterator[ChartPlace]:
         if self.spec.points == "checkpoints":
@@ -212,9 +208,7 @@ class _Plot:
             return x, axis_for(named, up, logarithmic=False, least=begin)
         return x, _axis(named, up, spec.log.get("y"))
 
-    def series(
-        self, places: Sequence[ChartPlace], looks: Mapping[str, int], rows: Mapping[str, str], labels: tuple[str, str]
-    ) -> tuple[Series, ...]:
+    def series(self, places: Sequence[ChartPlace], looks: Mapping[str, int], x: str, y: str) -> tuple[Series, ...]:
         found: dict[tuple[str, bool], list[ChartPlace]] = {}
         for place in places:
             found.setdefault((place.series, place.printed), []).append(place)
@@ -231,7 +225,7 @@ class _Plot:
             series.append(
                 Series(
                     f"{name} (paper)" if printed else name,
-                    tuple(self._point(place, shift, rows[place.run.name], labels) for place in members),
+                    tuple(self._point(place, shift, x, y) for place in members),
                     own[name],
                     f"{'paper' if printed else 'series'}: {name}",
                     lines=len(members) > 1 and not printed and not self.categories,
@@ -240,14 +234,14 @@ class _Plot:
             )
         return tuple(series)
 
-    def _point(self, place: ChartPlace, shift: float, row: str, labels: tuple[str, str]) -> Point:
+    def _point(self, place: ChartPlace, shift: float, x: str, y: str) -> Point:
         """shift: how far from its category it is drawn, so that series of one category are next to each other."""
         head = f"{place.run.name}, as the paper prints it" if place.printed else place.run.name
         step = [f"After {place.step:,} steps"] if place.step is not None else []
-        names = [label.partition(":")[0] for label in labels]
-        values = [f"{name} {value}" for name, value in zip(names, self._written(place), strict=True)]
-        tip = "\n".join([head, *step, *values])
-        return Point(place.x.mean + shift, place.y.mean, tip, f"#{row}", x_ends=place.x.ends, y_ends=place.y.ends)
+        across, up = self._written(place)
+        tip = "\n".join([head, *step, f"{x.partition(':')[0]} {across}", f"{y.partition(':')[0]} {up}"])
+        row = f"#{self.rows[place.run.name]}"
+        return Point(place.x.mean + shift, place.y.mean, tip, row, x_ends=place.x.ends, y_ends=place.y.ends)
 
     def _written(self, place: ChartPlace) -> tuple[str, str]:
         """Both coordinates as text."""

@@ -56,7 +56,7 @@ class Need(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str | None = Field(None, description="A file of the data folder.")
-    made_by: str | None = Field(None, description="The command that makes it; FILE stands for its place.")
+    made_by: str | None = Field(None, description="The command that makes it; FILE is replaced by its path.")
     records: int | None = Field(None, ge=1, description="Only the first so many records of the file.")
     policy: Any = Field(None, description="The definition of a policy, as under `policy:` of a YAML file.")
     simulate: str | None = Field(None, description="The name of a simulator: customersim.")
@@ -76,13 +76,13 @@ class Recipe(BaseModel):
     settings: SettingsDict = Field(description="Settings that all runs share: their full names, or groups.")
     runs: dict[str, SettingsDict] = Field({}, description="Named variations; each may have a grid of its own.")
     grid: dict[str, list[Any]] = Field({}, description="Axes whose product is taken: plan.epsilon: [1, 2, 4].")
-    scales: list[str] = Field([], description="What the dial multiplies: needs.NAME.records, plan.public_epochs.")
+    scales: list[str] = Field([], description="What --scale multiplies: needs.NAME.records, plan.public_epochs.")
     perplexity_tokenizer: str | None = Field(
         None, description="A tokenizer.json whose tokens perplexities are stated in."
     )
     paper: dict[str, dict[str, float | str]] = Field({}, description="Printed figures: {run: {perplexity: 160}}.")
     audit: SettingsDict | None = Field({}, description="Settings of the audits, or false.")
-    draws: list[ChartSpec] = Field([], description="Pictures: {title: ..., x: epsilon, y: perplexity}.")
+    draws: list[ChartSpec] = Field([], description="Charts: {title: ..., x: epsilon, y: perplexity}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +107,12 @@ def read_recipe(path: Path, scale: float = 1.0) -> Recipe:
         content["audit"] = None
     content["needs"] = _needs(content.get("needs") or {})
     content["draws"] = chart_specs(content.get("draws") or [])
-    recipe = _with_full_names(from_words(Recipe, content))
+    recipe = from_words(Recipe, content)
+    scales = [name if name.startswith("needs.") else full_name(Config, name) for name in recipe.scales]
+    recipe = _changed(recipe, full_names, lambda name, values: (full_name(Config, name), values), scales=scales)
     everything = variations(recipe)
     _check(recipe, everything)
     return recipe if scale == 1 else _scaled(recipe, everything, scale)
-
-
-def _with_full_names(recipe: Recipe) -> Recipe:
-    scales = [name if name.startswith("needs.") else full_name(Config, name) for name in recipe.scales]
-    return _changed(recipe, full_names, lambda name, values: (full_name(Config, name), values), scales=scales)
 
 
 def _changed(
@@ -159,10 +156,9 @@ def references(value: object) -> Iterator[str]:
     """The needs that are named in `value`, as $NAME."""
     if isinstance(value, str) and value.startswith("$"):
         yield value[1:]
-    elif isinstance(value, dict):
-        yield from itertools.chain.from_iterable(map(references, value.values()))
-    elif isinstance(value, list):
-        yield from itertools.chain.from_iterable(map(references, value))
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from references(inner)
 
 
 def resolved(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401
@@ -181,14 +177,15 @@ def nested(settings: Mapping[str, Any]) -> SettingsDict:
     return result
 
 
-def _needs(given: object) -> SettingsDict:
+def _needs(given: object) -> dict[str, Need]:
     if not isinstance(given, dict):
         raise ConfigError("needs: a mapping of names", type(given).__name__, "needs: {train: {file: train.jsonl}}")
-    needs = {str(name): {"file": need} if isinstance(need, str) else need for name, need in given.items()}
-    return {name: _need(name, need) for name, need in needs.items()}
+    return {str(name): _need(str(name), need) for name, need in given.items()}
 
 
 def _need(name: str, given: object) -> Need:
+    if isinstance(given, str):
+        return from_words(Need, {"file": given})
     if not isinstance(given, dict):
         raise ConfigError(f"needs.{name}: a file or a mapping", type(given).__name__, "{file: train.jsonl}")
     need = from_words(Need, given)
@@ -196,11 +193,11 @@ def _need(name: str, given: object) -> Need:
     belongs = {"file": {"made_by", "records"}, "policy": set[str](), "simulate": {"dialogs", "seed", "split"}}
     if len(ways) != 1:
         raise ConfigError(f"needs.{name}: one of file, policy and simulate", " and ".join(ways) or "none", "name one")
-    beside = given.keys() - {ways[0]} - belongs[ways[0]]
-    if beside:
-        raise ConfigError(f"needs.{name}: what {ways[0]} knows", ", ".join(sorted(beside)), "leave it out")
+    others = given.keys() - {ways[0]} - belongs[ways[0]]
+    if others:
+        raise ConfigError(f"needs.{name}: what belongs to {ways[0]}", ", ".join(sorted(others)), "leave it out")
     if ways == ["simulate"] and need.dialogs is None:
-        raise ConfigError(f"needs.{name}.dialogs", "nothing", "say how many dialogs to simulate")
+        raise ConfigError(f"needs.{name}.dialogs", "nothing", "set how many dialogs to simulate")
     return need
 
 
@@ -246,10 +243,6 @@ def _check(recipe: Recipe, everything: list[Variation]) -> None:
     columns = table_columns() if recipe.paper else {}
     for column in sorted({column for printed in recipe.paper.values() for column in printed} - columns.keys()):
         raise ConfigError.unknown_name("column, under `paper`", column, columns)
-    _check_charts(recipe, everything)
-
-
-def _check_charts(recipe: Recipe, everything: list[Variation]) -> None:
     values: dict[str, list[object]] = {}
     for name, value in (pair for one in everything for pair in dotted(one.settings).items() if pair[0] != SEED):
         values.setdefault(name, []).append(value)
@@ -277,7 +270,11 @@ def _scaled(recipe: Recipe, everything: list[Variation], scale: float) -> Recipe
             raise ConfigError.unknown_name("setting that some run has, under `scales`", name, known)
 
     def times(name: str, value: object) -> object:
-        return _times(name, value, scale) if name in recipe.scales else value
+        if name not in recipe.scales:
+            return value
+        if not is_number(value):
+            raise ConfigError(f"a number at {name}, which `scales` lists", repr(value), "take it out of `scales`")
+        return max(1, math.floor(value * scale + 0.5))
 
     def settings(given: SettingsDict) -> SettingsDict:
         return {name: times(name, value) for name, value in dotted(nested(given)).items()}
@@ -290,9 +287,3 @@ def _scaled(recipe: Recipe, everything: list[Variation], scale: float) -> Recipe
         return given.model_copy(update=sizes)
 
     return _changed(recipe, settings, axis, needs={name: need(name, given) for name, given in recipe.needs.items()})
-
-
-def _times(name: str, value: object, scale: float) -> int:
-    if not is_number(value):
-        raise ConfigError(f"a number at {name}, which `scales` lists", repr(value), "take it out of `scales`")
-    return max(1, math.floor(value * scale + 0.5))

@@ -1,29 +1,15 @@
 """The columns of tables and charts over runs, by name, and what a recipe asks for under `draws:`.
 
 A line is what a sweep writes about one run; a column takes a number from it, or None where there is none. Seeds are
-averaged: the mean of the known values, and their sample deviation.
-
-    draws:
-      - title: Privacy against utility
-        x: epsilon                          # a column, or a setting such as plan.epsilon
-        y: perplexity                       # a column or several
-      - title: Exposure during training
-        points: checkpoints                 # one point per saved model: save_steps, audit: {checkpoints: true}
-        x: perplexity
-        y: [exposure, "exposure, not planted"]
-        runs: [plain, selective-epsilon-2]  # names under `runs`, with or without their values of a grid; default: all
-        series: [run, plan.clip_norm]       # what has a line of its own; default: the run; []: each column
-        log: {x: true}                      # default: chosen by how far the values spread
-        note: Chance is about 1 bit.
-
-If the recipe's `paper` has both numbers of a point, they are drawn next to ours, at the epsilon that the paper prints.
+averaged: the mean of the known values, and their sample deviation. If the recipe's `paper` has both numbers of a point,
+they are drawn next to ours, at the epsilon that the paper prints.
 """
 
 import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -96,7 +82,7 @@ def table_columns() -> dict[str, Column]:
     return {**_OF_RUNS, **{name: _at("figures", "attacks", "figures", name) for name in found}}
 
 
-def drawn_columns() -> dict[str, Column]:
+def chart_columns() -> dict[str, Column]:
     """Every column of a chart of runs."""
     return {**_OF_RUNS, **{name: _at("figures", "attacks", "figures", name) for name in attack_columns()}}
 
@@ -158,8 +144,7 @@ def cell(column: str, lines: Sequence[ResultLine], printed: float | str | None =
     return f"{ours} (paper: {printed if isinstance(printed, str) else f'{printed:g}'})"
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRow:
+class ResultRow(NamedTuple):
     """A run over all its seeds: its cells under `columns_of`, and the mean seconds per seed."""
 
     name: str
@@ -209,7 +194,7 @@ class ChartSpec(BaseModel):
     @property
     def columns(self) -> dict[str, Column]:
         """The columns that its axes may show."""
-        return checkpoint_columns() if self.points == "checkpoints" else drawn_columns()
+        return checkpoint_columns() if self.points == "checkpoints" else chart_columns()
 
 
 def chart_specs(given: object) -> list[ChartSpec]:

@@ -79,10 +79,6 @@ class Places:
         """The state file of a run."""
         return self.own / f"{name}.json"
 
-    def log(self, name: str) -> Path:
-        """What the process of a run printed."""
-        return self.own / f"{name}.log"
-
     def without(self, text: str, settings: dict[str, Any]) -> str:
         """`text` with only the last part of every absolute path.
 
@@ -148,7 +144,8 @@ class Drive:
         self._tell(name, Progress("preparing", 0, None))
         environment = {**os.environ, "OMP_NUM_THREADS": str(self._threads), "MKL_NUM_THREADS": str(self._threads)}
         refused: dict[str, str] | None = None
-        descriptor = os.open(self._places.log(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        printed = self._places.own / f"{name}.log"
+        descriptor = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as log:
             process = subprocess.Popen(
                 [*COMMAND],
@@ -182,7 +179,7 @@ class Drive:
         return {
             "expected": "a process that ends when its run is done",
             "found": f"one that ended by signal {-code}" if code < 0 else f"one that ended with code {code}",
-            "way_out": f"see {self._places.without(str(self._places.log(name)), {})}; the same command resumes "
+            "way_out": f"see {self._places.without(str(printed), {})}; the same command resumes "
             "(use fewer --jobs if memory was short)",
         }
 

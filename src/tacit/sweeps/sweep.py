@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import yaml
 
@@ -33,6 +33,7 @@ from tacit.data.fields import DEFAULT_FIELDS, Fields, fields_of
 from tacit.errors import ConfigError, RunError, TacitError
 from tacit.policies.registry import parse_policy
 from tacit.reports.run_page import without_folders
+from tacit.reports.write import report
 from tacit.simulation.simulate import simulate
 from tacit.sweeps.charts import PAGE, sweep_page
 from tacit.sweeps.recipe import Need, Recipe, Variation, read_recipe, references, resolved, variations
@@ -140,14 +141,14 @@ def sweep(
             "runs": [one.line for one in outcomes],
         }
         write_bytes(places.results, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
-        compared = _compared(places, outcomes)
+        trained = [folder for one in outcomes if is_trained(folder := places.out / one.name)]
+        compared = report(trained, places.out / "comparison.html").page if len(trained) > 1 else None
         page = places.out / PAGE
         write_bytes(page, sweep_page(read, content, compared.name if compared else None, linked=True).encode())
         return Swept(outcomes, places.results, page, compared, warnings)
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
+class Needed(NamedTuple):
     """Where a need is, and the digest of its content."""
 
     place: Path
@@ -161,16 +162,12 @@ def make_needs(
 
     fields: what the corpora that are cut call the parts of a record, by need.
     """
-    missing = [need for need in needs.values() if need.file and not (data / need.file).exists()]
+    missing = {need.file: need.made_by for need in needs.values() if need.file and not (data / need.file).exists()}
     if missing:
-        ways = [
-            f"make it: {need.made_by.replace('FILE', str(data / str(need.file)))}"
-            if need.made_by
-            else "put it there, or name its folder with --data"
-            for need in missing
-        ]
-        names = ", ".join(str(need.file) for need in missing)
-        raise ConfigError(f"in {data}: {names}", "nothing there", "; ".join(dict.fromkeys(ways)))
+        commands = [made_by.replace("FILE", str(data / file)) for file, made_by in missing.items() if made_by]
+        ways = [f"make it: {command}" for command in commands]
+        ways += ["put it there, or name its folder with --data"] if None in missing.values() else []
+        raise ConfigError(f"in {data}: {', '.join(missing)}", "nothing there", "; ".join(ways))
     folder.mkdir(parents=True, exist_ok=True)
     made = {}
     for name, need in needs.items():
@@ -260,13 +257,6 @@ def _is_mixed(outcomes: tuple[RunOutcome, ...]) -> bool:
     """Whether the finished runs were made with different code; figures of an earlier version may not name theirs."""
     finished = [one.line["figures"] for one in outcomes if one.line["figures"] is not None]
     return len({code for figures in finished for code in figures.get("code", ["unknown"])}) > 1
-
-
-def _compared(places: Places, outcomes: tuple[RunOutcome, ...]) -> Path | None:
-    from tacit.reports.write import report
-
-    finished = [folder for one in outcomes if is_trained(folder := places.out / one.name)]
-    return report(finished, places.out / "comparison.html").page if len(finished) > 1 else None
 
 
 @dataclass(slots=True)
