@@ -53,7 +53,7 @@ class Outspoken(Speaker, Protocol):
     """A Speaker that gives whole distributions; dropout must be off."""
 
     def logits(self, tokens: Tensor) -> Tensor:
-        """(rows, time, vocabulary): unnormalised log-probabilities of what follows each position."""
+        """(rows, time, vocabulary): unnormalized log-probabilities of what follows each position."""
 
 
 @dataclass(frozen=True, slots=True)

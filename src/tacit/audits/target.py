@@ -5,7 +5,7 @@ G1 (as trained). Canaries that bound an epsilon are in the prepared rows, each a
 G2 (as marked). A canary counts as known, and is spelled so, if the policy marked it in the prepared rows, whatever its
    plan says: a policy finds digits that nobody listed for it, and tokens that training did not see look like no leak.
 G3 (apart). No two candidates of a side are from one user: a coin decided about users, so that what one user's records
-   have in common would count several times, and would tell the blind baseline one record from another.
+   have in common would count several times, and would help the blind baseline.
 """
 
 import random
@@ -199,7 +199,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Rows of both sides, as many of each, under names that do not tell the side to any score."""
+    """Rows of both sides, as many of each, under names that do not reveal the side."""
 
     passages: tuple[Passage, ...]
     neighbors: dict[str, list[Passage]]

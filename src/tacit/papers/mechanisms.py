@@ -232,10 +232,10 @@ class UeDPPublished:
         return _guarantee(self, spent, published, holds_if, ("aliases and unlisted names",), evidence)
 
 
-def _selective(words: PlanSettings) -> SelectivePublished:
-    segments, states = words.take("segments_per_record"), words.take("noised_states")
-    private = words.private(words.need("records"), as_printed=True)
-    return SelectivePublished(private, words.need("events_per_batch"), segments, states)
+def _selective(settings: PlanSettings) -> SelectivePublished:
+    segments, states = settings.take("segments_per_record"), settings.take("noised_states")
+    private = settings.private(settings.need("records"), as_printed=True)
+    return SelectivePublished(private, settings.need("events_per_batch"), segments, states)
 
 
 SELECTIVE_PUBLISHED = MechanismEntry(
@@ -254,16 +254,16 @@ SELECTIVE_PUBLISHED = MechanismEntry(
 CADP_PUBLISHED = MechanismEntry(
     CADPPublished.name,
     "CADP-LM as printed, with the number that holds",
-    lambda words: CADPPublished(words.passes(words.need("flagged")), words.need("recall")),
+    lambda settings: CADPPublished(settings.passes(settings.need("flagged")), settings.need("recall")),
     CADPPublished,
     (Unit.FLAGGED_RECORD,),
     Needs(OF_PRINTED_STEPS | {"recall"}, tasks=("language",), private_rule=AS_PRINTED),
 )
 
 
-def _uedp(words: PlanSettings) -> UeDPPublished:
-    private = words.private(words.need("users"))
-    return UeDPPublished(private, words.need("entity_rate"), words.need("sensitive_share"), words.take("other_rate"))
+def _uedp(settings: PlanSettings) -> UeDPPublished:
+    private, share = settings.private(settings.need("users")), settings.need("sensitive_share")
+    return UeDPPublished(private, settings.need("entity_rate"), share, settings.take("other_rate"))
 
 
 UEDP_PUBLISHED = MechanismEntry(

@@ -85,12 +85,12 @@ class ExtractionResult:
 def extract(
     speaker: Speaker,
     secrets: Sequence[Hidden],
-    said: Callable[[Sequence[int]], str],
+    decode: Callable[[Sequence[int]], str],
     generator: torch.Generator,
     settings: ExtractionConfig | None = None,
     progress: AttackProgress = lambda done, total: None,
 ) -> Extraction:
-    """Try to extract each secret; `said` gives the text of tokens."""
+    """Try to extract each secret; `decode` gives the text of tokens."""
     settings = settings or ExtractionConfig()
     greedy: set[str] = set()
     sampled: set[str] = set()
@@ -99,7 +99,7 @@ def extract(
         for part in _parts([secret for secret in secrets if secret.id not in found]):
             prompts = torch.tensor([list(one.prompt) for one in part])
             length = max(len(one.tokens) for one in part)
-            texts = map(said, generate(speaker, prompts, length, generator, temperature).tolist())
+            texts = map(decode, generate(speaker, prompts, length, generator, temperature).tolist())
             found |= {one.id for one, text in zip(part, texts, strict=True) if text.startswith(one.text)}
         progress(number + 1, len(rounds))
     chances = secret_log_probabilities(speaker, secrets).values()
