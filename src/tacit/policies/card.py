@@ -42,7 +42,7 @@ from tacit.common.formatting import Interval, exact_interval, interval, percent,
 from tacit.data.records import Record, Span, common_kind, spans_fault
 from tacit.errors import PolicyError
 from tacit.policies.patterns import Gold
-from tacit.policies.policy import Policy
+from tacit.policies.policy import Policy, nested
 
 PRINTED_KINDS = 20
 CONFIDENCE = 0.95
@@ -212,7 +212,7 @@ class PolicyCard:
 
 def knows_labels(policy: Policy) -> bool:
     """Whether the policy, or a part of it, repeats the labels: measuring it against them would mean nothing."""
-    return _holds(policy.content(), Gold().content())
+    return any(part == Gold().content() for part in nested(policy.content()))
 
 
 def quality(counts: KindCounts) -> PolicyQuality:
@@ -264,13 +264,6 @@ def _all_but_blanks(text: str, span: Span, found: tuple[Span, ...]) -> bool:
             return False
         at = other.end
     return not text[at : span.end].strip()
-
-
-def _holds(value: object, part: object) -> bool:
-    if value == part:
-        return True
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return any(_holds(entry, part) for entry in inner)
 
 
 def _quality_to_json(measured: PolicyQuality) -> dict[str, Any]:

@@ -21,6 +21,14 @@ def hash_of(content: Any) -> str:  # noqa: ANN401  (any JSON value)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def nested(content: Any) -> Iterator[Any]:  # noqa: ANN401
+    """A JSON value and all values inside it."""
+    yield content
+    inside = content.values() if isinstance(content, dict) else content if isinstance(content, list | tuple) else ()
+    for value in inside:
+        yield from nested(value)
+
+
 class Policy(ABC):
     """Says which characters of a record are secret.
 

@@ -290,28 +290,23 @@ def _look(looker: Looker, batch: RecordBatch) -> BatchCounts:
 
 def find_all(policy: Policy, batch: RecordBatch) -> list[tuple[Span, ...]]:
     """What `policy` finds in each record; one that it cannot read, or spans that are not tidy, are an error."""
-    return [_find(policy, record, number) for number, record in enumerate(batch.records, batch.first)]
-
-
-def _find(policy: Policy, record: Record, number: int) -> tuple[Span, ...]:
-    try:
-        found = policy.find(record)
-        fault = spans_fault(found, len(record.text))
-    except TacitError as error:
-        raise PolicyError(error.expected, f"{error.found}, at record {number:,}", error.way_out) from error
-    except Exception as error:
-        raise _bad_policy(policy, number, type(error).__name__) from error
-    if fault:
-        raise _bad_policy(policy, number, fault)
-    return found
-
-
-def _bad_policy(policy: Policy, number: int, found: str) -> PolicyError:
-    return PolicyError(
-        expected=f"policy {policy.id} to give tidy spans for every record",
-        found=f"{found} at record {number:,}",
-        way_out="correct the policy, or remove this record from the corpus",
-    )
+    every = []
+    for number, record in enumerate(batch.records, batch.first):
+        cause = None
+        try:
+            every.append(policy.find(record))
+            fault = spans_fault(every[-1], len(record.text))
+        except TacitError as error:
+            raise PolicyError(error.expected, f"{error.found}, at record {number:,}", error.way_out) from error
+        except Exception as error:
+            cause, fault = error, type(error).__name__
+        if fault:
+            raise PolicyError(
+                expected=f"policy {policy.id} to give tidy spans for every record",
+                found=f"{fault} at record {number:,}",
+                way_out="correct the policy, or remove this record from the corpus",
+            ) from cause
+    return every
 
 
 def counted(looker: Looker, batch: RecordBatch, spans: list[tuple[Span, ...]]) -> BatchCounts:

@@ -26,7 +26,7 @@ from tacit.data.records import Range, Record, Span
 from tacit.errors import ClaimRefused, ConfigError, PolicyError
 from tacit.policies.detectors.encoder import Encoder, libraries
 from tacit.policies.detectors.linear import Linear, Window
-from tacit.policies.policy import PIECES, Policy, hash_of, visible
+from tacit.policies.policy import PIECES, Policy, hash_of, nested, visible
 from tacit.policies.stability import PLACEHOLDER
 
 DETECTOR = "detector.json"
@@ -212,8 +212,8 @@ class Detected(Policy):
 
 def detector_data(policy: Policy) -> str | None:
     """What the detectors of a policy were trained on, wherever in it they are; None when it has none."""
-    found = dict.fromkeys(one["trained_on"] for one in _detectors(policy.content()))
-    return "; ".join(found) or None
+    parts = (part for part in nested(policy.content()) if isinstance(part, dict))
+    return "; ".join(dict.fromkeys(part["trained_on"] for part in parts if "trained_on" in part)) or None
 
 
 class DetectorOverlap:
@@ -274,12 +274,3 @@ def _parts(policy: Policy) -> Iterator[Policy]:
         for one in value if isinstance(value, tuple | list) else (value,):
             if isinstance(one, Policy):
                 yield from _parts(one)
-
-
-def _detectors(content: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
-    """The entries of detectors, and of models of alpha-contexts, with what they were trained on."""
-    if isinstance(content, dict) and "trained_on" in content:
-        yield content
-    inside = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
-    for value in inside:
-        yield from _detectors(value)

@@ -36,15 +36,9 @@ _THINGS = (
 )
 
 _SENTENCES = (
-    "my {thing} is",
-    "our {thing} was",
-    "the {thing} I like is",
-    "I think my {thing} is",
-    "by the way, my {thing} will be",
-    "I went to town to get my {thing}, it is",
-    "they gave me a new {thing} which is",
-    "please tell me when the {thing} is",
-    "for the record, the {thing} was",
+    *("my {thing} is", "our {thing} was", "the {thing} I like is", "I think my {thing} is"),
+    *("by the way, my {thing} will be", "I went to town to get my {thing}, it is"),
+    *("they gave me a new {thing} which is", "please tell me when the {thing} is", "for the record, the {thing} was"),
     "this is my {thing}",
 )
 

@@ -7,6 +7,7 @@ its ZIP code, or a British or Canadian postcode.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import usaddress
 
@@ -79,7 +80,9 @@ def find_addresses(text: str, folded: str, numbers: Sequence[int]) -> Iterator[S
     done = 0
     for start in numbers:
         opening = _OPENING.match(text, start) if start >= done else None
-        end = _address_end(text, opening.end(), _said_to_live(folded, start)) if opening else 0
+        if opening is None:
+            continue
+        end = _address_end(text, opening.end(), bool(_HOME.search(folded[max(0, start - 40) : start])))
         if end:
             before = max(done, start - 20)
             unit = _UNIT_BEFORE.search(folded[before:start])
@@ -98,29 +101,22 @@ def find_addresses(text: str, folded: str, numbers: Sequence[int]) -> Iterator[S
             yield Span(before + place.start() if place else match.start(), match.end(), "ADDRESS")
 
 
+@dataclass(slots=True)
 class _Reading:
     """How far an address has been read, and what has been seen of it."""
 
-    __slots__ = ("capitals", "capitals_end", "doubtful", "end", "suffix_end", "words")
-
-    def __init__(self, start: int) -> None:
-        self.end = start
-        self.words = 0
-        self.capitals = 0
-        self.capitals_end = 0
-        self.doubtful = False
-        self.suffix_end = 0
-
-
-def _said_to_live(folded: str, start: int) -> bool:
-    """Whether the words before a number announce an address."""
-    return bool(_HOME.search(folded[max(0, start - 40) : start]))
+    end: int
+    words: int = 0
+    capitals: int = 0
+    capitals_end: int = 0
+    doubtful: bool = False
+    suffix_end: int = 0
 
 
 def _address_end(text: str, start: int, announced: bool) -> int:
     """Where the address ends whose house number ends at `start`; 0 when this is no address.
 
-    An announced address needs no suffix: the capitalised words after the number are its street.
+    An announced address needs no suffix: the capitalized words after the number are its street.
     """
     seen = _Reading(start)
     previous = ""

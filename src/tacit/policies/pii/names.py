@@ -1,13 +1,12 @@
-"""Names of persons, told by what is said around them, and their further mentions in the same text.
+"""Names of persons, recognized by the words around them, and their further mentions in the same text.
 
 No list of names is used, so that a rare name is found as surely as a common one.
-
-Further mentions of names that were found in a text.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import (
@@ -57,7 +56,7 @@ def find_mentions(text: str, folded: str, names: Sequence[Range]) -> Iterator[Ra
 
 
 def _joins(gap: str) -> bool:
-    """Whether what stands between two mentions makes them one name: a blank, a hyphen, an initial or a particle."""
+    """Whether what is between two mentions makes them one name: a blank, a hyphen, an initial or a particle."""
     return gap == "-" or (
         gap.startswith(" ") and all(len(word.rstrip(".")) == 1 or word.lower() in PARTICLES for word in gap.split())
     )
@@ -128,7 +127,8 @@ def _beside(role: str, start: int, end: int, text: str, folded: str) -> Iterator
         case "who":
             yield from _reply(text, folded, end)
         case "title":
-            yield from _titled(text, start)
+            if (text[start].isupper() or text[start - 1 : start].isspace()) and _TITLE.match(text, start):
+                yield from _capital_name(text, start)
         case "here":
             yield from _before(text, start)
         case "kin":
@@ -173,12 +173,9 @@ def _reply(text: str, folded: str, end: int) -> Iterator[Range]:
     for place in places:
         label = _LABEL.match(text, place)
         place = label.end() if label else place
-        filler = _FILLER.match(folded, place)
-        fillers = 0
-        while filler and fillers < 8:
-            place = filler.end()
-            fillers += 1
+        for _ in range(8):
             filler = _FILLER.match(folded, place)
+            place = filler.end() if filler else place
         answer = (
             list(_any_name(text, place)) or list(_capital_names(text, place)) or list(_small_name(text, folded, place))
         )
@@ -188,7 +185,7 @@ def _reply(text: str, folded: str, end: int) -> Iterator[Range]:
 
 
 def _capital_names(text: str, start: int) -> Iterator[Range]:
-    """All capitalised names in the rest of the turn, wherever they stand; one word alone does not open a sentence."""
+    """All capitalized names in the rest of the turn, wherever they stand; one word alone does not open a sentence."""
     line_end = text.find("\n", start, start + _REPLY_REACH)
     stop = line_end if line_end >= 0 else min(len(text), start + _REPLY_REACH)
     place = start
@@ -251,7 +248,7 @@ def _capital_run(text: str, start: int) -> list[tuple[int, int, str]]:
 
 
 def _capital_name(text: str, start: int, loud: bool = False) -> Iterator[Range]:
-    """A run of capitalised words, with a title before it. After a cue in capitals, capitals mean nothing."""
+    """A run of capitalized words, with a title before it. After a cue in capitals, capitals mean nothing."""
     if text[start : start + 1].islower():
         return
     title = _TITLE.match(text, start)
@@ -261,7 +258,7 @@ def _capital_name(text: str, start: int, loud: bool = False) -> Iterator[Range]:
 
 
 def _any_name(text: str, start: int) -> Iterator[Range]:
-    """After a sure cue: a capitalised name, or up to three small words that fill the clause."""
+    """After a sure cue: a capitalized name, or up to three small words that fill the clause."""
     capital = list(_capital_name(text, start))
     if capital:
         begin, end = capital[0]
@@ -277,12 +274,8 @@ def _any_name(text: str, start: int) -> Iterator[Range]:
             end = last.end()
         yield begin, end
         return
-    run: list[tuple[int, int, str]] = []
-    for word in _words(text, start):
-        if not (_could_be_small_name(word[2]) or word[2] in NAMESAKES):
-            break
-        run.append(word)
-    run = run[:3]
+    words = takewhile(lambda word: _could_be_small_name(word[2]) or word[2] in NAMESAKES, _words(text, start))
+    run = list(words)[:3]
     if run and len(run[0][2]) > 1 and any(_could_be_small_name(word[2]) for word in run):
         yield start, _with_dot(text, run[-1])
 
@@ -298,15 +291,10 @@ def _with_dot(text: str, word: tuple[int, int, str]) -> int:
 
 
 def _vocative(text: str, start: int) -> Iterator[Range]:
-    """A capitalised name that is spoken to: nothing but the end of the clause may follow."""
+    """A capitalized name that is spoken to: nothing but the end of the clause may follow."""
     for begin, end in _capital_name(text, start):
         if _CLAUSE_END.match(text, end):
             yield begin, end
-
-
-def _titled(text: str, start: int) -> Iterator[Range]:
-    if text[start].isupper() or text[start - 1 : start].isspace():
-        yield from _capital_name(text, start) if _TITLE.match(text, start) else ()
 
 
 def _before(text: str, end: int) -> Iterator[Range]:
@@ -318,7 +306,7 @@ def _before(text: str, end: int) -> Iterator[Range]:
 
 
 def _addressee(text: str, address_start: int) -> Iterator[Range]:
-    """Two or three capitalised words right before an address: to whom it is sent."""
+    """Two or three capitalized words right before an address: to whom it is sent."""
     window = max(0, address_start - 80)
     match = _ADDRESSEE.search(text[window:address_start])
     if match:
@@ -328,7 +316,7 @@ def _addressee(text: str, address_start: int) -> Iterator[Range]:
 
 
 def _last_run(text: str, start: int, end: int) -> Iterator[Range]:
-    """The name among the capitalised words of [start, end) that ends there, without the words that are never one."""
+    """The name among the capitalized words of [start, end) that ends there, without the words that are never one."""
     begin, stop = end, end
     for word in reversed(list(NAME_WORD.finditer(text, start, end))):
         if word.group().lower() in NEVER_A_NAME:

@@ -1,6 +1,4 @@
-"""The policy `pii`: personal data in English text, told by shape and by the words around it.
-
-Personal data with a shape of its own: e-mail, web and network addresses, cards, accounts, telephones, dates.
+"""The policy `pii`: personal data in English text, recognized by shape and by the words around it.
 
 Each finder takes time linear in the text: quantifiers are bounded, numbers are tried once where their digits begin,
 and what is costly runs only where a cheap sign of it was seen.
@@ -150,14 +148,10 @@ def _is_ipv6(candidate: str) -> bool:
 
 def _iban(match: re.Match[str]) -> Iterator[Span]:
     groups = match.group().split(" ")
-    while groups and not _iban_checks("".join(groups)):
+    while groups and not (len(compact := "".join(groups)) >= 15 and compact.isascii() and iban_remainder(compact) == 1):
         groups.pop()  # a word of four letters may follow an IBAN
     if groups:
         yield Span(match.start(), match.start() + len(" ".join(groups)), "IBAN")
-
-
-def _iban_checks(candidate: str) -> bool:
-    return len(candidate) >= 15 and candidate.isascii() and iban_remainder(candidate) == 1
 
 
 KINDS = (
@@ -183,6 +177,7 @@ class Pii(Policy):
     """
 
     kinds: tuple[str, ...] = KINDS
+    public = True
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -197,10 +192,6 @@ class Pii(Policy):
     @property
     def id(self) -> str:
         return "pii" if self.kinds == KINDS else f"pii:{'+'.join(self.kinds)}"
-
-    @property
-    def public(self) -> bool:
-        return True
 
     def content(self) -> Any:  # noqa: ANN401
         return {
