@@ -59,20 +59,16 @@ class SpacyEntities(Policy):
     @property
     def id(self) -> str:
         found = find_pipeline(self.pipeline)
-        return f"spacy:{found.name}{kinds_in_id(self._chosen, found.kinds)}"
+        return f"spacy:{found.name}{kinds_in_id(self.kinds or (), found.kinds)}"
 
     def content(self) -> Any:  # noqa: ANN401
         without = sorted(needless_for_entities(self.pipeline))
-        return {"spacy": find_pipeline(self.pipeline).content(), "without": without, "kinds": sorted(self._chosen)}
+        return {"spacy": find_pipeline(self.pipeline).content(), "without": without, "kinds": sorted(self.kinds or ())}
 
     def find(self, record: Record) -> tuple[Span, ...]:
         tagger = load_tagger(self.pipeline, needless_for_entities(self.pipeline))
         renamed = (span._replace(kind=common_kind(span.kind)) for span in tagger.read(record.text, entities_of))
-        return resolve_overlaps(span for span in renamed if span.kind in self._chosen)
-
-    @property
-    def _chosen(self) -> frozenset[str]:
-        return frozenset(self.kinds or ())
+        return resolve_overlaps(span for span in renamed if span.kind in (self.kinds or ()))
 
 
 def names() -> Policy:

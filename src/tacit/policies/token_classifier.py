@@ -157,6 +157,9 @@ class _Model:
         return found
 
 
+_model = cache(_Model)
+
+
 def _window(config: Any, tokenizer_longest: int) -> int:  # noqa: ANN401
     """How many tokens the model reads at once, with the special ones."""
     positions = getattr(config, "max_position_embeddings", None) or _LONGEST_WINDOW
@@ -168,11 +171,6 @@ def _window(config: Any, tokenizer_longest: int) -> int:  # noqa: ANN401
             f"a model that reads {_FEWEST_TOKENS} tokens or more at once", str(window), "name another model"
         )
     return window
-
-
-@cache
-def _model(folder: str) -> _Model:
-    return _Model(folder)
 
 
 @cache
