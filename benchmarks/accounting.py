@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tacit.privacy.account import LibraryPLD, calibrate_noise
+from tacit.privacy.account import calibrate_noise, library_pld
 from tacit.privacy.events import Composition, ExposedGaussian, Relation, SampledGaussian
 from tacit.privacy.pld import PLD
 
@@ -24,12 +24,12 @@ def timed(work: Callable[[Composition], float], composition: Composition) -> tup
 
 def ours(composition: Composition) -> float:
     """Epsilon by our PLD, which searches use, and figures of units with several records."""
-    return PLD().profile(composition).epsilon(DELTA)
+    return PLD.profile(composition).epsilon(DELTA)
 
 
 def theirs(composition: Composition) -> float:
     """Epsilon by dp-accounting."""
-    return LibraryPLD().profile(composition).epsilon(DELTA)
+    return library_pld().profile(composition).epsilon(DELTA)
 
 
 def sampled(noise: float, rate: float, steps: int, copies: int = 1) -> Composition:

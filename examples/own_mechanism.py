@@ -18,11 +18,11 @@ from tacit.mechanisms.settings import PlanSettings
 from tacit.privacy.plan import Phase, Plan, Pool, Targets, Unit, View
 
 
-def secrets_first(words: PlanSettings) -> Own:
+def secrets_first(settings: PlanSettings) -> Own:
     """All private steps, then all public ones: the contrary of `twice`."""
-    records = words.need("records")
-    public = words.public(records)
-    with_secrets = words.private(words.take("secret_records", records))
+    records = settings.need("records")
+    public = settings.public(records)
+    with_secrets = settings.private(settings.take("secret_records", records))
 
     def schedule(private: PrivateSteps) -> Plan:
         noisy = private.step(View.FULL, Pool.WITH_SECRETS, Targets.PRIVATE)
@@ -32,17 +32,17 @@ def secrets_first(words: PlanSettings) -> Own:
     return Own("secrets-first", with_secrets, schedule, Unit.SECRETS)
 
 
-def careless(words: PlanSettings) -> Own:
+def careless(settings: PlanSettings) -> Own:
     """The same, but the public steps read the text as it was written: no epsilon is true of that."""
-    records = words.need("records")
-    public = words.public(records)
+    records = settings.need("records")
+    public = settings.public(records)
 
     def schedule(private: PrivateSteps) -> Plan:
         noisy = private.step(View.FULL, Pool.WITH_SECRETS, Targets.PRIVATE)
         exact = public.step(View.FULL, Pool.EVERY)
         return Plan((Phase(((noisy, private.steps),)), Phase(((exact, public.steps),))))
 
-    return Own("careless", words.private(records), schedule, Unit.SECRETS)
+    return Own("careless", settings.private(records), schedule, Unit.SECRETS)
 
 
 def main() -> None:

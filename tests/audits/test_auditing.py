@@ -45,8 +45,8 @@ from tacit.data.records import Record
 from tacit.errors import AttackError, RunError
 from tacit.models.loading import load
 from tacit.privacy.events import Relation
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.verify import Planted, planted_canaries
 from tacit.runs.weights import keep_model
 from tacit.training.randomness import NoiseStream

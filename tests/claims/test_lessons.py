@@ -50,8 +50,8 @@ from tacit.privacy.plan import (
     View,
     cost,
 )
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.simulation.simulate import simulate
 from tacit.training.gradients.clipped import Automatic, Clipping, Flat, PerParameter, clipped_sum
 from tacit.training.pools import Annotation, Pools

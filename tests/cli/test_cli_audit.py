@@ -20,8 +20,8 @@ from tacit.config.model_schema import CausalLMConfig
 from tacit.data.tokenizer import NOTHING, train_bpe
 from tacit.errors import AttackError, ConfigError, RunError
 from tacit.models.causal_lm import CausalLM
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.runs.verify import planted_canaries
 from tacit.runs.weights import keep_model
 

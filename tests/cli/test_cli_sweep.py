@@ -20,8 +20,8 @@ from tacit.cli.main import app
 from tacit.data.tokenizer import NOTHING, train_bpe
 from tacit.errors import ConfigError
 from tacit.privacy.ledger import read_entries
-from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import ReleaseFile
 from tacit.runs.weights import read_model
 from tacit.sweeps.sweep import sweep
 

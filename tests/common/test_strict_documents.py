@@ -8,7 +8,7 @@ import pytest
 from tacit.common.serialize import LARGEST_YAML, NotStrict, parse_json, parse_yaml, read_yaml
 from tacit.config.load import load_config
 from tacit.errors import ConfigError
-from tacit.mechanisms.build import read_words
+from tacit.mechanisms.build import read_plan_file
 from tacit.policies.registry import parse_policy
 from tacit.sweeps.recipe import read_recipe
 
@@ -42,7 +42,7 @@ MISREAD = {
     "too large": ("a: " + "x" * LARGEST_YAML, "bytes"),
 }
 READERS: dict[str, Callable[[Path], object]] = {
-    "plan": read_words,
+    "plan": read_plan_file,
     "settings": lambda file: load_config(file),
     "recipe": read_recipe,
     "policy": lambda file: parse_policy(str(file)),

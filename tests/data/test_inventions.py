@@ -25,8 +25,8 @@ from tacit.policies.patterns import Gold
 from tacit.privacy.events import Free
 from tacit.privacy.guarantee import Guarantee, Status
 from tacit.privacy.plan import Neighbors, Targets, Unit, View, cost
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.training.checks import check_run
 from tacit.training.stages import train
 

@@ -85,7 +85,7 @@ from tacit.privacy.plan import Neighbors, Noisy, Phase, Plan, PoissonRecords, Po
 from tacit.data.store import PreparedCorpus
 from tacit.training.randomness import Streams
 from tacit.data.batches import RowReader
-from tacit.runs.files import PrivateFile
+from tacit.runs.release import PrivateFile
 from tacit.runs.folder import RunFolder
 from tacit.training.pools import Annotation, Pools
 from tacit.training.trainer import Trainer, TrainSettings

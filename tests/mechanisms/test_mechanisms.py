@@ -15,13 +15,22 @@ from runs import mechanism_of
 from tacit.common.formatting import floor
 from tacit.common.serialize import from_json, to_json
 from tacit.errors import ClaimRefused, ConfigError
-from tacit.mechanisms.build import plan, read_words
+from tacit.mechanisms.build import plan, read_plan_file
 from tacit.mechanisms.mechanism import UNCOMPARED_DEVICE, interleaved, planned
 from tacit.mechanisms.registry import REGISTRY
 from tacit.privacy.account import account
-from tacit.privacy.certificate import to_markdown, to_registry_yaml
 from tacit.privacy.events import Free, Unbounded
-from tacit.privacy.guarantee import Condition, Coverage, Evidence, Guarantee, Order, Status, compare
+from tacit.privacy.guarantee import (
+    Condition,
+    Coverage,
+    Evidence,
+    Guarantee,
+    Order,
+    Status,
+    compare,
+    to_markdown,
+    to_registry_yaml,
+)
 from tacit.privacy.plan import Neighbors, Plain, Plan, Pool, ShuffledBatch, Step, Unit, View
 
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -193,7 +202,7 @@ def test_selective_public_steps_are_free() -> None:
 @pytest.mark.parametrize(("public", "private"), [(10, 3), (3, 10), (4, 4), (0, 5), (5, 0), (0, 0), (1, 1)])
 def test_interleaving_keeps_every_step(public: int, private: int) -> None:
     steps = [Step(name, View.REDACTED, Pool.EVERY, ShuffledBatch(1), Plain(), "public") for name in ("a", "b")]
-    names = [step.name for step in Plan(interleaved(steps[0], public, steps[1], private)).steps()]
+    names = [step.name for step in interleaved(steps[0], public, steps[1], private).steps()]
     assert (names.count("a"), names.count("b")) == (public, private)
 
 
@@ -230,13 +239,13 @@ def test_a_delta_of_one_over_the_units_is_refused() -> None:
 def test_words_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_text("plan: {mechanism: dpsgd, noise_multiplier: 1.1}\ncounts: {records: 1000}\n")
-    assert read_words(file) == {"mechanism": "dpsgd", "records": 1000, "noise_multiplier": 1.1}
+    assert read_plan_file(file) == {"mechanism": "dpsgd", "records": 1000, "noise_multiplier": 1.1}
     for broken in ("plan: [", "other: 1", "", "- 1"):
         file.write_text(broken)
         with pytest.raises(ConfigError):
-            read_words(file)
+            read_plan_file(file)
     with pytest.raises(ConfigError):
-        read_words(tmp_path / "missing.yaml")
+        read_plan_file(tmp_path / "missing.yaml")
 
 
 def test_comparison_answers_only_what_can_be_compared() -> None:
@@ -341,7 +350,7 @@ def test_theory_needs_no_torch() -> None:
         "        if name.partition('.')[0] == 'torch': raise ImportError('torch is not installed')\n"
         "sys.meta_path.insert(0, NoTorch())\n"
         "import tacit.privacy.plan, tacit.privacy.events, tacit.privacy.ledger, tacit.mechanisms.build\n"
-        "import tacit.privacy.account, tacit.privacy.certificate\n"
+        "import tacit.privacy.account, tacit.privacy.guarantee\n"
         "import tacit.mechanisms.registry\n"
         "data = ('tacit.data', 'tacit.policies', 'torch')\n"
         "bad = [name for name in sys.modules if name.startswith(data)]\n"

@@ -13,8 +13,8 @@ from tacit.data.store import PreparedCorpus
 from tacit.errors import ConfigError
 from tacit.mechanisms.registry import REGISTRY
 from tacit.privacy.guarantee import Guarantee
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.verify import check_verified
 from tacit.sweeps import scheduler
 from tacit.sweeps.sweep import sweep

@@ -37,8 +37,8 @@ from tacit.privacy.ledger import read_entries
 from tacit.privacy.noisy_utility import HELD_OUT_ALONE
 from tacit.privacy.noisy_utility import STEP as MEASURING
 from tacit.privacy.plan import View, cost
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import Utility
 from tacit.runs.weights import read_model
 from tacit.training.stages import Trained, resume, train

@@ -44,8 +44,8 @@ from tacit.papers.alpha_context import (
 from tacit.policies.detectors.detector import detector_data
 from tacit.policies.patterns import Digits
 from tacit.policies.registry import build_policy, parse_policy
-from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import ReleaseFile
 from tacit.runs.weights import write_model
 
 BLOCK = "█████"

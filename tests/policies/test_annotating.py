@@ -20,8 +20,8 @@ from tacit.errors import ConfigError, PrepareError
 from tacit.policies.patterns import Digits, Gold
 from tacit.policies.policy import Policy
 from tacit.privacy.plan import Pool
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.training.marking import Caps, annotate, mark_once
 from tacit.training.parts import make_policies, prepare_stores
 from tacit.training.pools import Pools, measured_counts

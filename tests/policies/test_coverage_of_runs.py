@@ -20,8 +20,8 @@ from tacit.data.records import Record, Span, segment_records
 from tacit.errors import ClaimRefused
 from tacit.policies.coverage import TrainedOn, read_coverage
 from tacit.policies.registry import parse_policy
-from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import ReleaseFile
 from tacit.training.marking import side_of
 from tacit.training.stages import train
 

@@ -34,8 +34,8 @@ from tacit.policies.policy import Either, Forgetful, Policy
 from tacit.policies.stability import PLACEHOLDER, redact, with_replaced
 from tacit.privacy.events import Free, Relation
 from tacit.privacy.plan import Noisy, Plain, Plan, Pool, Step, Unit, cost
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.simulation.simulate import simulate
 from tacit.training.marking import Caps, annotate, mark_once
 from tacit.training.parts import make_policies, prepare_stores

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from tacit.privacy import pld as pld_module
-from tacit.privacy.account import LibraryPLD, account
+from tacit.privacy.account import account, library_pld
 from tacit.privacy.dominating_pairs import Floats, put_in_order
 from tacit.privacy.events import Composition, Relation, SampledGaussian
 from tacit.privacy.pld import PLD, Composed, Real, composed, transform_error
@@ -129,19 +129,19 @@ COMPOSITION: Composition = ((SampledGaussian(0.8, 0.01, 1, Relation.ZERO_OUT), 2
 
 def test_the_bound_is_part_of_every_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transform that may be off by more costs that much more."""
-    law = pld_module.privacy_loss_law(put_in_order(COMPOSITION))
+    law = PLD.law(put_in_order(COMPOSITION))
     epsilons = np.linspace(0, 10, 50)
     monkeypatch.setattr(
         pld_module, "composed", lambda *words: Composed(composed(*words).masses, composed(*words).rounding + 1e-7)
     )
-    worse = pld_module.privacy_loss_law(put_in_order(COMPOSITION))
+    worse = PLD.law(put_in_order(COMPOSITION))
     np.testing.assert_allclose(worse.deltas(epsilons) - law.deltas(epsilons), 1e-7, rtol=1e-3)
 
 
 def test_the_library_is_not_quoted_and_confirms() -> None:
     """Catches a certificate whose number comes from a transform without a bound."""
     profile = account(COMPOSITION)
-    assert profile.accountant == f"{PLD().name}, confirmed by {LibraryPLD().name}"
-    quick = PLD().profile(COMPOSITION)
+    assert profile.accountant == f"{PLD.name}, confirmed by {library_pld().name}"
+    quick = PLD.profile(COMPOSITION)
     assert profile.epsilon(1e-5) == quick.epsilon(1e-5)
-    assert LibraryPLD(1e-4).profile(COMPOSITION).epsilon(1e-5) == pytest.approx(quick.epsilon(1e-5), rel=0.003)
+    assert library_pld(1e-4).profile(COMPOSITION).epsilon(1e-5) == pytest.approx(quick.epsilon(1e-5), rel=0.003)

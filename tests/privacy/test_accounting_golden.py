@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tacit.privacy.account import LibraryPLD, account, calibrate_noise
+from tacit.privacy.account import account, calibrate_noise, library_pld
 from tacit.privacy.events import Composition, ExposedGaussian, Relation, SampledGaussian, joint
 from tacit.privacy.pld import PLD
 from tacit.privacy.profile import Profile
@@ -39,8 +39,8 @@ def test_one_copy(noise: float, rate: float, steps: int, relation: Relation, eps
     """Selective runs at the papers' settings, the CRT pair of relations, and the benchmark of accountants."""
     profile = priced(noise, rate, steps, relation=relation)
     assert profile.epsilon(8e-5) == pytest.approx(epsilon, rel=0.005)
-    checked = f"{PLD().name}, confirmed by {LibraryPLD().name}"
-    assert profile.accountant == (checked if epsilon < 100 and steps <= 100_000 else PLD().name)
+    checked = f"{PLD.name}, confirmed by {library_pld().name}"
+    assert profile.accountant == (checked if epsilon < 100 and steps <= 100_000 else PLD.name)
 
 
 @pytest.mark.parametrize(("copies", "epsilon"), [(1, 2.12), (2, 4.13), (5, 10.99), (10, 25.2)])

@@ -105,7 +105,7 @@ def test_crt_average_case_by_renyi(epsilon: float, delta: float, rate: float, st
     """The formula alone, with add or remove: reference values that rest on RDP with the improved conversion."""
 
     def profile(noise: float) -> Profile:
-        return RDP().profile(((SampledGaussian(noise, rate, 1, Relation.ZERO_OUT), steps),))
+        return RDP.profile(((SampledGaussian(noise, rate, 1, Relation.ZERO_OUT), steps),))
 
     noise = brentq(lambda noise: profile(noise).epsilon(delta) - epsilon, 0.5, 20.0)
     assert average_case(profile(noise), delta, 0.1, 0.0).amplified == pytest.approx(golden, rel=ONE_PERCENT)

@@ -239,7 +239,7 @@ def test_prices_cannot_change(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "ledger.jsonl") as ledger:
         ledger.declare("private", PRIVATE)
         ledger.declare("private", PRIVATE)
-        with pytest.raises(LedgerError, match="already holds"):
+        with pytest.raises(LedgerError, match="already has"):
             ledger.declare("private", {**PRIVATE, "record": Free("cheaper")})
         with pytest.raises(LedgerError, match="each notion"):
             ledger.declare("public", {"record": Free("redacted view")})

@@ -34,8 +34,8 @@ from tacit.privacy.noisy_utility import (
     price,
 )
 from tacit.privacy.plan import Targets, View
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import Utility
 from tacit.runs.verify import verify
 from tacit.training.stages import resume, train

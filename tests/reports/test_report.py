@@ -24,8 +24,8 @@ from tacit.reports.comparison_page import comparison_page, differing, matrix, st
 from tacit.reports.finished_run import Finished, read_run, read_runs
 from tacit.reports.run_page import run_page
 from tacit.reports.write import report
-from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import ReleaseFile
 
 SECTIONS = ("protected", "secret", "utility", "ledger", "attacks", "again", "certificate")
 

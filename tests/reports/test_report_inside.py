@@ -37,9 +37,8 @@ from tacit.reports.drawing import draw
 from tacit.reports.finished_run import read_inside, read_run, read_runs
 from tacit.reports.run_page import run_page
 from tacit.reports.write import report, report_inside
-from tacit.runs.environment import Made, MadeWith, code_hash, here, note
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import Environment, MadeWith, PrivateFile, ReleaseFile, code_hash, environment
 from tacit.training.stages import train
 
 
@@ -118,21 +117,21 @@ def test_a_run_says_what_it_was_made_with_and_what_it_was_resumed_under(tmp_path
     (folder / "release" / ReleaseFile.MADE).unlink()
     reseal(folder)
     with RunFolder.open(folder) as run:
-        note(run)
-        note(run)
+        run.note_environment()
+        run.note_environment()
         run.seal()
-        assert run.read_json(MadeWith, ReleaseFile.MADE) == MadeWith((here(),))
+        assert run.read_json(MadeWith, ReleaseFile.MADE) == MadeWith((environment(),))
     page = Page(run_page(read_run(folder))).text
     for library in ("torch", "numpy", "dp-accounting"):
-        assert f"{library} {dict(here().libraries)[library]}" in page
+        assert f"{library} {dict(environment().libraries)[library]}" in page
     assert code_hash()[:50] in page
     assert re.fullmatch("[0-9a-f]{64}", code_hash())
-    older = Made("0" * 64, "3.11.0", "Linux x86_64", (("tacit", "0.0.9"),))
+    older = Environment("0" * 64, "3.11.0", "Linux x86_64", (("tacit", "0.0.9"),))
     with RunFolder.open(folder) as run:
         run.write_json(ReleaseFile.MADE, MadeWith((older,)))
-        note(run)
+        run.note_environment()
         run.seal()
-        assert run.read_json(MadeWith, ReleaseFile.MADE) == MadeWith((older, here()))
+        assert run.read_json(MadeWith, ReleaseFile.MADE) == MadeWith((older, environment()))
     assert "Then, resumed under" in Page(run_page(read_run(folder))).text
     assert str(tmp_path) not in (folder / "release" / ReleaseFile.MADE).read_text()
 
@@ -328,7 +327,7 @@ def test_a_trained_run_releases_no_secret_and_hides_those_its_policy_missed(tmp_
     measured = read_run(run, inside=True).measured
     assert measured is not None
     assert measured.counts.records > 0
-    assert found.made == (here(),)
+    assert found.made == (environment(),)
     secrets = _secrets(corpus, run_page(found))
     assert len(secrets) > 50
     released = [path for path in (run / "release").iterdir() if path.is_file()]

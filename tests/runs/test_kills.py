@@ -25,8 +25,8 @@ from tacit.models.loading import load
 from tacit.privacy.account import account
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import read_entries
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder, has_begun
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.weights import read_model
 
 PRIVATE_STEPS = 40

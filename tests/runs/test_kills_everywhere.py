@@ -22,8 +22,8 @@ from runs import PLANS, SETTINGS, write_corpus
 from tacit.mechanisms.build import Terms
 from tacit.privacy.ledger import read_entries
 from tacit.privacy.plan import Noisy, SplitBatch
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder, has_begun
+from tacit.runs.release import PrivateFile, ReleaseFile
 
 DEATHS = 42  # for each of twelve mechanisms: 504 in all
 STEPS = 8

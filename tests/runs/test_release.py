@@ -19,9 +19,8 @@ from tacit.mechanisms.mechanism import KNOWN_SEED
 from tacit.policies.patterns import Digits
 from tacit.privacy.guarantee import COVERAGE_INSIDE, Evidence, Guarantee, Order, Status, compare
 from tacit.reports.write import report
-from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.release import ReleaseReason, check_fields
+from tacit.runs.release import ReleaseFile, ReleaseReason, check_fields
 from tacit.runs.utility import evidence_outside
 from tacit.runs.verify import verify
 from tacit.training.stages import Trained, train

@@ -24,8 +24,8 @@ from tacit.mechanisms.build import Terms, plan
 from tacit.privacy.events import Free
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.plan import Plan
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.weights import read_model, write_model
 
 PLANNED = plan({"mechanism": "selective", "noise_multiplier": 1.0, "records": 500})

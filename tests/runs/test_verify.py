@@ -38,8 +38,8 @@ from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.ledger import read_entries
 from tacit.privacy.plan import Phase, Plan, Pool, Unit, View
 from tacit.reports.write import report
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.verify import Verified, check_verified, disagreement, verify
 from tacit.training.stages import resume, train
 
@@ -236,7 +236,7 @@ def test_a_file_that_an_interrupted_verb_left_is_made_anew_by_it(tmp_path: Path)
         opened.write_text(ReleaseFile.REPORT, "half")
     found = verify(folder)
     assert "audit.json was changed" in failing(found)
-    with pytest.raises(RunError, match="make it anew: tacit audit run"):
+    with pytest.raises(RunError, match="make it again: tacit audit run"):
         report([folder])
     rewritten = write_run(tmp_path / "other", "redaction") / "release" / ReleaseFile.AUDIT
     with RunFolder.open(folder) as opened:

@@ -30,9 +30,8 @@ from tacit.policies.pii.policy import Pii
 from tacit.privacy.guarantee import Coverage, Evidence, Guarantee
 from tacit.privacy.noisy_utility import ReleasedUtility
 from tacit.privacy.plan import cost
-from tacit.runs.environment import Made, MadeWith
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import Environment, MadeWith, PrivateFile, ReleaseFile
 from tacit.runs.utility import ErrorRate, LabelQuality, TokenQuality, Utility, evidence_outside
 
 WORDS: dict[str, dict[str, Any]] = {
@@ -72,7 +71,7 @@ CLASSES = Utility(
 MEASURED = PolicyCard(
     "pii", "0" * 64, CardCounts(120, 4, {"NAME": KindCounts(50, 46, 1, 52, 48), "PHONE": KindCounts(30, 30, 0, 31, 30)})
 )
-MADE = MadeWith((Made("0" * 64, "3.11.7", "Linux x86_64", (("tacit", "0.1.0"), ("torch", "2.9.0"))),))
+MADE = MadeWith((Environment("0" * 64, "3.11.7", "Linux x86_64", (("tacit", "0.1.0"), ("torch", "2.9.0"))),))
 
 
 def text_utility(perplexity: float, private: float) -> Utility:

@@ -117,10 +117,10 @@ def _own(unit: Unit) -> Any:  # noqa: ANN401
             if unit == Unit.SECRETS:
                 step = public.step(View.INVENTED, Pool.EVERY, Targets.PUBLIC)
                 noisy = chosen.step(View.FULL, Pool.WITH_SECRETS)
-                return Plan(interleaved(step, public.steps, noisy, chosen.steps))
+                return interleaved(step, public.steps, noisy, chosen.steps)
             if unit == Unit.FLAGGED_RECORD:
                 step, noisy = public.step(View.FULL, Pool.CLEARED), chosen.step(View.INVENTED, Pool.FLAGGED)
-                return Plan(interleaved(step, public.steps, noisy, chosen.steps))
+                return interleaved(step, public.steps, noisy, chosen.steps)
             return Plan((Phase(((chosen.step(View.INVENTED, Pool.EVERY), chosen.steps),)),))
 
         return Own(f"own {unit}", private, schedule, unit)

@@ -32,8 +32,8 @@ from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import build_mechanism
 from tacit.privacy.plan import Plan, Step, View
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.training.checks import check_duplicates, check_run
 from tacit.training.covered import check_covered
 from tacit.training.gradients.clipped import check_gradients

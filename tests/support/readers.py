@@ -75,8 +75,8 @@ def save_tiny_run(folder: Path, seed: int = 0) -> Path:
     from tacit.config.model_schema import LSTMConfig
     from tacit.data.tokenizer import byte_tokenizer
     from tacit.models.lstm import LSTM
-    from tacit.runs.files import ReleaseFile
     from tacit.runs.folder import RunFolder
+    from tacit.runs.release import ReleaseFile
     from tacit.runs.weights import write_model
 
     torch.manual_seed(seed)
@@ -93,7 +93,7 @@ def save_tiny_run(folder: Path, seed: int = 0) -> Path:
 def finish_plainly(run: "RunFolder") -> None:
     """All that a finished run of `plain` has beside its model."""
     from tacit.mechanisms.build import Terms, plan
-    from tacit.runs.files import ReleaseFile
+    from tacit.runs.release import ReleaseFile
 
     planned = plan({"mechanism": "plain", "public_epochs": 1, "records": 32})
     run.ledger.declare("public", {})

@@ -22,8 +22,8 @@ from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import build_mechanism
 from tacit.mechanisms.settings import MeasuredCounts
 from tacit.policies.patterns import Gold
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.simulation.simulate import simulate
 from tacit.training.marking import Caps, annotate
 from tacit.training.pools import Annotation, Pools, measured_counts

@@ -35,9 +35,8 @@ from tacit.errors import ConfigError, RunError, TacitError
 from tacit.papers.two_stage import TwoStageResult, two_stage_finding
 from tacit.policies.patterns import Digits
 from tacit.policies.registry import build_policy, parse_policy
-from tacit.runs.environment import code_hash
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, code_hash
 from tacit.runs.utility import Utility
 from tacit.sweeps import scheduler as processes
 from tacit.sweeps.recipe import Need, Recipe, nested, read_recipe, references, resolved, variations

@@ -15,8 +15,8 @@ from tacit.config.schema import Config
 from tacit.data.corpus import read, write_jsonl
 from tacit.data.records import Record
 from tacit.errors import ConfigError
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.simulation.simulate import simulate
 from tacit.training import overlap as apart
 from tacit.training.stages import train

@@ -16,8 +16,8 @@ from tacit.data.marked import Split
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.errors import ConfigError
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.simulation.simulate import simulate
 from tacit.training.stages import train
 

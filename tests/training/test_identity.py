@@ -21,9 +21,8 @@ from tacit.policies.entities import SpacyEntities
 from tacit.policies.marking import Policies
 from tacit.policies.patterns import Digits, Regex
 from tacit.privacy.ledger import Ledger
-from tacit.runs.environment import here
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile, environment
 from tacit.simulation.simulate import simulate
 from tacit.training import identity
 from tacit.training.identity import check_identity, identity_of
@@ -159,7 +158,7 @@ def test_another_faker_invents_other_secrets(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_version_of_faker_is_released_with_the_others() -> None:
-    assert "faker" in dict(here().libraries)
+    assert "faker" in dict(environment().libraries)
 
 
 def test_another_model_behind_a_policy_is_another_policy(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from tacit.audits.audit import audit
 from tacit.config.audit_schema import AuditConfig, ExtractionConfig
 from tacit.config.load import check_used, load_config
 from tacit.errors import ConfigError
-from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import ReleaseFile
 from tacit.runs.weights import kept_models
 
 PLAN = {"mechanism": "plain", "public_epochs": 2, "public_batch_size": 16}

@@ -22,8 +22,8 @@ from tacit.policies import marking
 from tacit.policies.marking import Policies, Unmarked, mark_all
 from tacit.policies.patterns import Capitals, Digits, Gold
 from tacit.policies.policy import Policy
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.training.stages import resume, train
 
 SHAPE = {"embedding_size": 8, "hidden_size": 8}

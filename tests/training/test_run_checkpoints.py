@@ -18,8 +18,8 @@ import torch
 from tacit.config.setting import Mode
 from tacit.errors import LedgerError, RunError
 from tacit.privacy.events import Free
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.training.checkpoints import Checkpoint, Checkpoints
 from tacit.training.pools import ShuffleState
 from tacit.training.randomness import Streams

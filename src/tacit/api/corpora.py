@@ -322,10 +322,10 @@ def plan(
         78
     """
     from tacit.mechanisms.build import plan as price
-    from tacit.mechanisms.build import read_words
+    from tacit.mechanisms.build import read_plan_file
 
     target = {name: value for name, value in (("mechanism", mechanism), ("epsilon", epsilon)) if value is not None}
-    asked = {**(read_words(Path(file)) if file else {}), **target, **(counts or {}), **(settings or {})}
+    asked = {**(read_plan_file(Path(file)) if file else {}), **target, **(counts or {}), **(settings or {})}
     if corpus is None:
         return price(asked)
     chosen = [policy_of(one) for one in (policy, conservative_policy) if one is not None]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tacit.privacy.noisy_utility import ReleasedUtility
     from tacit.privacy.plan import Plan
     from tacit.reports.write import Reported
-    from tacit.runs.files import FileName
+    from tacit.runs.release import FileName
     from tacit.runs.utility import Utility
     from tacit.runs.verify import Verified
     from tacit.training.stages import Trained
@@ -61,7 +61,7 @@ class Run(Result):
     def guarantee(self) -> "Guarantee":
         """What is guaranteed; `guarantee.sentence()` is the claim in words."""
         from tacit.privacy.guarantee import Guarantee
-        from tacit.runs.files import PrivateFile, ReleaseFile
+        from tacit.runs.release import PrivateFile, ReleaseFile
 
         inside = self.read(Guarantee, PrivateFile.GUARANTEE)
         return inside or self._required(Guarantee, ReleaseFile.GUARANTEE)
@@ -83,14 +83,14 @@ class Run(Result):
     @cached_property
     def _terms(self) -> "Terms":
         from tacit.mechanisms.build import Terms
-        from tacit.runs.files import ReleaseFile
+        from tacit.runs.release import ReleaseFile
 
         return self._required(Terms, ReleaseFile.PLAN)
 
     @cached_property
     def utility(self) -> "Utility":
         """What the model is worth on held-out text, exactly; only the folder that was trained in has it."""
-        from tacit.runs.files import PrivateFile
+        from tacit.runs.release import PrivateFile
         from tacit.runs.utility import Utility
 
         found = self.read(Utility, PrivateFile.UTILITY)
@@ -103,14 +103,14 @@ class Run(Result):
     def released_utility(self) -> "ReleasedUtility":
         """What the model is worth on held-out text, with the noise that was priced: this may leave."""
         from tacit.privacy.noisy_utility import ReleasedUtility
-        from tacit.runs.files import ReleaseFile
+        from tacit.runs.release import ReleaseFile
 
         return self._required(ReleasedUtility, ReleaseFile.UTILITY)
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """All settings of the run; of a release those that may leave."""
-        from tacit.runs.files import PrivateFile, ReleaseFile
+        from tacit.runs.release import PrivateFile, ReleaseFile
 
         inside: dict[str, Any] | None = self.read(dict, PrivateFile.SETTINGS)
         return inside or self._required(dict, ReleaseFile.CONFIG)
@@ -350,7 +350,7 @@ def resume(run: "str | Path | Run", *, policy: "Policy | None" = None, observe: 
     Args:
         policy: the policy, if the run was given one as an object and this is another process.
     """
-    from tacit.runs.files import PrivateFile
+    from tacit.runs.release import PrivateFile
     from tacit.training.stages import resume as go_on
 
     folder = folder_of(run)

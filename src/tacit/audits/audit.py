@@ -39,8 +39,8 @@ from tacit.errors import AttackError, TacitError
 from tacit.models.evaluation import mean_nats
 from tacit.models.loading import load, load_foreign
 from tacit.privacy.plan import Targets, View
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.weights import KeptModel, kept_models
 
 

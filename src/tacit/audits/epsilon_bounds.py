@@ -43,7 +43,7 @@ from scipy import special, stats
 
 from tacit.audits.statistics import Floats, Judged, Scores
 from tacit.errors import AttackError
-from tacit.privacy.profile import bracket
+from tacit.privacy.profile import bisect
 
 Points = Sequence[tuple[float, float]]
 """(epsilon, delta)-DP at several points at once; each must hold, in both directions."""
@@ -168,7 +168,8 @@ class LowerBound:
         low = 0.0
         for one in guesses:
             if not _plausible(one, delta, low):
-                low = bracket(partial(_plausible, one, delta), low, low + 1.0, 2.0, _WIDEST, absolute=1e-6)[0]
+                stays = partial(_plausible, one, delta)
+                low = bisect(stays, low, low + 1.0, growth=2.0, widest=_WIDEST, absolute=1e-6)[0]
         return cls(low, delta, confidence, guesses)
 
     def refutes(self, points: Points) -> bool:

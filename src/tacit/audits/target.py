@@ -28,8 +28,8 @@ from tacit.errors import AttackError, RunError
 from tacit.models.language_model import Learner
 from tacit.models.loading import load_unchecked
 from tacit.privacy.guarantee import Guarantee
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.verify import AFTER_TRAINING, Planted, check_stores, check_verified, planted_canaries
 
 PLANTED = "canary-"

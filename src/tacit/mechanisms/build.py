@@ -1,13 +1,11 @@
-"""The verb `plan`: the price before training.
-
-What plan.json holds, and the one conclusion from it: training states it, `verify` states it again.
+"""The price before training (the command `plan`), what plan.json contains, and the conclusion from it.
 
 G1 (as spent). The guarantee is concluded from the ledger's counts, not from the plan; from whichever is dearer where
    the run chose when to stop.
 G2 (from files). Everything the conclusion depends on is in plan.json, ledger.jsonl and the evidence of guarantee.json:
-   whoever has `release/` can draw it again.
-G3 (labels). A claim of a classifier says that the classes are public, and whether a label is protected with its record
-   or is public annotation (theory, section 1: what is not owned by a unit is public).
+   `verify` concludes it again from `release/` alone.
+G3 (labels). A claim of a classifier states that the classes are public, and whether a label is protected with its
+   record or is public annotation (theory, section 1: what is not owned by a unit is public).
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,14 +23,21 @@ from tacit.mechanisms.mechanism import Mechanism, Spent, calibrated, concluded, 
 from tacit.mechanisms.registry import Described, build_mechanism, describe, rebuild
 from tacit.mechanisms.settings import MeasuredCounts
 from tacit.privacy.account import quick_account
-from tacit.privacy.certificate import to_markdown
 from tacit.privacy.events import Event, Unbounded
-from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status
+from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status, to_markdown
 from tacit.privacy.noisy_utility import HELD_OUT, HELD_OUT_ALONE, NOT_READ, STEP, measured_utility, price
 from tacit.privacy.plan import Plain, Plan, ShuffledPass, Unit, cost
 
 CURVE_POINTS = 6
 BAR_WIDTH = 40
+PUBLIC_CLASSES = Condition("the list of classes is public, and was not collected from the corpus", Status.ASSUMED)
+PUBLIC_LABELS = Condition(
+    "for secrets, labels are public annotation: what a marked span says does not decide a label", Status.ASSUMED
+)
+OWN_LABELS = Condition(
+    "for records, users and entities, a record's label is part of the record and protected with it", Status.MET
+)
+EXPOSED_LABELS = "labels of the records that plain steps read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +48,6 @@ class Planned(Result):
     plan: Plan
     guarantee: Guarantee
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
-
-    @property
-    def draws_at_random(self) -> bool:
-        """Whether every step draws its units afresh, so that there is a sampling rate."""
-        return not any(isinstance(step.draw, ShuffledPass) for step in self.plan.executions())
 
     def tables(self) -> Iterator[Table | Note]:
         """The price, the sentence that will be true with its conditions, and epsilon over private steps."""
@@ -69,7 +69,7 @@ class Planned(Result):
         private = self.mechanism.private
         if private is not None:
             yield "noise multiplier", rounded_up(private.noise_multiplier, 4)
-            if self.draws_at_random:
+            if not any(isinstance(step.draw, ShuffledPass) for step in self.plan.executions()):
                 units = f"{private.expected_batch:g} of {private.population:,}"
                 yield "sampling rate", f"{private.sampling_rate:.4g} ({units})"
             yield "clip norm", f"{private.clip_norm:g}"
@@ -89,7 +89,13 @@ class Planned(Result):
 
     def curve(self) -> tuple[tuple[int, float], ...]:
         """Private steps done, and the headline's epsilon then."""
-        return _curve(self.mechanism)
+        private = self.mechanism.private
+        if private is None:
+            return ()
+        headline = self.mechanism.notions()[0]
+        marks = sorted({round(private.steps * part / CURVE_POINTS) for part in range(1, CURVE_POINTS + 1)} - {0})
+        partial = ((done, with_private(self.mechanism, replace(private, steps=done))) for done in marks)
+        return tuple((done, quick_account(one.plan().spend(headline)).epsilon(private.delta)) for done, one in partial)
 
 
 def plan(
@@ -107,38 +113,12 @@ def plan(
     return Planned(mechanism, mechanism.plan(), guarantee, {} if isinstance(asked, PlanConfig) else dict(asked))
 
 
-def read_words(path: Path) -> dict[str, Any]:
+def read_plan_file(path: Path) -> dict[str, Any]:
     """The settings under `plan:` and `counts:` of a YAML file."""
     content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("plan"), dict):
         raise ConfigError(f"settings under a top key `plan:` in {path}", "none", "plan: {mechanism: selective, ...}")
     return {**content["plan"], **(content.get("counts") or {})}
-
-
-def _curve(mechanism: Mechanism) -> tuple[tuple[int, float], ...]:
-    private = mechanism.private
-    if private is None:
-        return ()
-    headline = mechanism.notions()[0]
-    marks = sorted({round(private.steps * part / CURVE_POINTS) for part in range(1, CURVE_POINTS + 1)} - {0})
-    partial = ((done, with_private(mechanism, replace(private, steps=done))) for done in marks)
-    return tuple((done, quick_account(part.plan().spend(headline)).epsilon(private.delta)) for done, part in partial)
-
-
-PUBLIC_CLASSES = Condition("the list of classes is public, and was not collected from the corpus", Status.ASSUMED)
-
-
-PUBLIC_LABELS = Condition(
-    "for secrets, labels are public annotation: what a marked span says does not decide a label", Status.ASSUMED
-)
-
-
-OWN_LABELS = Condition(
-    "for records, users and entities, a record's label is part of the record and protected with it", Status.MET
-)
-
-
-EXPOSED_LABELS = "labels of the records that plain steps read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +170,11 @@ class Terms:
         notions = self.rebuilt().notions()
         prices = {step.name: {str(one): cost(step, one) for one in notions} for step in self.plan.executions()}
         measuring = self.measuring
-        if measuring is None:
-            return prices
-        of_step = {step: {**known, HELD_OUT: measuring.of_training} for step, known in prices.items()}
-        return {
-            **of_step,
-            STEP: {**{str(one): HELD_OUT_ALONE for one in notions}, HELD_OUT: price(measuring.noise_multiplier)},
-        }
+        if measuring is not None:
+            prices = {step: {**known, HELD_OUT: measuring.of_training} for step, known in prices.items()}
+            alone = dict.fromkeys(map(str, notions), HELD_OUT_ALONE)
+            prices[STEP] = {**alone, HELD_OUT: price(measuring.noise_multiplier)}
+        return prices
 
     def planned(self) -> dict[str, int]:
         """How often each step takes place when the plan is executed to its end."""
@@ -216,24 +194,21 @@ class Terms:
 
     def conclude(self, charges: Mapping[str, int], evidence: Evidence) -> Guarantee:
         """The guarantee that is true after a ledger has counted `charges`."""
-        guarantee = concluded(self.rebuilt(), self.spent(charges), evidence)
-        if self.classifies:
-            guarantee = with_labels(guarantee, self.plan)
-        return guarantee if self.measuring is None else with_utility(guarantee, self.measuring, charges.get(STEP, 0))
+        guarantee, measuring = concluded(self.rebuilt(), self.spent(charges), evidence), self.measuring
+        if self.classifies and guarantee.figures:
+            guarantee = _with_labels(guarantee, self.plan)
+        if measuring is None:
+            return guarantee
+        if measuring.chose:
+            exposed = "held-out records, which chose the model"
+            return replace(guarantee, not_protected=(*guarantee.not_protected, exposed))
+        utility = measured_utility(measuring.noise_multiplier, charges.get(STEP, 0), measuring.records)
+        return replace(guarantee, utility=utility)
 
 
-def with_utility(guarantee: Guarantee, measuring: Measuring, times: int) -> Guarantee:
-    """`guarantee` with what held-out records have after so many releases of utility."""
-    if measuring.chose:
-        return replace(guarantee, not_protected=(*guarantee.not_protected, "held-out records, which chose the model"))
-    return replace(guarantee, utility=measured_utility(measuring.noise_multiplier, times, measuring.records))
-
-
-def with_labels(guarantee: Guarantee, plan: Plan) -> Guarantee:
-    """`guarantee` with what it means for classes and labels; where nothing is claimed, nothing is added."""
+def _with_labels(guarantee: Guarantee, plan: Plan) -> Guarantee:
+    """`guarantee` with what it means for classes and labels."""
     units = {figure.neighbors.unit for figure in guarantee.figures}
-    if not units:
-        return guarantee
     public = (PUBLIC_LABELS,) if Unit.SECRETS in units else ()
     own = (OWN_LABELS,) if units - {Unit.SECRETS} else ()
     exposed = any(isinstance(step.update, Plain) and times for step, times in plan.executions().items())

@@ -41,7 +41,7 @@ class CADP:
     def plan(self) -> Plan:
         """Both kinds of step, spread evenly."""
         public, private = self.public.step(View.FULL, Pool.CLEARED), self.private.step(View.FULL, Pool.FLAGGED)
-        return Plan(interleaved(public, self.public.steps, private, self.private.steps))
+        return interleaved(public, self.public.steps, private, self.private.steps)
 
     def notions(self) -> tuple[Neighbors, ...]:
         """A flagged record, zero-out."""
@@ -63,7 +63,7 @@ class CADP:
 ENTRY = MechanismEntry(
     CADP.name,
     "records a detector flagged with noise, the others plainly",
-    lambda words: CADP(*routed_steps(words)),
+    lambda settings: CADP(*routed_steps(settings)),
     CADP,
     (Unit.FLAGGED_RECORD,),
     Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS),

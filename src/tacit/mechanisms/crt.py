@@ -74,8 +74,8 @@ class CRT:
         )
 
 
-def _build(words: PlanSettings) -> CRT:
-    public, private = routed_steps(words)
+def _build(settings: PlanSettings) -> CRT:
+    public, private = routed_steps(settings)
     return CRT(public, private, max(1, round(private.steps * private.sampling_rate)))
 
 

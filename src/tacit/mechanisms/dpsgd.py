@@ -52,7 +52,7 @@ class DPSGD:
 ENTRY = MechanismEntry(
     DPSGD.name,
     "noise on everything: hides whether a record was used",
-    lambda words: DPSGD(words.private(words.need("records"))),
+    lambda settings: DPSGD(settings.private(settings.need("records"))),
     DPSGD,
     (Unit.RECORD,),
     Needs(OF_PRIVATE_STEPS),

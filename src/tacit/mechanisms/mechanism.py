@@ -1,7 +1,4 @@
-"""What mechanisms share: the two kinds of training they schedule, and their contract.
-
-Conditions that several claims depend on, each with how it is known to hold.
-"""
+"""What mechanisms share: conditions of their claims, the two kinds of steps they schedule, and their contract."""
 
 import math
 from collections.abc import Mapping
@@ -47,75 +44,42 @@ FRESH_DRAW = Condition(
     "by the plan, each private draw is a fresh Poisson draw that reaches the model through its noisy sum alone",
     Status.MET,
 )
-
-
 CONSTANT_DIVISOR = Condition("sampling rate, clip norm and divisor are public constants", Status.MET)
-
-
 PUBLIC_COUNT = Condition("the number of units is treated as public", Status.ASSUMED)
-
-
 PUBLIC_TOKENIZER = Condition(
     "tokenizer, length limits, schedules and model choice depend on public data only", Status.ASSUMED
 )
-
-
 FROZEN_MARKS = Condition(
     "public text, and where marked spans stand and of which kind, are treated as public", Status.ASSUMED
 )
-
-
 LEARNED_ELSEWHERE = "trained on public or disjoint data"
-
-
 FROZEN_DETECTOR = Condition(
     f"the detector or model behind the marks was {LEARNED_ELSEWHERE} and frozen", Status.ASSUMED
 )
-
-
 FOREIGN_BASE = Condition("the base model was not trained on this corpus", Status.ASSUMED)
-
-
 UNCOMPARED_DEVICE = Condition(
     "no row changes what the accelerator computes for another: neighbours were compared on processors alone",
     Status.ASSUMED,
 )
-
-
 KNOWN_SEED = Condition(
     "nobody can repeat the randomness (a research run: no guarantee against anyone who knows or guesses the seed)",
     Status.UNMET,
 )
-
-
 INVENTED = Condition("what was invented for secrets comes from their kinds and from public examples", Status.ASSUMED)
-
-
 INVENTED_BY_KIND = Condition("what was invented for secrets comes from their kinds alone", Status.MET)
-
-
 LABELED = Condition(
     "labels of a random sample of this corpus are right; secrets whose redaction is not stable count as missed",
     Status.MEASURED,
 )
-
-
 FLOAT32 = Condition(
     "rounding of float32 numbers stays within the margin of clipping, and their last digits reveal nothing",
     Status.ASSUMED,
 )
-
-
 NOISY_CONDITIONS = (FRESH_DRAW, CONSTANT_DIVISOR, PUBLIC_COUNT, PUBLIC_TOKENIZER, FLOAT32)
-
-
 _LARGEST_POWER = 700.0
 
-
 Spent = Mapping[Neighbors, Composition]
-
-
-"""What was done, priced for each kind of neighbors a mechanism speaks of: from its plan, or from a ledger."""
+"""What was done, priced for each kind of neighbors a mechanism claims about: from its plan, or from a ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +99,7 @@ class PublicSteps:
         return Step("public", view, pool, ShuffledBatch(self.batch_size), Plain(), "public", targets)
 
     def without_secrets(self) -> Step:
-        """The plain step on all but secrets; placeholders are no targets, for private steps learn what stands there."""
+        """The plain step on all but secrets; placeholders are no targets, as private steps learn what is there."""
         view = View.INVENTED if self.invents else View.REDACTED
         return self.step(view, Pool.EVERY, Targets.PUBLIC)
 
@@ -148,7 +112,7 @@ class PublicSteps:
 
 @dataclass(frozen=True, slots=True)
 class PrivateSteps:
-    """Noisy updates on Poisson draws from `population` public units (records, or users), `expected_batch` a draw.
+    """Noisy updates on Poisson draws from `population` public units (records, or users), `expected_batch` per draw.
 
     The divisor is `expected_batch` and the rate is their ratio: public constants, whatever is drawn.
     """
@@ -180,14 +144,11 @@ class PrivateSteps:
         """The delta of the claim: the chosen one, or a tenth of one over the number of units."""
         return default_delta(self.population) if self.chosen_delta is None else self.chosen_delta
 
-    def noisy(self) -> Noisy:
-        """The update that each private step applies."""
-        return Noisy(self.noise_multiplier, self.clip_norm, self.expected_batch, self.clip_style)
-
     def step(self, view: View, pool: Pool, targets: Targets = Targets.ALL) -> Step:
         """The noisy step that draws records of `pool`."""
         draw = PoissonRecords(self.sampling_rate)
-        return Step("private", view, pool, draw, self.noisy(), "private", targets, self.trainable)
+        update = Noisy(self.noise_multiplier, self.clip_norm, self.expected_batch, self.clip_style)
+        return Step("private", view, pool, draw, update, "private", targets, self.trainable)
 
     def figures(self, spent: Spent) -> tuple[Figure, ...]:
         """What each kind of neighbors has, at the delta of the claim."""
@@ -232,7 +193,7 @@ class Mechanism(Protocol):
         """The steps, in order."""
 
     def notions(self) -> tuple[Neighbors, ...]:
-        """The kinds of neighbors its guarantee speaks of."""
+        """The kinds of neighbors its guarantee is about."""
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """The guarantee that is true after `spent`."""
@@ -281,26 +242,23 @@ def calibrated(mechanism: Mechanism, epsilon: float) -> Mechanism:
     def noisier(noise: float) -> Mechanism:
         return with_private(mechanism, replace(private, noise_multiplier=noise))
 
-    def composition(noise: float) -> Composition:
-        return noisier(noise).plan().spend(mechanism.notions()[0])
-
-    return noisier(calibrate_noise(composition, epsilon, private.delta))
+    headline = mechanism.notions()[0]
+    return noisier(calibrate_noise(lambda noise: noisier(noise).plan().spend(headline), epsilon, private.delta))
 
 
-def interleaved(public: Step, public_steps: int, private: Step, private_steps: int) -> tuple[Phase, ...]:
+def interleaved(public: Step, public_steps: int, private: Step, private_steps: int) -> Plan:
     """Both kinds of step in turn, spread evenly; left-over public steps come first, left-over private ones last."""
     rounds = min(public_steps, private_steps)
     if rounds == 0:
         return one_after_the_other(public, public_steps, private, private_steps)
     turns = ((public, public_steps // rounds), (private, private_steps // rounds))
-    first = Phase(((public, public_steps % rounds),))
-    last = Phase(((private, private_steps % rounds),))
-    return (first, Phase(turns, rounds), last)
+    first, last = one_after_the_other(public, public_steps % rounds, private, private_steps % rounds).phases
+    return Plan((first, Phase(turns, rounds), last))
 
 
-def one_after_the_other(public: Step, public_steps: int, private: Step, private_steps: int) -> tuple[Phase, ...]:
+def one_after_the_other(public: Step, public_steps: int, private: Step, private_steps: int) -> Plan:
     """All public steps, then all private ones."""
-    return (Phase(((public, public_steps),)), Phase(((private, private_steps),)))
+    return Plan((Phase(((public, public_steps),)), Phase(((private, private_steps),))))
 
 
 def average_lines(

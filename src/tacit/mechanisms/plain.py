@@ -38,7 +38,7 @@ class PlainTraining:
 ENTRY = MechanismEntry(
     PlainTraining.name,
     "ordinary training: no guarantee (noiseless)",
-    lambda words: PlainTraining(words.public(words.need("records"))),
+    lambda settings: PlainTraining(settings.public(settings.need("records"))),
     PlainTraining,
     (),
     Needs(OF_PUBLIC_STEPS),

@@ -54,7 +54,7 @@ class Redaction:
 ENTRY = MechanismEntry(
     Redaction.name,
     "marked spans removed, then ordinary training (de-identification, anonymisation)",
-    lambda words: Redaction(words.without_secrets(words.need("records"))),
+    lambda settings: Redaction(settings.without_secrets(settings.need("records"))),
     Redaction,
     (Unit.SECRETS,),
     Needs(OF_PUBLIC_STEPS | {"public_view"}),

@@ -40,22 +40,19 @@ def entries() -> tuple[MechanismEntry, ...]:
 
 def entry_of(name: str) -> MechanismEntry:
     """The mechanism of this name, or the one that papers call so."""
-    if name in REGISTRY:
-        entry: MechanismEntry = resolve_name(REGISTRY[name])
-        return entry
-    known = _OWN | _by_other_names()
-    if name not in known:
-        raise ConfigError.unknown_name("mechanism", name, {*REGISTRY, *known})
-    return known[name]
+    entry: MechanismEntry | None = resolve_name(REGISTRY[name]) if name in REGISTRY else _other_entries().get(name)
+    if entry is None:
+        raise ConfigError.unknown_name("mechanism", name, {*REGISTRY, *_other_entries()})
+    return entry
 
 
-def _by_other_names() -> dict[str, MechanismEntry]:
-    return {other: entry for entry in entries() for other in entry.also_called}
+def _other_entries() -> dict[str, MechanismEntry]:
+    return _OWN | {other: entry for entry in entries() for other in entry.also_called}
 
 
 def register_mechanism(name: str, summary: str, build: Callable[[PlanSettings], Own]) -> None:
     """From now on, in this process, `mechanism: name` asks for a mechanism of one's own (`tacit.mechanisms.custom`)."""
-    if name in {*REGISTRY, *_by_other_names()}:
+    if name in {*REGISTRY, *_other_entries()} - _OWN.keys():
         raise ConfigError("a name for an own mechanism that is not taken", name, "choose another name")
     _OWN[name] = MechanismEntry(name, summary, build, Own, OWN_UNITS, Needs())
 
@@ -65,25 +62,26 @@ def build_mechanism(
 ) -> Mechanism:
     """The mechanism that is asked for, before any calibration; counts that nobody gave are `measured`."""
     entry = entry_of(plan.mechanism)
-    words = PlanSettings(plan, measured or {}, entry.needs, counts)
-    mechanism = entry.build(words)
+    settings = PlanSettings(plan, measured or {}, entry.needs, counts)
+    mechanism = entry.build(settings)
     if entry.kind is Own:
-        _check_own(mechanism, entry.name, words)
-    words.finish()
+        _check_own(mechanism, entry.name, settings)
+    settings.finish()
     return mechanism
 
 
-def _check_own(mechanism: Mechanism, name: str, words: PlanSettings) -> None:
+def _check_own(mechanism: Mechanism, name: str, settings: PlanSettings) -> None:
     """Refuse what could claim more than its ledger: other classes, borrowed names, a number of units of its own."""
     if type(mechanism) is not Own or mechanism.name != name:
         found = f"a {type(mechanism).__name__} called {mechanism.name!r}"
         raise ClaimRefused(f"an Own called {name!r}", found, "return tacit.mechanisms.custom.Own from the builder")
-    count = words.count({Unit.SECRETS: "secret_records", Unit.FLAGGED_RECORD: "flagged"}.get(mechanism.unit, "records"))
+    counted = {Unit.SECRETS: "secret_records", Unit.FLAGGED_RECORD: "flagged"}
+    count = settings.count(counted.get(mechanism.unit, "records"))
     if mechanism.private.population != count:
         raise ClaimRefused(
             expected=f"private steps over the {count} units of the corpus",
             found=f"{mechanism.private.population}",
-            way_out="words.private(words.take('secret_records', records)), or the count of the unit that is protected",
+            way_out="settings.private(settings.take('secret_records', records)), or the count of the protected unit",
         )
 
 
@@ -110,11 +108,11 @@ def describe(mechanism: Mechanism) -> Described:
 def rebuild(described: Described, plan: Plan) -> Mechanism:
     """The mechanism that was described; refused when it would not execute `plan`, or goes by another's name."""
     settings = json.dumps(described.settings)
-    if described.name not in REGISTRY:
-        own = from_json(_OwnSettings, settings)
-        mechanism: Mechanism = Own(described.name, own.private, lambda _: plan, own.unit)
-    else:
+    if described.name in REGISTRY:
         mechanism = from_json(entry_of(described.name).kind, settings)
+    else:
+        own = from_json(_OwnSettings, settings)
+        mechanism = Own(described.name, own.private, lambda _: plan, own.unit)
     if mechanism.name != described.name or mechanism.plan() != plan:
         found = f"the plan or the name of another than {described.name} with these settings"
         raise ClaimRefused("a mechanism and the plan that follows from it", found, "use a file that tacit wrote")

@@ -60,7 +60,7 @@ class Selective:
         order = one_after_the_other if self.public_first else interleaved
         public = self.public.without_secrets()
         private = self.private.step(View.FULL, Pool.WITH_SECRETS, self.targets)
-        return Plan(order(public, self.public.steps, private, self.private.steps))
+        return order(public, self.public.steps, private, self.private.steps)
 
     def notions(self) -> tuple[Neighbors, ...]:
         """A record's secrets: blanked, replaced, and standing in several records."""
@@ -86,29 +86,21 @@ class Selective:
         )
 
 
-def _build(words: PlanSettings, public_first: bool) -> Selective:
-    records = words.need("records")
-    with_secrets = words.take("secret_records", records)
+def _build(settings: PlanSettings, public_first: bool) -> Selective:
+    records = settings.need("records")
+    with_secrets = settings.take("secret_records", records)
     if with_secrets > records:
         raise ConfigError("at most as many secret_records as records", f"{with_secrets} of {records}", "correct one")
-    private = words.private(with_secrets)
-    return Selective(words.without_secrets(records), private, words.take("targets", Targets.PRIVATE), public_first)
+    public, private = settings.without_secrets(records), settings.private(with_secrets)
+    return Selective(public, private, settings.take("targets", Targets.PRIVATE), public_first)
 
 
-_NEEDS = Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS | {"public_view", "targets"}, public_view="invented")
-SELECTIVE = MechanismEntry(
-    "selective",
-    "public text exactly, secrets with noise: hides what they say",
-    lambda words: _build(words, public_first=False),
-    Selective,
-    (Unit.SECRETS,),
-    _NEEDS,
-)
-TWICE = MechanismEntry(
-    "twice",
-    "as selective, all public steps first",
-    lambda words: _build(words, public_first=True),
-    Selective,
-    (Unit.SECRETS,),
-    _NEEDS,
-)
+def _entry(name: str, summary: str) -> MechanismEntry:
+    needs = Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS | {"public_view", "targets"}, public_view="invented")
+    return MechanismEntry(
+        name, summary, lambda settings: _build(settings, name == "twice"), Selective, (Unit.SECRETS,), needs
+    )
+
+
+SELECTIVE = _entry("selective", "public text exactly, secrets with noise: hides what they say")
+TWICE = _entry("twice", "as selective, all public steps first")

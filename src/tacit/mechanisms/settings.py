@@ -1,6 +1,6 @@
 """The settings and counts with which a person asks for a mechanism: each is used, or refused.
 
-A mechanism's entry in the registry: declared in its own file, so that nobody else has to know it by name.
+Each mechanism's file declares its `MechanismEntry`, so that no other module has to know it by name.
 """
 
 import math
@@ -16,23 +16,21 @@ from tacit.mechanisms.mechanism import Mechanism, Needs, PrivateSteps, PublicSte
 from tacit.privacy.plan import Unit
 
 MeasuredCounts = Mapping[str, Callable[[], float]]
-
-
-"""Public numbers of a corpus by the names of `CorpusCounts`, counted when asked for; what a person gives goes first."""
-
-
-START_NOISE = 1.0
-
-
-"""The noise a mechanism is built with before it is calibrated to a target epsilon."""
+"""A corpus's public numbers by the names of `CorpusCounts`, counted when asked for; what a person gives comes first."""
+START_NOISE = 1.0  # before a mechanism is calibrated to a target epsilon
+OF_PUBLIC_STEPS = frozenset({"public_batch_size", "public_epochs", "epochs"})
+OF_PRINTED_STEPS = frozenset(
+    {"noise_multiplier", "delta", "expected_batch_size", "sampling_rate", "epochs", "steps", "clip_norm"}
+)  # algorithms as printed have their own clipping, and train everything
+OF_PRIVATE_STEPS = OF_PRINTED_STEPS | {"clip_style", "trainable"}
+AS_PRINTED = OptimizerConfig("sgd", lr_scheduler="none")
+"""The rule of Selective-DPSGD and CADP-LM for both kinds of gradient; its learning rate is a setting."""
+_DECLARED = {one.name: one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
 
 
 def default_batch(population: int) -> float:
-    """Expected units in a private draw when nobody says how many."""
+    """Expected units per private draw unless a person gives their number."""
     return float(min(population, max(64, population // 40)))
-
-
-_DECLARED = {one.name: one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
 
 
 def refuse_unused(mechanism: str, names: Collection[str]) -> None:
@@ -93,7 +91,7 @@ class PlanSettings:
     def private(self, population: int, *, as_printed: bool = False) -> PrivateSteps:
         """Private steps over `population` units: batch or sampling rate, epochs or steps, noise or the start of one.
 
-        Algorithms as printed clip and move as printed: the settings for other ways are left, and refused.
+        Algorithms as printed have their own clipping, and train everything: settings for it are left, and refused.
         """
         batch = self._one_of("expected_batch_size", "sampling_rate", default_batch(population))
         expected = batch * population if "sampling_rate" in self._given else batch
@@ -123,7 +121,7 @@ class PlanSettings:
         return replace(self.public(records), invents=view == "invented")
 
     def public(self, records: int) -> PublicSteps:
-        """Public steps over `records` records; as many epochs as the private ones unless said otherwise."""
+        """Public steps over `records` records; as many epochs as the private ones by default."""
         batch = min(records, self.take("public_batch_size"))
         epochs = self.take("public_epochs", self.take("epochs"))
         return PublicSteps(batch, math.ceil(epochs * records / batch))
@@ -132,23 +130,6 @@ class PlanSettings:
         if first in self._given and second in self._given:
             raise ConfigError(f"{first} or {second}", "both", "each decides the other: give one")
         return self.take(second if second in self._given else first, default)
-
-
-OF_PUBLIC_STEPS = frozenset({"public_batch_size", "public_epochs", "epochs"})
-
-
-OF_PRINTED_STEPS = frozenset(
-    {"noise_multiplier", "delta", "expected_batch_size", "sampling_rate", "epochs", "steps", "clip_norm"}
-)  # algorithms as printed clip and move as printed
-
-
-AS_PRINTED = OptimizerConfig("sgd", lr_scheduler="none")
-
-
-"""The rule of Selective-DPSGD and CADP-LM for both kinds of gradient; its learning rate is a setting."""
-
-
-OF_PRIVATE_STEPS = OF_PRINTED_STEPS | {"clip_style", "trainable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +148,9 @@ class MechanismEntry:
     also_called: tuple[str, ...] = ()
 
 
-def routed_steps(words: PlanSettings) -> tuple[PublicSteps, PrivateSteps]:
+def routed_steps(settings: PlanSettings) -> tuple[PublicSteps, PrivateSteps]:
     """Public steps on the cleared records, private ones on the flagged."""
-    records, flagged = words.need("records"), words.need("flagged")
+    records, flagged = settings.need("records"), settings.need("flagged")
     if flagged >= records:
         raise ConfigError("fewer flagged records than records", f"{flagged} of {records}", "use dpsgd: all is flagged")
-    return words.public(records - flagged), words.private(flagged)
+    return settings.public(records - flagged), settings.private(flagged)

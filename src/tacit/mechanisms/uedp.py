@@ -42,9 +42,8 @@ class UeDP:
         private = self.private.step(View.FULL, Pool.CAPPED)
         if self.rest is None:
             return Plan((Phase(((private, self.private.steps),)),))
-        return Plan(
-            interleaved(self.rest.step(View.FULL, Pool.NO_ENTITY), self.rest.steps, private, self.private.steps)
-        )
+        public = self.rest.step(View.FULL, Pool.NO_ENTITY)
+        return interleaved(public, self.rest.steps, private, self.private.steps)
 
     def notions(self) -> tuple[Neighbors, ...]:
         """A user and an entity, a user, an entity; an entity alone where the rest is trained plainly."""
@@ -57,12 +56,12 @@ class UeDP:
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
         """One epsilon for each of the three units."""
         figures = self.private.figures(spent)
-        words = "; ".join(f"{figure.neighbors.unit}: {figure}" for figure in figures)
+        listed = "; ".join(f"{figure.neighbors.unit}: {figure}" for figure in figures)
         dropped = "not stated" if evidence.dropped_share is None else f"{evidence.dropped_share:.2%}"
         return Guarantee(
             mechanism=self.name,
             claim="Differential privacy, zero-out (the sentences of the unit left empty; who wrote which sentence, and "
-            f"which listed entities are in it, is public), all checkpoints, for {words}. Each user is limited to "
+            f"which listed entities are in it, is public), all checkpoints, for {listed}. Each user is limited to "
             f"{self.user_cap}, each listed entity to {self.entity_cap} sentences (share dropped: {dropped}). Entity = "
             f"a string of list {evidence.entity_list_hash or 'not stated'}; aliases and unlisted names are not "
             f"protected at entity level.",
@@ -73,11 +72,11 @@ class UeDP:
         )
 
 
-def _build(words: PlanSettings) -> UeDP:
+def _build(settings: PlanSettings) -> UeDP:
     """Plain steps on sentences without entities only where they are asked for: they leave users without a claim."""
-    private = words.private(words.need("records"))
-    rest = words.public(words.need("other_records")) if words.given("public_epochs") else None
-    return UeDP(private, words.need("user_cap"), words.need("entity_cap"), rest)
+    private = settings.private(settings.need("records"))
+    rest = settings.public(settings.need("other_records")) if settings.given("public_epochs") else None
+    return UeDP(private, settings.need("user_cap"), settings.need("entity_cap"), rest)
 
 
 ENTRY = MechanismEntry(

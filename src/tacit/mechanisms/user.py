@@ -1,4 +1,4 @@
-"""User-level privacy: DP-FedAvg, and records with a cap a user. The baseline of UeDP.
+"""User-level privacy: DP-FedAvg, and records with a cap per user. The baseline of UeDP.
 
 McMahan et al., "Learning Differentially Private Recurrent Language Models" (ICLR 2018, arXiv 1710.06963v3).
 
@@ -14,13 +14,13 @@ Where we differ: the divisor is a public constant (the paper's fixed-denominator
 records, each clipped alone, and prices a user's K records by the mixture of Gaussians.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tacit.mechanisms.mechanism import NOISY_CONDITIONS, Needs, PrivateSteps, Spent
 from tacit.mechanisms.settings import OF_PRIVATE_STEPS, MechanismEntry, PlanSettings
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status
-from tacit.privacy.plan import Neighbors, Phase, Plan, PoissonUsers, Pool, Step, Unit, View
+from tacit.privacy.plan import Neighbors, Phase, Plan, PoissonUsers, Pool, Unit, View
 
 USERS_KNOWN = Condition("it is public, and right, which record belongs to which user", Status.ASSUMED)
 
@@ -37,19 +37,10 @@ class UserLevel:
 
     def plan(self) -> Plan:
         """Poisson over users, or over the records that the cap kept."""
+        step = self.private.step(View.FULL, Pool.EVERY if self.records_per_user is None else Pool.CAPPED)
         if self.records_per_user is None:
             draw = PoissonUsers(self.private.sampling_rate, self.weight_cap, self.local_epochs)
-            step = Step(
-                "private",
-                View.FULL,
-                Pool.EVERY,
-                draw,
-                self.private.noisy(),
-                "private",
-                trainable=self.private.trainable,
-            )
-        else:
-            step = self.private.step(View.FULL, Pool.CAPPED)
+            step = replace(step, draw=draw)
         return Plan((Phase(((step, self.private.steps),)),))
 
     def notions(self) -> tuple[Neighbors, ...]:
@@ -74,12 +65,12 @@ class UserLevel:
         )
 
 
-def _build(words: PlanSettings) -> UserLevel:
-    cap = words.take("user_cap")
+def _build(settings: PlanSettings) -> UserLevel:
+    cap = settings.take("user_cap")
     if cap is not None:
-        return UserLevel(words.private(words.need("records")), records_per_user=cap)
-    private = words.private(words.need("users"))
-    return UserLevel(private, words.take("weight_cap"), words.take("local_epochs"))
+        return UserLevel(settings.private(settings.need("records")), records_per_user=cap)
+    private = settings.private(settings.need("users"))
+    return UserLevel(private, settings.take("weight_cap"), settings.take("local_epochs"))
 
 
 ENTRY = MechanismEntry(

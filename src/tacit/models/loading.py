@@ -41,8 +41,8 @@ from tacit.models.causal_lm import CausalLM, require_causal
 from tacit.models.classifier import Classifier, build_classifier
 from tacit.models.language_model import Learner, ModuleModel, Rereading, generate, speaking
 from tacit.models.lstm import LSTM
-from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import ReleaseFile
 from tacit.runs.verify import AFTER_TRAINING, check_verified
 from tacit.runs.weights import read_model
 

@@ -210,7 +210,7 @@ class UeDPPublished:
     def plan(self) -> Plan:
         """One two-level draw per round."""
         draw = UsersAndEntities(self.private.sampling_rate, self.entity_rate, self.other_rate)
-        return _plan(self.private, draw, self.private.noisy())
+        return _plan(self.private, draw, self.private.step(View.FULL, Pool.EVERY).update)
 
     def notions(self) -> tuple[Neighbors, ...]:
         """A user and an entity, removed together."""

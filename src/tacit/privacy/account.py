@@ -8,11 +8,8 @@ G3. Where every unit owns one record and its grids are affordable, dp-accounting
     profile's `accountant` says so. It is not quoted itself: the rounding of its transform has no bound (at a delta of
     1e-11, after 100,000 steps, its epsilon is .01 below the true one). For units that own several records it takes a
     minute where `pld` takes a fraction of a second (LOG.md), so those are compared in the tests alone.
-
-From a target epsilon back to the noise. The search ends on the safe side.
-
-G1. The result of a calibration spends at most the target, by the same `account` that the certificate uses.
-G2. It is tight: a little less noise (1 %) would overspend.
+G4. The result of a calibration spends at most the target, by the same `account` that the certificate uses, and it is
+    tight: a little less noise (1 %) would overspend.
 
 Confidentiality (CRT, definitions 2-4), the average case made sound: Zhao et al., "Provably Confidential Language
 Modelling" (NAACL 2022), Propositions 5-7 and Theorem 8, as repaired in docs/theory.md (sections 4 and 10): "detects"
@@ -28,11 +25,12 @@ record (a masked secret replaces one), and upper confidence bounds on the miss r
 """
 
 import importlib.metadata
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from dp_accounting import NeighboringRelation, dp_event
@@ -42,35 +40,26 @@ from scipy import stats
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.privacy.dominating_pairs import Floats, PricedEvents, put_in_order
 from tacit.privacy.events import Composition, ExposedGaussian, Gaussian, NoisyEvent, Relation, SampledGaussian
-from tacit.privacy.pld import PLD, privacy_loss_law
-from tacit.privacy.profile import ClosedForm, Law, Profile, SmallerOf, TwoHops, has_closed_form, price
-from tacit.privacy.renyi import RDP
+from tacit.privacy.pld import PLD, privacy_loss_laws
+from tacit.privacy.profile import CLOSED_FORM, Accountant, Envelope, Law, Profile, TwoHops, bisect, has_closed_form
+from tacit.privacy.renyi import RDP, renyi_law
 
 _CHECKED_DELTAS = (1e-3, 1e-5, 1e-8)
 _NOTICED = 1e-11  # lost mass that begins to show at small deltas
 _LIBRARY_INTERVALS = (1e-3, 1e-4)
 _LOOSENESS = 1.003
+_NOISE_TOLERANCE, _LEAST_NOISE, _MOST_NOISE = 0.002, 1e-3, 1e6
+_TRIES = 8  # the search is priced by the quick accountant, which may be a little below the final one
 _LIBRARY_MOST_STEPS, _LIBRARY_MOST_EPSILON = 100_000, 150.0  # beyond these its grids outgrow seconds and memory
-
-
-class Accountant(Protocol):
-    """Turns a composition into its privacy profile."""
-
-    @property
-    def name(self) -> str:
-        """What the certificate calls it."""
-
-    def profile(self, composition: Composition) -> Profile:
-        """The profile of the composition."""
 
 
 @lru_cache(maxsize=256)
 def account(composition: Composition) -> Profile:
     """What the composition costs, cross-checked."""
     profile = quick_account(composition)
-    if profile.accountant != PLD().name:
+    if profile.accountant != PLD.name:
         return profile
-    check = RDP(strict=False).profile(composition)
+    check = RDP.profile(composition)
     for delta in _CHECKED_DELTAS:
         spent, bound = profile.epsilon(delta), check.epsilon(delta)
         if spent > 1.01 * bound + 1e-4:
@@ -79,8 +68,8 @@ def account(composition: Composition) -> Profile:
                 found=f"{spent:.6g} ({profile.accountant})",
                 way_out="report this composition: the two accountants contradict each other",
             )
-    name = f"{profile.accountant}, confirmed by {LibraryPLD().name}" if _confirmed(composition, profile) else PLD().name
-    return Profile(name, profile.relation, SmallerOf(profile.law, check.law))
+    confirmed = f", confirmed by {library_pld().name}" if _confirmed(composition, profile) else ""
+    return Profile(f"{PLD.name}{confirmed}", profile.relation, Envelope((profile.law, check.law)))
 
 
 def _confirmed(composition: Composition, profile: Profile) -> bool:
@@ -91,7 +80,7 @@ def _confirmed(composition: Composition, profile: Profile) -> bool:
     ours = {delta: profile.epsilon(delta) for delta in _CHECKED_DELTAS}
     if not (alone and steps <= _LIBRARY_MOST_STEPS and max(ours.values()) <= _LIBRARY_MOST_EPSILON):
         return False
-    theirs = (LibraryPLD(interval).profile(composition) for interval in _LIBRARY_INTERVALS)
+    theirs = (library_pld(interval).profile(composition) for interval in _LIBRARY_INTERVALS)
     return any(
         all(1 / _LOOSENESS <= other.epsilon(delta) / own <= _LOOSENESS for delta, own in ours.items() if own > 0)
         for other in theirs
@@ -103,57 +92,81 @@ def quick_account(composition: Composition) -> Profile:
     """As `account`, without the cross-check: for searches that check their result at the end."""
     spent = put_in_order(composition)
     if spent.unbounded or has_closed_form(spent):
-        return ClosedForm().profile(composition)
+        return CLOSED_FORM.profile(composition)
     hop = spent.one_hop if spent.needs_two_hops else spent
-    law = privacy_loss_law(hop)
-    tight = not (law.coarse or spent.needs_two_hops)
-    if tight and law.lost <= _NOTICED:
-        return Profile(PLD().name, spent.relation, law)
-    both = SmallerOf(law, RDP(strict=False).law(hop))
-    if tight:
-        return Profile(PLD().name, spent.relation, both)
+    laws = privacy_loss_laws(hop)
+    law, coarse = Envelope(laws, worst=True), any(one.coarse for one in laws)
+    if not coarse and not spent.needs_two_hops and max(one.lost for one in laws) <= _NOTICED:
+        return Profile(PLD.name, spent.relation, law)
+    both = Envelope((law, renyi_law(hop)))
     if spent.needs_two_hops:
         # e^e1 d(e2) asks for deltas far below what a Fourier transform can resolve; there RDP takes over
-        return Profile(f"{PLD().name} or RDP, the smaller at each hop", spent.relation, TwoHops(both))
-    return Profile(f"{PLD().name}, grid coarse, or RDP, the smaller", spent.relation, both)
-
-
-_NOISE_TOLERANCE = 0.002
-_MOST_NOISE, _LEAST_NOISE = 1e6, 1e-3
-_TRIES = 8  # the search is priced by the quick accountant, which may be a little below the final one
-ExcessFunction = Callable[[float], float]
-"""log(epsilon spent / target) at a point of the line that is searched; it decreases along the line."""
+        return Profile(f"{PLD.name} or RDP, the smaller at each hop", spent.relation, TwoHops(both))
+    return Profile(f"{PLD.name}, grid coarse, or RDP, the smaller" if coarse else PLD.name, spent.relation, both)
 
 
 def calibrate_noise(composition_for: Callable[[float], Composition], epsilon: float, delta: float) -> float:
     """The smallest noise multiplier (to 0.2 %) whose composition spends at most `epsilon` at `delta`."""
-    _check_target(epsilon, delta)
+    if not (math.isfinite(epsilon) and epsilon > 0 and 0 < delta < 1):
+        raise ConfigError(
+            expected="an epsilon above 0 and a delta between 0 and 1",
+            found=f"epsilon {epsilon!r}, delta {delta!r}",
+            way_out="ask for a finite epsilon, such as 8, and a delta such as 1e-6",
+        )
 
     def excess(log_noise: float) -> float:
-        return _log_ratio(quick_account(composition_for(math.exp(log_noise))).epsilon(delta), epsilon)
+        spent = quick_account(composition_for(math.exp(log_noise))).epsilon(delta)
+        return math.log(spent / epsilon) if spent > 0 else -math.inf
 
-    enough = 0.0
-    while excess(enough) > 0:
-        enough += math.log(2)
-        if enough > math.log(_MOST_NOISE):
+    noise = math.exp(_least_log_noise(excess, epsilon))
+    for _ in range(_TRIES):
+        if account(composition_for(noise)).epsilon(delta) <= epsilon:
+            return noise
+        noise *= 1 + _NOISE_TOLERANCE / 2
+    raise ClaimRefused(
+        expected=f"a calibrated run that spends at most {epsilon:g}",
+        found="more, when it was priced again",
+        way_out="report this composition: the quick and the final accountant disagree",
+    )
+
+
+def _least_log_noise(excess: Callable[[float], float], epsilon: float) -> float:
+    """Where `excess`, log(epsilon spent / target), comes down to 0, from above; it decreases along the line."""
+    found: dict[float, float] = {}
+    turns = itertools.count(1)
+    width = math.log1p(_NOISE_TOLERANCE)
+
+    def kept(log_noise: float) -> bool:
+        found[log_noise] = excess(log_noise)
+        return found[log_noise] <= 0
+
+    def aim(low: float, high: float) -> float:
+        """False position, slightly off the root on alternating sides, so that both ends move; halves now and then."""
+        turn, at_low, at_high = next(turns), found[low], found[high]
+        if turn % 3 == 0 or not (math.isfinite(at_low) and math.isfinite(at_high)):
+            return (low + high) / 2
+        place = low + at_low / (at_low - at_high) * (high - low) + (0.4 if turn % 2 else -0.4) * width
+        return min(max(place, low + 0.25 * width), high - 0.25 * width)
+
+    high, least = 0.0, math.log(_LEAST_NOISE)
+    while not kept(high):
+        high += math.log(2)
+        if high > math.log(_MOST_NOISE):
             raise ClaimRefused(
                 expected=f"noise that brings epsilon down to {epsilon:g}",
                 found=f"more than {epsilon:g} with a noise multiplier of {_MOST_NOISE:g}",
                 way_out="ask for a larger epsilon, or fewer steps; a step without noise has no price",
             )
-    found = _root(excess, enough, math.log(2), math.log(_LEAST_NOISE), math.log1p(_NOISE_TOLERANCE))
-    if found is None:
-        raise ClaimRefused(
-            expected="a target that needs noise",
-            found=f"epsilon {epsilon:g} is kept with hardly any noise",
-            way_out="ask for a smaller epsilon: this one promises nothing here",
-        )
-    noise = math.exp(found[1])
-    for _ in range(_TRIES):
-        if account(composition_for(noise)).epsilon(delta) <= epsilon:
-            return noise
-        noise *= 1 + _NOISE_TOLERANCE / 2
-    raise _contradiction(epsilon)
+    low = high
+    while kept(low):
+        if low <= least:
+            raise ClaimRefused(
+                expected="a target that needs noise",
+                found=f"epsilon {epsilon:g} is kept with hardly any noise",
+                way_out="ask for a smaller epsilon: this one promises nothing here",
+            )
+        high, low = low, max(low - math.log(2), least)
+    return bisect(kept, low, high, absolute=width, middle=aim)[1]
 
 
 def default_delta(units: int) -> float:
@@ -171,52 +184,8 @@ def check_delta(delta: float, units: int) -> None:
         )
 
 
-def _check_target(epsilon: float, delta: float) -> None:
-    if not (math.isfinite(epsilon) and epsilon > 0 and 0 < delta < 1):
-        raise ConfigError(
-            expected="an epsilon above 0 and a delta between 0 and 1",
-            found=f"epsilon {epsilon!r}, delta {delta!r}",
-            way_out="ask for a finite epsilon, such as 8, and a delta such as 1e-6",
-        )
-
-
-def _log_ratio(spent: float, target: float) -> float:
-    return math.log(spent / target) if spent > 0 else -math.inf
-
-
-def _root(excess: ExcessFunction, high: float, stride: float, least: float, width: float) -> tuple[float, float] | None:
-    """A bracket of the root no wider than `width`, given a `high` without excess; None if `least` has none either."""
-    at_high, low = excess(high), high
-    while (at_low := excess(low)) <= 0:
-        if low <= least:
-            return None
-        high, at_high, low = low, at_low, max(low - stride, least)
-    turn = 0
-    while high - low > width:
-        turn += 1
-        middle = (low + high) / 2
-        if turn % 3 and math.isfinite(at_low) and math.isfinite(at_high):
-            # false position, aimed slightly off the root on alternating sides, so that both ends move
-            aim = low + at_low / (at_low - at_high) * (high - low) + (0.4 if turn % 2 else -0.4) * width
-            middle = min(max(aim, low + 0.25 * width), high - 0.25 * width)
-        value = excess(middle)
-        if value > 0:
-            low, at_low = middle, value
-        else:
-            high, at_high = middle, value
-    return low, high
-
-
-def _contradiction(epsilon: float) -> ClaimRefused:
-    return ClaimRefused(
-        expected=f"a calibrated run that spends at most {epsilon:g}",
-        found="more, when it was priced again",
-        way_out="report this composition: the quick and the final accountant disagree",
-    )
-
-
 @dataclass(frozen=True)
-class _LibraryLaw:
+class _LibraryLaw(Law):
     accountant: PLDAccountant
 
     def deltas(self, epsilons: Floats) -> Floats:
@@ -226,26 +195,18 @@ class _LibraryLaw:
         return float(self.accountant.get_epsilon(delta))
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryPLD:
-    """dp-accounting's PLD accountant with the given discretization interval."""
+def library_pld(interval: float = 1e-3) -> Accountant:
+    """dp-accounting's PLD accountant with the given discretization interval; exposed draws are refused."""
 
-    interval: float = 1e-3
-    name: str = f"PLD (dp-accounting {importlib.metadata.version('dp-accounting')})"
-
-    def profile(self, composition: Composition) -> Profile:
-        """The profile of the composition; exposed draws are refused."""
-        return price(self.name, composition, self._law)
-
-    def _law(self, spent: PricedEvents) -> Law:
-        relation = spent.relation
-        neighbors = (
-            NeighboringRelation.REPLACE_ONE if relation is Relation.REPLACE else NeighboringRelation.REPLACE_SPECIAL
-        )
-        accountant = PLDAccountant(neighbors, value_discretization_interval=self.interval)
+    def law(spent: PricedEvents) -> Law:
+        replaced = spent.relation is Relation.REPLACE
+        neighbors = NeighboringRelation.REPLACE_ONE if replaced else NeighboringRelation.REPLACE_SPECIAL
+        accountant = PLDAccountant(neighbors, value_discretization_interval=interval)
         for event, count in spent.events:
             accountant.compose(_translated(event), count)
         return _LibraryLaw(accountant)
+
+    return Accountant(f"PLD (dp-accounting {importlib.metadata.version('dp-accounting')})", law)
 
 
 def _translated(event: NoisyEvent) -> dp_event.DpEvent:
@@ -263,16 +224,6 @@ def _translated(event: NoisyEvent) -> dp_event.DpEvent:
     return dp_event.MixtureOfGaussiansDpEvent(event.noise_multiplier, counts.tolist(), weights.tolist())
 
 
-class Prices(Protocol):
-    """A privacy profile, both ways."""
-
-    def epsilon(self, delta: float) -> float:
-        """The epsilon at this delta."""
-
-    def delta(self, epsilon: float) -> float:
-        """The delta at this epsilon."""
-
-
 class AverageCase(NamedTuple):
     """The numbers of section 10. S1: (epsilon, delta) and `advantage`; S2 and S3: (amplified, delta)."""
 
@@ -282,7 +233,7 @@ class AverageCase(NamedTuple):
     advantage: float
 
 
-def average_case(replaced: Prices, delta: float, missed: float, cleared: float) -> AverageCase:
+def average_case(replaced: Profile, delta: float, missed: float, cleared: float) -> AverageCase:
     """Theory, section 10: S1, S2 and S3 from the price of *replacing* a protected record, and the two miss rates.
 
     epsilon is taken at d0 = delta / g1, so that delta~ = g1 d0 + g2 is at most delta + g2.

@@ -17,7 +17,6 @@ Sampled, zero-out: Choquette-Choo et al. 2024 (mixture of Gaussians); Zhu, Dong,
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,6 @@ from tacit.privacy.events import (
     Composition,
     Event,
     ExposedGaussian,
-    Free,
     Gaussian,
     NoisyEvent,
     Relation,
@@ -138,7 +136,7 @@ def directions(event: NoisyEvent) -> tuple[Pair, ...]:
             if event.copies == 1:
                 return (Pair(mixture, _mirrored(mixture)),)
             raise ClaimRefused(
-                expected="replacement of one sampled record a unit",
+                expected="replacement of one sampled record per unit",
                 found=f"{event.copies} records",
                 way_out="price the zero-out event and go through the blanked world twice",
             )
@@ -190,15 +188,22 @@ def put_in_order(composition: Composition) -> PricedEvents:
             raise ClaimRefused(
                 expected="a count of 0 or more", found=repr(count), way_out="give how often the event took place"
             )
-        noisy = _noisy(event)
-        if count > _MOST_EVENTS or (isinstance(noisy, SampledGaussian) and _shift(noisy) > _LARGEST_SHIFT):
+        if not isinstance(event, Event):
+            raise ClaimRefused(
+                expected="an event with a proof: Free, Unbounded, Gaussian, SampledGaussian or ExposedGaussian",
+                found=type(event).__name__,
+                way_out="describe the step by one of these events, or claim nothing for it",
+            )
+        # a grid for a sampled event grows with the square of this shift
+        shift = math.sqrt(event.copies) / event.noise_multiplier if isinstance(event, SampledGaussian) else 0.0
+        if count > _MOST_EVENTS or shift > _LARGEST_SHIFT:
             raise ClaimRefused(
                 expected=f"noise that is not lost beside what it hides, and at most {_MOST_EVENTS:.0e} steps",
                 found=f"{float(count):.3g} of {event}",
                 way_out="use more noise or fewer steps: this run promises nothing that could be computed",
             )
-        if count and noisy is not None:
-            counts[noisy] = counts.get(noisy, 0) + count
+        if count and isinstance(event, NoisyEvent):
+            counts[event] = counts.get(event, 0) + count
         unbounded = unbounded or (count > 0 and isinstance(event, Unbounded))
     relations = {event.relation for event in counts}
     if len(relations) > 1:
@@ -209,22 +214,3 @@ def put_in_order(composition: Composition) -> PricedEvents:
         )
     ordered = sorted(counts.items(), key=lambda item: repr(item[0]))
     return PricedEvents(tuple(ordered), next(iter(relations), None), unbounded)
-
-
-def _shift(event: SampledGaussian) -> float:
-    """The root of copies, over the noise: a grid for the event grows with its square."""
-    return math.sqrt(event.copies) / event.noise_multiplier
-
-
-def _noisy(event: Event) -> NoisyEvent | None:
-    stranger: Any = event
-    match stranger:
-        case Gaussian() | SampledGaussian() | ExposedGaussian():
-            return stranger
-        case Free() | Unbounded():
-            return None
-    raise ClaimRefused(
-        expected="an event with a proof: Free, Unbounded, Gaussian, SampledGaussian or ExposedGaussian",
-        found=type(stranger).__name__,
-        way_out="describe the step by one of these events, or claim nothing for it",
-    )

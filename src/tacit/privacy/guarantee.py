@@ -1,4 +1,9 @@
-"""A guarantee: a sentence that is true, with everything it depends on. A bare epsilon is never a result."""
+"""A guarantee: a sentence that is true, with everything it depends on. A bare epsilon is never a result.
+
+On paper it is Markdown for people, and a record in the shape of the DP Deployments Registry for catalogs. What has to
+be stated follows section 5.3 of "How to DP-fy ML" (Ponomareva et al. 2023) and NIST SP 800-226: setting and trust, data
+accesses, what is released, unit and adjacency, accountant, assumptions, profile, what is not protected.
+"""
 
 import math
 from dataclasses import dataclass
@@ -6,6 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.metadata import version
 
+import yaml
 from scipy.special import ndtri
 
 from tacit.common.formatting import rounded_up, upper_bound
@@ -13,6 +19,10 @@ from tacit.errors import ClaimRefused
 from tacit.privacy.account import account, check_delta
 from tacit.privacy.events import Composition
 from tacit.privacy.plan import Neighbors, Unit
+
+SETTING = "central: one trusted curator trains, and releases the model and all its checkpoints"
+ACCESSES = "every training step, by its ledger entry; evaluation and tuning only as stated"
+_OF_NOISE = 0.2  # the share of the doubt that noise in the counts takes; chance in drawing the sample has the rest
 
 
 class Status(StrEnum):
@@ -72,10 +82,6 @@ def unused(composition: Composition, neighbors: Neighbors) -> Figure:
     if profile.delta(0.0) > 0:
         raise ClaimRefused("steps that never read the content", "one that does", "price them with `figure`")
     return Figure(neighbors, 0.0, 0.0, 0.0, profile.accountant, profile.curve())
-
-
-_OF_NOISE = 0.2
-"""The share of the doubt that noise in the counts takes; chance in drawing the sample has the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +166,11 @@ class Published:
     formula: str
     reasons: tuple[str, ...]
 
+    def lines(self) -> list[str]:
+        """The number, and why it does not hold, in Markdown."""
+        number = f"{self.formula}: epsilon = {self.epsilon:.4g} at delta {self.delta:.3g}."
+        return [f"{number} Why it does not hold:", "", *(f"- {reason}" for reason in self.reasons)]
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUtility:
@@ -202,16 +213,13 @@ class Guarantee:
 
 
 _WITH_USERS = {Unit.USER, Unit.USER_AND_ENTITY}
-
 COVERAGE_INSIDE = (
     "Coverage: how many secrets the policy misses was measured; whoever trained the model can tell the bound, and what"
     " the policy misses has no guarantee."
 )
-
 COVERAGE_NOT_MEASURED = (
     "Coverage: how many secrets the policy misses was not measured; what it misses has no guarantee."
 )
-
 BY_POLICY = {Unit.SECRETS, Unit.FLAGGED_RECORD, Unit.ENTITY, Unit.USER_AND_ENTITY}
 
 
@@ -262,12 +270,14 @@ class GuaranteeComparison:
 def compare(a: Guarantee, b: Guarantee) -> GuaranteeComparison:
     """Whether `a` promises more than `b`; often they promise different things, and then neither does."""
     if not a.figures or not b.figures:
-        return _compare_with_nothing(bool(a.figures), bool(b.figures))
-    first, second = a.figures[0], b.figures[0]
+        if bool(a.figures) == bool(b.figures):
+            return GuaranteeComparison(Order.EQUAL, "neither has a guarantee")
+        return GuaranteeComparison(Order.BETTER if a.figures else Order.WORSE, "one of them has no guarantee at all")
     reason = _why_not_comparable(a, b)
     if reason is not None:
         return GuaranteeComparison(Order.NOT_COMPARABLE, reason)
-    pairs = [(ours, theirs) for (ours, _), (theirs, _) in zip(first.profile, second.profile, strict=True)]
+    profiles = zip(a.figures[0].profile, b.figures[0].profile, strict=True)
+    pairs = [(ours, theirs) for (ours, _), (theirs, _) in profiles]
     not_worse = _assumed(a) <= _assumed(b) and all(ours <= theirs for ours, theirs in pairs)
     not_better = _assumed(a) >= _assumed(b) and all(ours >= theirs for ours, theirs in pairs)
     if not_worse and not_better:
@@ -279,13 +289,6 @@ def compare(a: Guarantee, b: Guarantee) -> GuaranteeComparison:
     return GuaranteeComparison(
         Order.NOT_COMPARABLE, "each is better at some delta, or one assumes less and spends more"
     )
-
-
-def _compare_with_nothing(a_claims: bool, b_claims: bool) -> GuaranteeComparison:
-    if a_claims == b_claims:
-        return GuaranteeComparison(Order.EQUAL, "neither has a guarantee")
-    order = Order.BETTER if a_claims else Order.WORSE
-    return GuaranteeComparison(order, "one of them has no guarantee at all")
 
 
 def _why_not_comparable(a: Guarantee, b: Guarantee) -> str | None:
@@ -302,3 +305,64 @@ def _why_not_comparable(a: Guarantee, b: Guarantee) -> str | None:
 def _assumed(guarantee: Guarantee) -> set[str]:
     """What is not known to hold: a condition that is not met counts as one more assumption."""
     return {one.text for one in guarantee.holds_if if one.status in (Status.ASSUMED, Status.UNMET)}
+
+
+def to_markdown(guarantee: Guarantee) -> str:
+    """The certificate for people."""
+    evidence, published = guarantee.evidence, guarantee.published
+    head = ("| neighbors | epsilon | delta | mu-GDP | accountant |", "|---|---|---|---|---|")
+    rows = [
+        f"| {one.neighbors} | {rounded_up(one.epsilon, 4)} | {rounded_up(one.delta, 3)} | {rounded_up(one.mu, 4)} | "
+        f"{one.accountant} |"
+        for one in guarantee.figures
+    ]
+    assumed = {Status.ASSUMED: "assumed by the reader"}
+    sections = {
+        "Figures": [*head, *rows] if rows else [],
+        "Holds if": [f"- {one.text} ({assumed.get(one.status, one.status)})" for one in guarantee.holds_if],
+        "Not protected": [f"- {text}" for text in guarantee.not_protected],
+        "Published formula": published.lines() if published is not None else [],
+        "Setting": [
+            f"- Trust: {SETTING}",
+            f"- Data accesses covered: {ACCESSES}",
+            f"- Tuning: {evidence.tuning}",
+            f"- Policy: {evidence.policy_id or 'not stated'} ({evidence.policy_hash or 'no hash'})",
+            f"- Made by tacit {guarantee.code_version}",
+        ],
+    }
+    parts = [f"## {title}\n\n" + "\n".join(lines) for title, lines in sections.items() if lines]
+    return "\n\n".join((f"# Privacy guarantee: {guarantee.mechanism}", guarantee.sentence(), *parts)) + "\n"
+
+
+def to_registry_yaml(guarantee: Guarantee, name: str, description: str) -> str:
+    """The record for a registry of DP deployments."""
+    figures = guarantee.figures
+    record = {
+        "name": name,
+        "description": description,
+        "data_product_type": "machine learning model (language model)",
+        "dp_flavor": {
+            "name": "approximate differential privacy" if figures else "none",
+            "unprotected_quantities": list(guarantee.not_protected),
+        },
+        "privacy_unit": [{"unit": str(one.unit), "details": str(one)} for one in (f.neighbors for f in figures)],
+        "privacy_parameters": [
+            {
+                "unit": str(figure.neighbors),
+                "epsilon": float(rounded_up(figure.epsilon, 6)),
+                "delta": figure.delta,
+                "mu_gdp": float(rounded_up(figure.mu, 6)),
+            }
+            for figure in figures
+        ],
+        "deployment_model": SETTING,
+        "composition": figures[0].accountant if figures else "none",
+        "hyperparameter_tuning": guarantee.evidence.tuning,
+        "mechanisms": [guarantee.mechanism],
+        "justification": {
+            "statement": guarantee.sentence(),
+            "holds_if": [{"condition": c.text, "status": str(c.status)} for c in guarantee.holds_if],
+        },
+        "software": f"tacit {guarantee.code_version}",
+    }
+    return yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=110)

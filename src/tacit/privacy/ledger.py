@@ -13,13 +13,13 @@ G5 (small). Memory and file size do not grow with the number of charges.
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tacit.common.files import read_bytes, sync_folder, try_lock
 from tacit.errors import ConfigError, LedgerError, way_out_of
-from tacit.privacy.events import Composition, Event
+from tacit.privacy.events import Event
 from tacit.privacy.ledger_lines import Entries, Parsed, event_to_json, header, parse, sealed, written
 
 _COMPACT_AFTER = 50_000  # lines
@@ -35,14 +35,14 @@ def read_lines(path: Path) -> Parsed:
     return parse(_read(path), path)
 
 
-class Ledger:
-    """A ledger open for writing. Use it as a context manager, or `close` it."""
+class Ledger(Entries, AbstractContextManager["Ledger"]):
+    """The entries of a ledger that is open for writing. Use it as a context manager, or `close` it."""
 
     def __init__(self, path: Path, descriptor: int, entries: Entries, chain: str, lines: int) -> None:
         """Private: use `create` or `open`."""
+        super().__init__(entries.prices, entries.counts, entries.torn)
         self._path = path
         self._descriptor = descriptor
-        self._entries = entries
         self._chain = chain
         self._lines = lines
         self._is_compact = False
@@ -73,7 +73,7 @@ class Ledger:
             content = _read(path)
             parsed = parse(content, path)
             ledger = cls(path, descriptor, parsed.settled(), parsed.chain, parsed.lines)
-            shortest = len(written(ledger._entries, "")[0])
+            shortest = len(written(ledger, "")[0])
             ledger._is_compact = parsed.lines == shortest and not parsed.torn and content.endswith(b"\n")
             ledger.compact()
         except BaseException:
@@ -81,27 +81,14 @@ class Ledger:
             raise
         return ledger
 
-    @property
-    def torn(self) -> int:
-        """How many times a line torn by a crash was found and counted."""
-        return self._entries.torn
-
-    def charges(self) -> dict[str, int]:
-        """How often each declared step was charged."""
-        return self._entries.charges()
-
-    def compositions(self) -> dict[str, Composition]:
-        """What was spent under each notion; equal events are added up."""
-        return self._entries.compositions()
-
     def declare(self, name: str, prices: Mapping[str, Event]) -> None:
         """Declare what one execution of the step `name` costs under each notion; repeating it changes nothing."""
-        known = self._entries.prices
+        known = self.prices
         if name in known:
             if known[name] == dict(prices):
                 return
             raise LedgerError(
-                expected=f"the price of step {name!r} that the ledger already holds",
+                expected=f"the price of step {name!r} that the ledger already has",
                 found="another one",
                 way_out="resume with the plan the run began with, or begin a new run",
             )
@@ -113,20 +100,19 @@ class Ledger:
             )
         self._append({"declare": name, "prices": {notion: event_to_json(event) for notion, event in prices.items()}})
         known[name] = dict(prices)
-        self._entries.counts[name] = 0
+        self.counts[name] = 0
 
     def charge(self, name: str, times: int = 1) -> None:
         """Record executions of a declared step; on the disk when this returns."""
-        counts = self._entries.counts
-        if name not in counts:
-            error = ConfigError.unknown_name("declared step", name, counts)
+        if name not in self.counts:
+            error = ConfigError.unknown_name("declared step", name, self.counts)
             raise LedgerError(error.expected, error.found, error.way_out)
         if times < 1:
             raise LedgerError(
                 expected="at least one execution", found=repr(times), way_out="charge only what is about to happen"
             )
-        self._append({"charge": list(counts).index(name), "times": times})
-        counts[name] += times
+        self._append({"charge": list(self.counts).index(name), "times": times})
+        self.counts[name] += times
         if self._lines > _COMPACT_AFTER:
             self.compact()
 
@@ -135,7 +121,7 @@ class Ledger:
         self._check_usable()
         if self._is_compact:
             return
-        lines, chain = written(self._entries, self._chain)
+        lines, chain = written(self, self._chain)
         draft = self._path.with_name(".draft-" + self._path.name)
         descriptor = -1
         try:
@@ -164,13 +150,7 @@ class Ledger:
             os.close(self._descriptor)
             self._descriptor, self._usable = -1, False
 
-    def __enter__(self) -> Self:
-        """The ledger itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 
@@ -181,7 +161,10 @@ class Ledger:
         try:
             _write_all(self._descriptor, line)
         except OSError as error:
-            self._take_back(before)
+            try:
+                os.ftruncate(self._descriptor, before)
+            except OSError:
+                self._usable = False  # a torn line stays; it is counted when the ledger is opened again
             raise _failed("write to the ledger", self._path, error) from error
         try:
             os.fsync(self._descriptor)
@@ -191,12 +174,6 @@ class Ledger:
         self._chain = chain
         self._lines += 1
         self._is_compact = False
-
-    def _take_back(self, size: int) -> None:
-        try:
-            os.ftruncate(self._descriptor, size)
-        except OSError:
-            self._usable = False  # a torn line stays; it is counted when the ledger is opened again
 
     def _check_usable(self) -> None:
         if not self._usable:
@@ -251,7 +228,5 @@ def _missing(path: Path, error: OSError) -> LedgerError:
 
 def _failed(what: str, path: Path, error: OSError) -> LedgerError:
     return LedgerError(
-        expected=f"to {what} {path.name}",
-        found=error.strerror or "an error",
-        way_out=f"{way_out_of(error)}; the step was not applied",
+        f"to {what} {path.name}", error.strerror or "an error", f"{way_out_of(error)}; the step was not applied"
     )

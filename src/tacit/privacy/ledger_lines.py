@@ -1,6 +1,6 @@
 """The lines of a ledger: how they are written, chained and read back. No file is touched here.
 
-Events as JSON, both ways: one object an event, with its kind and every number its price depends on.
+An event is one JSON object with its kind and every number that its price depends on.
 """
 
 import hashlib
@@ -14,8 +14,7 @@ from tacit.common.serialize import from_json, parse_json
 from tacit.errors import ClaimRefused, ConfigError, LedgerError
 from tacit.privacy.events import Composition, Event, ExposedGaussian, Free, Gaussian, SampledGaussian, Unbounded
 
-JsonEvent = dict[str, str | float | int]
-
+_VERSION = 1
 _KINDS: dict[str, type[Event]] = {
     "free": Free,
     "unbounded": Unbounded,
@@ -23,19 +22,16 @@ _KINDS: dict[str, type[Event]] = {
     "sampled-gaussian": SampledGaussian,
     "exposed-gaussian": ExposedGaussian,
 }
-
 _RESTORE = "restore the file from a copy: it was not written by this version of tacit, or was edited"
 
 
-def event_to_json(event: Event) -> JsonEvent:
+def event_to_json(event: Event) -> dict[str, str | float | int]:
     """The event as a JSON object."""
     for kind, found in _KINDS.items():
         if type(event) is found:
             return {"kind": kind, **asdict(event)}
     raise ClaimRefused(
-        expected=f"an event ({', '.join(sorted(_KINDS))})",
-        found=type(event).__name__,
-        way_out="describe the step by one of these events",
+        f"an event ({', '.join(sorted(_KINDS))})", type(event).__name__, "describe the step by one of these events"
     )
 
 
@@ -53,9 +49,6 @@ def event_from_json(value: object) -> Event:
         raise LedgerError(error.expected, error.found, _RESTORE) from None
 
 
-_VERSION = 1
-
-
 @dataclass
 class Entries:
     """The content of a ledger: the price of each step under each notion, and how often each step was charged."""
@@ -71,11 +64,12 @@ class Entries:
     def compositions(self) -> dict[str, Composition]:
         """What was spent under each notion; equal events are added up."""
         notions = next(iter(self.prices.values()), {})
-        return {notion: self._composition(notion) for notion in notions}
+        return {notion: self.composition(notion, self.counts) for notion in notions}
 
-    def _composition(self, notion: str) -> Composition:
+    def composition(self, notion: str, counts: Mapping[str, int]) -> Composition:
+        """What so many executions of each step cost under one notion."""
         spent: dict[Event, int] = {}
-        for name, count in self.counts.items():
+        for name, count in counts.items():
             if count:
                 event = self.prices[name][notion]
                 spent[event] = spent.get(event, 0) + count
@@ -154,9 +148,8 @@ def written(entries: Entries, after: str) -> tuple[list[bytes], str]:
     for name, prices in entries.prices.items():
         priced = {notion: event_to_json(event) for notion, event in prices.items()}
         contents.append({"declare": name, "prices": priced})
-    for index, count in enumerate(entries.counts.values()):
-        if count:
-            contents.append({"charge": index, "times": count})
+    counts = enumerate(entries.counts.values())
+    contents += [{"charge": index, "times": count} for index, count in counts if count]
     lines, chain = [], ""
     for content in contents:
         line, chain = sealed(content, chain)

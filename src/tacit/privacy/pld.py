@@ -2,21 +2,17 @@
 
 Each direction of each event becomes a distribution over a grid of losses by connecting the dots (Doroshenko, Ghazi,
 Kamath, Kumar, Manurangsi 2022): the mass between two grid losses is split between them so that both the upper and the
-lower probability are kept. Steps are then composed by one Fourier transform (`composed`). dp-accounting does the same,
-without a bound on its transform's rounding, and takes seconds to minutes for units of several records; it is the oracle
-of the tests.
+lower probability are kept. Steps are then composed by one Fourier transform (`composed`), with a proved bound on all
+its rounding (docs/theory.md, section 8). The proof asks of scipy's transform (pocketfft) that lengths of a power of two
+are transformed by butterflies of two, four or eight, and that its roots of unity are off by at most `_ROOTS` units of
+rounding; it allows for real transforms that go through a complex one of half the length. dp-accounting has no such
+bound, and takes seconds to minutes for units of several records; it is the oracle of the tests.
 
 G1 (pessimistic). Mass above the line's end and mass that leaves the window is lost (infinite loss), mass below wraps to
    the top, misplaced edges shift the whole distribution by what they could hide, a proved bound on the rounding of the
    transform is lost too, and sums are rounded up. What is not bounded: the rounding of scipy's normal distribution
    function, of which one step's masses are differences (about 1e-16 each, and those of adjacent ones cancel).
 G2 (bounded). At most `_MOST_POINTS` losses, whatever the events; a grid too coarse to be tight is marked (`coarse`).
-
-The Fourier transforms have a proved bound on all their rounding (docs/theory.md, section 8). The proof asks of scipy's
-transform (pocketfft) that lengths of a power of two are transformed by butterflies of two, four or eight, and that its
-roots of unity are off by at most `_ROOTS` units of rounding; it allows for real transforms that go through a complex
-one of half the length.
-
 G3 (bound). The masses that `composed` returns and the exact ones of the steps given differ by at most `rounding`, over
    the whole grid.
 """
@@ -30,8 +26,7 @@ import numpy.typing as npt
 from scipy import fft, signal, special
 
 from tacit.privacy.dominating_pairs import Floats, Pair, PricedEvents, directions
-from tacit.privacy.events import Composition
-from tacit.privacy.profile import Profile, price
+from tacit.privacy.profile import Accountant, Envelope, Law, bisect
 from tacit.privacy.renyi import log_moments
 
 _LOST = 1e-15  # mass that may leave the window
@@ -108,7 +103,7 @@ def _power(values: npt.NDArray[np.complexfloating], times: int) -> npt.NDArray[n
 
 
 @dataclass(frozen=True)
-class GridLaw:
+class GridLaw(Law):
     """delta at each loss of a grid that starts at `start`; exactly linear in e^epsilon between the points."""
 
     start: float
@@ -143,50 +138,14 @@ class GridLaw:
         return max(0.0, self.start + self.interval * index + math.log1p(part * math.expm1(self.interval)))
 
 
-@dataclass(frozen=True, slots=True)
-class PLD:
-    """The accountant by privacy loss distributions."""
-
-    name: str = "PLD (connect the dots)"
-
-    def profile(self, composition: Composition) -> Profile:
-        """The profile of the composition."""
-        return price(self.name, composition, privacy_loss_law)
-
-
-@dataclass(frozen=True)
-class WorseOf:
-    """The larger of two laws: both directions of a neighboring relation."""
-
-    first: GridLaw
-    second: GridLaw
-
-    @property
-    def coarse(self) -> bool:
-        """Whether one of the two grids is too coarse to be tight."""
-        return self.first.coarse or self.second.coarse
-
-    @property
-    def lost(self) -> float:
-        """The smallest delta of the worse one."""
-        return max(self.first.lost, self.second.lost)
-
-    def deltas(self, epsilons: Floats) -> Floats:
-        """The larger delta, for each epsilon."""
-        return np.maximum(self.first.deltas(epsilons), self.second.deltas(epsilons))
-
-    def epsilon(self, delta: float) -> float:
-        """The larger epsilon."""
-        return max(self.first.epsilon(delta), self.second.epsilon(delta))
-
-
-def privacy_loss_law(spent: PricedEvents) -> GridLaw | WorseOf:
-    """The law of the composed privacy loss, over both directions where they differ."""
+def privacy_loss_laws(spent: PricedEvents) -> tuple[GridLaw, ...]:
+    """The laws of the composed privacy loss: one, or one for each direction where they differ."""
     pairs = [(directions(event), count) for event, count in spent.events]
-    first = _compose([(found[0], count) for found, count in pairs])
-    if all(len(found) == 1 for found, _ in pairs):
-        return first
-    return WorseOf(first, _compose([(found[-1], count) for found, count in pairs]))
+    ends = (0,) if all(len(found) == 1 for found, _ in pairs) else (0, -1)
+    return tuple(_compose([(found[end], count) for found, count in pairs]) for end in ends)
+
+
+PLD = Accountant("PLD (connect the dots)", lambda spent: Envelope(privacy_loss_laws(spent), worst=True))
 
 
 @dataclass(frozen=True)
@@ -198,11 +157,6 @@ class _Step:
     lost: float
     slack: float
 
-    def log_moment(self, order: float, interval: float) -> float:
-        """log E[e^(order x loss)] over the finite losses."""
-        losses = (np.arange(len(self.masses)) + self.offset) * interval
-        return float(special.logsumexp(order * losses, b=self.masses))
-
 
 @dataclass(frozen=True, slots=True)
 class _Line:
@@ -213,10 +167,6 @@ class _Line:
     low_loss: float
     high_loss: float
     deviation: float
-
-    @property
-    def width(self) -> float:
-        return self.high_loss - self.low_loss
 
 
 def _compose(whole: list[tuple[Pair, int]]) -> GridLaw:
@@ -230,7 +180,7 @@ def _compose(whole: list[tuple[Pair, int]]) -> GridLaw:
     step_points = max(_MOST_STEP_POINTS // components, 1 << 14)
     interval = max(
         min(finest / 30, total / 1000),
-        max(line.width for line in lines) / step_points,
+        max(line.high_loss - line.low_loss for line in lines) / step_points,
         (high - low) / (_MOST_POINTS - 16),
     )
     size = 1 << (math.ceil((high - low) / interval) + 7).bit_length()
@@ -241,7 +191,8 @@ def _compose(whole: list[tuple[Pair, int]]) -> GridLaw:
         start += count * step.offset
         lost += -math.expm1(count * math.log1p(-step.lost)) if step.lost < 1 else 1.0
         slack += count * step.slack
-        moment += count * step.log_moment(order, interval)
+        losses = (np.arange(len(step.masses)) + step.offset) * interval
+        moment += count * float(special.logsumexp(order * losses, b=step.masses))  # log E[e^(order x loss)]
     lowest = math.floor(low / interval) - 2
     lost += math.exp(min(0.0, moment - order * (lowest + size) * interval))  # what wrapped around from above
     found = composed(steps, size)
@@ -257,15 +208,15 @@ def _law(found: Composed, start: int, lowest: int, interval: float, lost: float,
     # delta_i = (1 - e^-h) above_i + e^-h delta_(i+1): no difference of large numbers
     weights = np.array([-np.expm1(-Real(interval))]), np.array([Real(1), -np.exp(-Real(interval))])
     finite = signal.lfilter(*weights, above[::-1])[::-1]
-    finite = (finite * (1 + 8 * len(masses) * UNIT)).astype(
-        np.float64
-    )  # of positive terms: no part is lost in rounding
+    # of positive terms: no part is lost in rounding
+    finite = (finite * (1 + 8 * len(masses) * UNIT)).astype(np.float64)
     at_grid = np.maximum.accumulate(np.clip(finite * (1 + 1e-15) + lost, lost, 1.0)[::-1])[::-1]
     return GridLaw(first * interval + slack, interval, at_grid, coarse)
 
 
 def _line(pair: Pair, tail: float) -> _Line:
-    low, high = _quantile_ends(pair, tail)
+    low, most = min(pair.upper.centers) - 10.5, max(pair.upper.centers) + 10.5  # beyond it a Gaussian leaves 4e-26
+    high = bisect(lambda x: pair.upper.above(x) <= tail, low, most)[1]
     x = np.linspace(low, high, 4001)
     loss = pair.loss(x)
     weights = np.exp(pair.upper.log_density(x))
@@ -276,16 +227,6 @@ def _line(pair: Pair, tail: float) -> _Line:
         square = pair.participation * (deviation**2 + mean**2) - (pair.participation * mean) ** 2
         deviation = math.sqrt(max(square, 0.0))
     return _Line(low, high, float(loss[0]), float(loss[-1]), max(deviation, 1e-12))
-
-
-def _quantile_ends(pair: Pair, tail: float) -> tuple[float, float]:
-    centers = pair.upper.centers
-    ends = min(centers) - 10.5, max(centers) + 10.5  # a unit Gaussian leaves 4e-26 beyond 10.5
-    low, high = ends
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if pair.upper.above(middle) <= tail else (middle, high)
-    return ends[0], high
 
 
 def _window(pairs: list[tuple[Pair, int]]) -> tuple[float, float, float]:

@@ -5,16 +5,16 @@ G2. `epsilon(delta)` is an epsilon whose `delta` is at most the one asked for: r
 G3. `mu()` is pessimistic: the profile is below that of mu-GDP for every delta above `SMALLEST_DELTA`.
 G4. Every pair of `fine` is implied by the profile.
 
-Exact prices (`ClosedForm`) are those of Gaussian steps, and of steps whose draw is exposed. An exposed draw is known to
-the adversary: with n ~ Bin(T, q) participations the run is a Gaussian mechanism of mu = sqrt(n) / sigma, and
+Exact prices (`CLOSED_FORM`) are those of Gaussian steps, and of steps whose draw is exposed. An exposed draw is known
+to the adversary: with n ~ Bin(T, q) participations the run is a Gaussian mechanism of mu = sqrt(n) / sigma, and
 delta(epsilon) is its mean over n. Unlikely n are dropped and their probability is added to delta.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from scipy import special, stats
@@ -23,22 +23,27 @@ from tacit.errors import ClaimRefused
 from tacit.privacy.dominating_pairs import Floats, PricedEvents, put_in_order
 from tacit.privacy.events import Composition, ExposedGaussian, Gaussian, NoisyEvent, Relation, SampledGaussian
 
-SMALLEST_DELTA = 1e-10
-"""Below this the floating-point error of a composed distribution is not far away any more."""
-
+SMALLEST_DELTA = 1e-10  # below this the floating-point error of a composed distribution is not far away any more
 CURVE_DELTAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
 _SAMPLES, _FINE = 400, 32
 _OFTEN = 1e-2
+_DROPPED = 1e-16
 
 
-class Law(Protocol):
+class Law(ABC):
     """delta as a function of epsilon >= 0, for many epsilons at once, and its inverse."""
 
+    @abstractmethod
     def deltas(self, epsilons: Floats) -> Floats:
         """The delta of each epsilon."""
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon for a delta in (0, 1), rounded upwards."""
+        """The smallest epsilon for a delta in (0, 1), to nine digits and from above; infinite if there is none."""
+
+        def small(epsilon: float) -> bool:
+            return bool(self.deltas(np.array([epsilon]))[0] <= delta)
+
+        return 0.0 if small(0.0) else bisect(small, 0.0, 1.0, growth=4.0, widest=1e12, relative=1e-9)[1]
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,7 @@ class Profile:
         """The epsilon spent at this delta."""
         if not 0 < delta < 1:
             raise ClaimRefused(
-                expected="a delta between 0 and 1",
-                found=repr(delta),
-                way_out="choose a delta well below one over the number of units",
+                "a delta between 0 and 1", repr(delta), "choose a delta well below one over the number of units"
             )
         return self.law.epsilon(delta)
 
@@ -66,18 +69,15 @@ class Profile:
                 expected="an epsilon of 0 or more", found=repr(epsilon), way_out="ask for the delta of epsilon 0"
             )
         if math.isinf(epsilon):
-            return 1.0 if isinstance(self.law, NoBound) else 0.0
+            return 1.0 if self.law == NO_BOUND else 0.0
         return float(min(1.0, self.law.deltas(np.array([epsilon]))[0]))
 
     def mu(self) -> float:
         """The smallest mu, rounded upwards, such that mu-GDP is no more private than this (for delta >= 1e-10)."""
-        match self.law:
-            case Nothing():
-                return 0.0
-            case NoBound():
-                return math.inf
-            case GaussianLaw():
-                return self.law.mu
+        if isinstance(self.law, Constant):
+            return self.law.epsilon(SMALLEST_DELTA)
+        if isinstance(self.law, GaussianLaw):
+            return self.law.mu
         return _dominating_mu(*self._sampled)
 
     def curve(self, deltas: Sequence[float] = CURVE_DELTAS) -> tuple[tuple[float, float], ...]:
@@ -103,33 +103,25 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """The law of a composition that spends nothing."""
+class Constant(Law):
+    """The same delta for every epsilon: 0 where nothing is spent, 1 where nothing is promised."""
+
+    delta: float
 
     def deltas(self, epsilons: Floats) -> Floats:
-        """All 0."""
-        return np.zeros_like(epsilons)
+        """All the same."""
+        return np.full_like(epsilons, self.delta)
 
     def epsilon(self, delta: float) -> float:
-        """0."""
-        return 0.0
+        """0, or infinite."""
+        return 0.0 if self.delta <= delta else math.inf
+
+
+NOTHING, NO_BOUND = Constant(0.0), Constant(1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class NoBound:
-    """The law of a composition that promises nothing."""
-
-    def deltas(self, epsilons: Floats) -> Floats:
-        """All 1."""
-        return np.ones_like(epsilons)
-
-    def epsilon(self, delta: float) -> float:
-        """Infinite."""
-        return math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianLaw:
+class GaussianLaw(Law):
     """The exact law of the Gaussian mechanism with sensitivity / deviation = mu (Balle and Wang 2018, theorem 8)."""
 
     mu: float
@@ -138,13 +130,9 @@ class GaussianLaw:
         """Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
         return gaussian_deltas(epsilons, np.full_like(epsilons, self.mu))
 
-    def epsilon(self, delta: float) -> float:
-        """By bisection."""
-        return invert(self.deltas, delta)
-
 
 @dataclass(frozen=True, slots=True)
-class TwoHops:
+class TwoHops(Law):
     """From content to null to other content: delta(e1 + e2) <= d(e1) + e^e1 d(e2), the best e1 of a fixed set.
 
     `law` prices one hop (zero-out). Every e1 is sound, so a coarse set only costs tightness; as it does not depend on
@@ -160,10 +148,6 @@ class TwoHops:
         spent = self.law.deltas(firsts)
         return np.array([self._best(float(epsilon), firsts, spent) for epsilon in epsilons])
 
-    def epsilon(self, delta: float) -> float:
-        """By bisection."""
-        return invert(self.deltas, delta)
-
     def _best(self, epsilon: float, firsts: Floats, spent: Floats) -> float:
         within = firsts <= epsilon
         with np.errstate(divide="ignore"):
@@ -172,34 +156,37 @@ class TwoHops:
 
 
 @dataclass(frozen=True, slots=True)
-class SmallerOf:
-    """Two laws that both hold: the smaller one."""
+class Envelope(Law):
+    """Of laws that all hold the smallest; of the directions of a neighboring relation the largest (`worst`)."""
 
-    first: Law
-    second: Law
+    laws: tuple[Law, ...]
+    worst: bool = False
 
     def deltas(self, epsilons: Floats) -> Floats:
-        """The smaller delta, for each epsilon."""
-        return np.minimum(self.first.deltas(epsilons), self.second.deltas(epsilons))
+        """The smallest or largest delta, for each epsilon."""
+        deltas = [law.deltas(epsilons) for law in self.laws]
+        return np.asarray(np.max(deltas, axis=0) if self.worst else np.min(deltas, axis=0))
 
     def epsilon(self, delta: float) -> float:
-        """The smaller epsilon."""
-        return min(self.first.epsilon(delta), self.second.epsilon(delta))
+        """The smallest or largest epsilon."""
+        epsilons = [law.epsilon(delta) for law in self.laws]
+        return max(epsilons) if self.worst else min(epsilons)
 
 
-def price(name: str, composition: Composition, law_of: Callable[[PricedEvents], Law]) -> Profile:
-    """The profile under an accountant that prices spent noisy events by `law_of`."""
-    spent = put_in_order(composition)
-    law: Law
-    if spent.unbounded:
-        law = NoBound()
-    elif not spent.events:
-        law = Nothing()
-    elif spent.needs_two_hops:
-        law = TwoHops(law_of(spent.one_hop))
-    else:
-        law = law_of(spent)
-    return Profile(name, spent.relation, law)
+@dataclass(frozen=True, slots=True)
+class Accountant:
+    """Turns a composition into its privacy profile. `law` prices noisy events for which each direction has a pair."""
+
+    name: str
+    law: Callable[[PricedEvents], Law]
+
+    def profile(self, composition: Composition) -> Profile:
+        """The profile of the composition."""
+        spent = put_in_order(composition)
+        law: Law = NO_BOUND if spent.unbounded else NOTHING
+        if spent.events and not spent.unbounded:
+            law = TwoHops(self.law(spent.one_hop)) if spent.needs_two_hops else self.law(spent)
+        return Profile(self.name, spent.relation, law)
 
 
 def _upwards(value: float) -> float:
@@ -215,35 +202,32 @@ def gaussian_deltas(epsilons: Floats, mus: Floats) -> Floats:
     return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)), dtype=np.float64)
 
 
-def invert(deltas: Callable[[Floats], Floats], delta: float) -> float:
-    """The smallest epsilon whose delta is at most `delta`, to nine digits and from above; infinite if there is none."""
-
-    def small(epsilon: float) -> bool:
-        return bool(deltas(np.array([epsilon]))[0] <= delta)
-
-    return 0.0 if small(0.0) else bracket(small, 0.0, 1.0, 4.0, 1e12, relative=1e-9)[1]
+def _arithmetic_mean(low: float, high: float) -> float:
+    return (low + high) / 2
 
 
-def bracket(
+def bisect(
     holds: Callable[[float], bool],
     low: float,
     high: float,
-    growth: float,
-    widest: float,
+    *,
+    growth: float = 1.0,
+    widest: float = math.inf,
     absolute: float = 0.0,
     relative: float = 0.0,
+    middle: Callable[[float, float], float] = _arithmetic_mean,
 ) -> tuple[float, float]:
-    """Two numbers this close, between which `holds` begins to hold; it does not at `low`, and does from some point on.
+    """Two numbers this close, by default adjacent ones, between which `holds` begins to hold: not at `low`, at `high`.
 
-    `high` grows until it holds there; from `widest` on it is infinite.
+    With a `growth` above 1, `high` grows until `holds` is true there; from `widest` on it is infinite. `middle` chooses
+    the place between two numbers that is tried next.
     """
-    while not holds(high):
+    while growth > 1 and not holds(high):
         low, high = high, growth * high
         if high > widest:
             return low, math.inf
-    while high - low > absolute + relative * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+    while high - low > absolute + relative * high and low < (place := middle(low, high)) < high:
+        low, high = (low, place) if holds(place) else (place, high)
     return low, high
 
 
@@ -253,19 +237,15 @@ def _dominating_mu(epsilons: Floats, deltas: Floats) -> float:
     deltas = np.minimum(deltas, 1 - 1e-12)
     # between two points the profile is at most its left delta, so mu-GDP must reach that at the right epsilon
     right, left = np.append(epsilons[1:], 0.0), np.append(deltas[:-1], deltas[0])
-    low, high = np.full_like(right, 1e-12), np.full_like(right, 1e7)
-    for _ in range(70):
-        middle = np.sqrt(low * high)
-        enough = gaussian_deltas(right, middle) >= left
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return float(np.max(high))
 
+    def enough(mu: float) -> bool:
+        return bool(np.all(gaussian_deltas(right, np.full_like(right, mu)) >= left))
 
-_DROPPED = 1e-16
+    return bisect(enough, 1e-12, 1e7, middle=lambda low, high: math.sqrt(low * high))[1]
 
 
 @dataclass(frozen=True)
-class ParticipationLaw:
+class ParticipationLaw(Law):
     """A mixture of Gaussian mechanisms by a known coin; `dropped` is the probability of the mus left out."""
 
     mus: Floats = field(repr=False)
@@ -276,28 +256,13 @@ class ParticipationLaw:
         """The mean delta over the mus, for each epsilon."""
         return np.array([self._delta(float(epsilon)) for epsilon in epsilons])
 
-    def epsilon(self, delta: float) -> float:
-        """By bisection."""
-        return invert(self.deltas, delta)
-
     def _delta(self, epsilon: float) -> float:
         deltas = gaussian_deltas(np.full_like(self.mus, epsilon), self.mus)
         return min(1.0, float(np.dot(self.weights, deltas)) + self.dropped)
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedForm:
-    """Gaussian events and at most one kind of exposed event; everything else is refused."""
-
-    name: str = "exact (closed form)"
-
-    def profile(self, composition: Composition) -> Profile:
-        """The profile of the composition."""
-        return price(self.name, composition, _law)
-
-
 def has_closed_form(spent: PricedEvents) -> bool:
-    """Whether `ClosedForm` can price these events."""
+    """Whether `CLOSED_FORM` can price these events."""
     exposed = [event for event, _ in spent.events if isinstance(event, ExposedGaussian)]
     return len(exposed) <= 1 and all(_is_plain(event) for event, _ in spent.events if event not in exposed)
 
@@ -327,7 +292,7 @@ def _law(spent: PricedEvents) -> Law:
     numbers, weights = law
     spends = numbers * by_luck + sure > 0
     mus = np.sqrt(numbers[spends] * by_luck + sure)
-    return ParticipationLaw(mus, weights[spends], _DROPPED) if len(mus) else Nothing()
+    return ParticipationLaw(mus, weights[spends], _DROPPED) if len(mus) else NOTHING
 
 
 def _participations(count: int, rate: float) -> tuple[Floats, Floats]:
@@ -336,3 +301,7 @@ def _participations(count: int, rate: float) -> tuple[Floats, Floats]:
         high += 1 + 0.01 * (high - low)
     numbers = np.arange(low, min(high, count) + 1, dtype=np.float64)
     return numbers, np.asarray(stats.binom.pmf(numbers, count, rate), dtype=np.float64)
+
+
+CLOSED_FORM = Accountant("exact (closed form)", _law)
+"""Gaussian events and at most one kind of exposed event; everything else is refused."""

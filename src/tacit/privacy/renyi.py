@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tacit.errors import ClaimRefused
 from tacit.privacy.dominating_pairs import Floats, Pair, PricedEvents, directions
-from tacit.privacy.events import Composition
-from tacit.privacy.profile import Law, Profile, price
+from tacit.privacy.profile import Accountant, Law
 
 ORDERS: Floats = 1 + np.concatenate([np.logspace(-4, 1, 110), np.logspace(1.03, 6, 130)])
 _MOST_POINTS = 1 << 15
@@ -21,23 +19,20 @@ _ROUNDING = 1e-14  # added to each logarithm: what an integral of doubles may ha
 
 
 @dataclass(frozen=True)
-class RenyiLaw:
-    """delta(epsilon) from Renyi divergences at a grid of orders; orders that were not computed are infinite.
-
-    `strict`: refuse an answer whose best order is the largest or smallest computed one, as a wider grid might give
-    a smaller number and the reader would not know.
-    """
+class RenyiLaw(Law):
+    """delta(epsilon) from Renyi divergences at a grid of orders; orders that were not computed are infinite."""
 
     orders: Floats = field(repr=False)
     divergences: Floats = field(repr=False)
-    strict: bool
 
     def deltas(self, epsilons: Floats) -> Floats:
         """The best order's delta, for each epsilon."""
-        if self.strict:
-            for epsilon in epsilons:
-                self._check(self._log_deltas(np.array([epsilon]))[:, 0])
-        return np.asarray(np.exp(np.minimum(np.min(self._log_deltas(epsilons), axis=0), 0.0)), dtype=np.float64)
+        orders, divergences = self.orders[:, None], self.divergences[:, None]
+        with np.errstate(divide="ignore"):
+            total_variation = 0.5 * np.log(-np.expm1(-divergences))
+        converted = (orders - 1) * (divergences - epsilons[None, :] + np.log1p(-1 / orders)) - np.log(orders)
+        log_deltas = np.min(np.minimum(converted, total_variation), axis=0)
+        return np.asarray(np.exp(np.minimum(log_deltas, 0.0)), dtype=np.float64)
 
     def epsilon(self, delta: float) -> float:
         """The best order's epsilon."""
@@ -46,49 +41,19 @@ class RenyiLaw:
         )
         # a divergence of at most -log(1 - delta^2) bounds the total variation by delta (Bretagnolle-Huber)
         candidates = np.where(self.divergences <= -math.log1p(-(delta**2)), 0.0, candidates)
-        best = float(np.min(candidates))
-        if best <= 0:
-            return 0.0
-        if self.strict:
-            self._check(candidates)
-        return best
-
-    def _log_deltas(self, epsilons: Floats) -> Floats:
-        orders, divergences = self.orders[:, None], self.divergences[:, None]
-        with np.errstate(divide="ignore"):
-            total_variation = 0.5 * np.log(-np.expm1(-divergences))
-        converted = (orders - 1) * (divergences - epsilons[None, :] + np.log1p(-1 / orders)) - np.log(orders)
-        return np.asarray(np.minimum(converted, total_variation), dtype=np.float64)
-
-    def _check(self, values: Floats) -> None:
-        finite = np.flatnonzero(np.isfinite(self.divergences))
-        best = int(np.argmin(values))
-        if len(finite) == 0 or best == finite[-1] or best == 0:
-            raise ClaimRefused(
-                expected="a best Renyi order inside the grid of orders",
-                found=f"order {self.orders[best]:.4g}, at the edge",
-                way_out="use more noise or a delta that is not so small",
-            )
+        return max(0.0, float(np.min(candidates)))
 
 
-@dataclass(frozen=True, slots=True)
-class RDP:
-    """The Renyi accountant."""
+def renyi_law(spent: PricedEvents) -> RenyiLaw:
+    """The law of noisy events for which each direction has a pair."""
+    total = np.zeros_like(ORDERS)
+    for event, count in spent.events:
+        worst = np.max([log_moments(pair, ORDERS) for pair in directions(event)], axis=0)
+        total += count * (np.maximum(worst, 0.0) + _ROUNDING) / (ORDERS - 1)
+    return RenyiLaw(ORDERS, total)
 
-    name: str = "RDP (quadrature, improved conversion)"
-    strict: bool = True
 
-    def profile(self, composition: Composition) -> Profile:
-        """The profile of the composition."""
-        return price(self.name, composition, self.law)
-
-    def law(self, spent: PricedEvents) -> Law:
-        """The law of noisy events for which each direction has a pair."""
-        total = np.zeros_like(ORDERS)
-        for event, count in spent.events:
-            worst = np.max([log_moments(pair, ORDERS) for pair in directions(event)], axis=0)
-            total += count * (np.maximum(worst, 0.0) + _ROUNDING) / (ORDERS - 1)
-        return RenyiLaw(ORDERS, total, self.strict)
+RDP = Accountant("RDP (quadrature, improved conversion)", renyi_law)
 
 
 def log_moments(pair: Pair, orders: Floats, most_points: int = _MOST_POINTS) -> Floats:

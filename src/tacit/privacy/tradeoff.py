@@ -17,7 +17,7 @@ import numpy as np
 from tacit.common.charts import Axis, ChartRule, Region, ScatterChart, Series, Table
 from tacit.common.formatting import number, percent
 from tacit.privacy.account import quick_account
-from tacit.privacy.events import Composition, Event, ExposedGaussian, Free, Gaussian, SampledGaussian, Unbounded
+from tacit.privacy.events import Event, ExposedGaussian, Free, Gaussian, SampledGaussian, Unbounded
 from tacit.privacy.guarantee import Figure
 from tacit.privacy.ledger_lines import Entries
 from tacit.privacy.plan import Noisy, Plan, Step
@@ -124,7 +124,7 @@ def spending(plan: Plan, ledger: Entries, figure: Figure) -> Spending | None:
     points = [(0, 0.0)]
     for place in places:
         counts = ledger.counts if place == total else _counts_at(plan, ledger, place)
-        points.append((place, _epsilon(ledger, counts, notion, figure.delta)))
+        points.append((place, quick_account(ledger.composition(notion, counts)).epsilon(figure.delta)))
     spent = [epsilon for _, epsilon in points]
     if not all(math.isfinite(epsilon) for epsilon in spent) or not any(spent):
         return None
@@ -138,24 +138,12 @@ def _counts_at(plan: Plan, ledger: Entries, place: int) -> dict[str, int]:
     for phase in plan.phases:
         a_round = sum(times for _, times in phase.turns)
         whole = min(phase.rounds, left // a_round) if a_round else 0
-        for step, times in phase.turns:
-            counts[step.name] = counts.get(step.name, 0) + whole * times
         left -= whole * a_round
-        if whole < phase.rounds:
-            for step, times in phase.turns:
-                counts[step.name] = counts.get(step.name, 0) + min(times, left)
-                left -= min(times, left)
+        for step, times in phase.turns:
+            partly = min(times, left) if whole < phase.rounds else 0
+            counts[step.name] = counts.get(step.name, 0) + whole * times + partly
+            left -= partly
     return {name: min(count, ledger.counts[name]) for name, count in counts.items() if name in ledger.counts}
-
-
-def _epsilon(ledger: Entries, counts: dict[str, int], notion: str, delta: float) -> float:
-    spent: dict[Event, int] = {}
-    for name, count in counts.items():
-        event = ledger.prices[name][notion]
-        if count and not isinstance(event, Free):
-            spent[event] = spent.get(event, 0) + count
-    composition: Composition = tuple(spent.items())
-    return quick_account(composition).epsilon(delta) if composition else 0.0
 
 
 def price_words(event: Event) -> str:

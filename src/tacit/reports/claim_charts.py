@@ -29,11 +29,12 @@ from tacit.common.charts import (
 )
 from tacit.common.formatting import interval, name, number, percent, rounded_up
 from tacit.policies.card import PolicyCard, PolicyQuality, ShareOf
-from tacit.privacy.account import AverageCase, Prices, account, average_case, quick_account
+from tacit.privacy.account import AverageCase, account, average_case, quick_account
 from tacit.privacy.events import Event, Free, Unbounded
 from tacit.privacy.guarantee import Figure, average_rates
 from tacit.privacy.noisy_utility import Estimate, ReleasedUtility
 from tacit.privacy.plan import Plan, Step, cost
+from tacit.privacy.profile import Profile
 from tacit.privacy.tradeoff import allowed, deed_words, price_words, spending, tradeoff_chart
 from tacit.reports.drawing import COLORS
 from tacit.reports.finished_run import Finished
@@ -273,7 +274,7 @@ class _Priced:
 
     run: Finished
     figure: Figure
-    prices: Prices
+    prices: Profile
     measured: tuple[tuple[float, float], AverageCase] | None
 
     def at(self, missed: float) -> float:

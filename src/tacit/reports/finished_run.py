@@ -22,9 +22,8 @@ from tacit.privacy.ledger import read_entries
 from tacit.privacy.ledger_lines import Entries
 from tacit.privacy.noisy_utility import ReleasedUtility
 from tacit.privacy.plan import Plan
-from tacit.runs.environment import Made, MadeWith
-from tacit.runs.files import FileName, PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import Environment, FileName, MadeWith, PrivateFile, ReleaseFile
 from tacit.runs.utility import Utility
 from tacit.runs.verify import PAPERS, check_verified
 
@@ -49,7 +48,7 @@ class Finished:
     utility: Utility | None
     audit: Audit | None
     measured: PolicyCard | None = None
-    made: tuple[Made, ...] = ()
+    made: tuple[Environment, ...] = ()
 
     @property
     def key(self) -> str:

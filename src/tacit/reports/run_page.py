@@ -16,7 +16,7 @@ from tacit.audits.findings import Highlight
 from tacit.common.formatting import number, percent, rounded_up, short, shortened, text
 from tacit.common.serialize import dotted, map_strings
 from tacit.policies.marking import Inside
-from tacit.privacy.certificate import ACCESSES, SETTING
+from tacit.privacy.guarantee import ACCESSES, SETTING
 from tacit.privacy.noisy_utility import Estimate
 from tacit.privacy.tradeoff import best_guess
 from tacit.reports.claim_charts import (

@@ -18,12 +18,12 @@ from tacit.common.charts import Note, Result
 from tacit.common.files import write_bytes
 from tacit.common.formatting import name, printable, text
 from tacit.errors import ConfigError
-from tacit.privacy.certificate import to_markdown, to_registry_yaml
+from tacit.privacy.guarantee import to_markdown, to_registry_yaml
 from tacit.reports.comparison_page import comparison_page
 from tacit.reports.finished_run import Finished, read_inside, read_run, read_runs
 from tacit.reports.run_page import run_page, tiles
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 
 COMPARISON = Path("comparison.html")
 MARK = "<!-- written by tacit report; without this line it is left alone -->"

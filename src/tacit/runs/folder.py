@@ -1,13 +1,9 @@
-"""A run: one folder with fixed names, each stage adding its files.
+"""A run: one folder with fixed names (`tacit.runs.release`), each stage adding its files.
 
     run.json                 marks the folder
-    release/                 what may leave your organization
-        model.safetensors, model.json, tokenizer.json, config.json, plan.json, ledger.jsonl, guarantee.json,
-        utility.json, audit.json, report.html
-        made.json            versions of everything it was made with
-        certificate.md, certificate.yaml, README.md      the claim on paper, by `tacit report`
-        manifest.json        SHA-256 of all of them, and where the ledger ends (`tacit.runs.release`)
-    private/                 what may not; closed to other people of the machine
+    release/                 what may leave your organization: model, tokenizer, settings, plan, ledger, guarantee,
+                             utility, audit, report; the claim on paper, by `tacit report`; the manifest
+    private/                 what may not; closed to other users of the machine
         lock                 held by the one writer
         key                  of the keyed hashes in `release/`
         settings.json        the whole configuration, with the seed of a research run
@@ -20,31 +16,26 @@
         report.html          the page with that sample, on request
         prepared.json        SHA-256 of what was prepared (`tacit.runs.verify`)
         steps.jsonl          exact losses, norms and the like of each step
-        spans.jsonl, canaries.jsonl
         best.safetensors     the best model seen, when one is chosen
-        kept/                models on the way, on request (`tacit.runs.weights`)
+        kept/                intermediate models, on request (`tacit.runs.weights`)
         tensorboard/         event files, on request
         checkpoints/         tensors, optimizer, random streams (`tacit.training.checkpoints`)
-
-Formal guarantees:
 
 G1 (whole). Every file but the two logs appears by one rename, synced; a failed write leaves the old one. Drafts of a
    writer that was killed are removed when the run is opened for writing.
 G2 (one writer). A second writer is refused while the first one lives; a writer that died holds nothing.
 G3 (ledger). A run without its ledger is not opened for writing.
 G4 (same plan). A plan that was written is not replaced by another one.
-G5 (fit to leave). No JSON of `release/` has a field without a reason to leave (`tacit.runs.release`). Nothing is ever
-   unpickled.
-G6 (sealed). `seal` covers what was written since the run was opened; what others changed meanwhile stays to be seen.
+G5 (fit to leave). No JSON of `release/` has a field without a reason to leave. Nothing is ever unpickled.
+G6 (sealed). `seal` covers what was written since the run was opened; changes by others in the meantime stay visible.
 """
 
 import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from tacit.common.files import (
@@ -62,15 +53,25 @@ from tacit.common.files import (
 from tacit.common.serialize import from_json, read_json, to_json
 from tacit.errors import ConfigError, LedgerError, RunError, failed
 from tacit.privacy.ledger import Ledger, read_entries, read_lines
-from tacit.runs.files import FileName, PrivateFile, ReleaseFile
-from tacit.runs.release import LedgerEnd, Manifest, check_fields, digests, released
+from tacit.runs.release import (
+    FileName,
+    LedgerEnd,
+    MadeWith,
+    Manifest,
+    PrivateFile,
+    ReleaseFile,
+    check_fields,
+    digests,
+    environment,
+    released,
+)
 
 T = TypeVar("T")
 MARK = "run.json"
 _MARK_CONTENT = {"format": "tacit-run", "version": 1}
 
 
-class RunFolder:
+class RunFolder(AbstractContextManager["RunFolder"]):
     """A run folder: open for writing (`create`, `open`), or for reading alone (`view`)."""
 
     def __init__(self, folder: Path, lock: int | None, ledger: Ledger | None) -> None:
@@ -117,7 +118,8 @@ class RunFolder:
     def view(cls, folder: Path) -> Self:
         """An existing run, for reading alone: takes no lock, changes nothing. A copy of its `release/` will do."""
         folder = folder.absolute()
-        if not _is_release(folder):
+        parts = (ReleaseFile.LEDGER, ReleaseFile.MANIFEST)
+        if (folder / MARK).exists() or not any((folder / part).is_file() for part in parts):  # else a copy of release/
             _check_mark(folder)
         return cls(folder, None, None)
 
@@ -129,8 +131,8 @@ class RunFolder:
     @property
     def ledger(self) -> Ledger:
         """The ledger, open for writing."""
-        if self._ledger is None:
-            raise _not_open()
+        self._check_open()
+        assert self._ledger is not None
         return self._ledger
 
     @property
@@ -139,13 +141,12 @@ class RunFolder:
         return read_run_bytes(self.path(PrivateFile.KEY))
 
     def path(self, name: FileName) -> Path:
-        """Where a file of the run stands."""
+        """The path of a file of the run."""
         return (self.release if isinstance(name, ReleaseFile) else self.folder / "private") / name
 
     def write(self, name: FileName, writer: Callable[[Path], None]) -> None:
         """Have `writer` write the file to the path it is given; it appears whole or not at all."""
-        if not self.writable:
-            raise _not_open()
+        self._check_open()
         write_atomically(self.path(name), writer, 0o644 if isinstance(name, ReleaseFile) else 0o600)
         if isinstance(name, ReleaseFile):
             self.cover(name)
@@ -174,6 +175,16 @@ class RunFolder:
         except ConfigError as error:
             raise RunError(error.expected, f"{error.found}, in {name}", error.way_out) from error
 
+    def read_optional(self, kind: type[T], name: FileName) -> T | None:
+        """The same; None if there is no such file."""
+        return self.read_json(kind, name) if self.path(name).exists() else None
+
+    def note_environment(self) -> None:
+        """Record in made.json that this environment wrote to the run."""
+        known = (self.read_optional(MadeWith, ReleaseFile.MADE) or MadeWith()).environments
+        if known[-1:] != (environment(),):
+            self.write_json(ReleaseFile.MADE, MadeWith((*known, environment())))
+
     def cover(self, name: ReleaseFile) -> None:
         """Have `seal` cover a file that somebody else wrote."""
         self._written.add(name)
@@ -185,17 +196,18 @@ class RunFolder:
     def seal(self) -> None:
         """Write the manifest: the first time of every released file, later of those that this writer wrote."""
         self.ledger.compact()
-        known = self.read_json(Manifest, ReleaseFile.MANIFEST).files if self.path(ReleaseFile.MANIFEST).exists() else {}
+        manifest = self.read_optional(Manifest, ReleaseFile.MANIFEST)
+        known = {} if manifest is None else manifest.files
         written = {*self._written, str(ReleaseFile.LEDGER)} if known else released(self.release)
         files = known | digests(self.release, written)
-        end = LedgerEnd.of(read_lines(self.path(ReleaseFile.LEDGER)))
+        lines = read_lines(self.path(ReleaseFile.LEDGER))
+        end = LedgerEnd(lines.chain, lines.lines)
         self.write_json(ReleaseFile.MANIFEST, Manifest(dict(sorted(files.items())), end))
         self._written.clear()
 
     def record(self, measurements: Mapping[str, float | int | str]) -> None:
         """Add a line to the private log of steps. It is not synced: a crash may lose the last ones."""
-        if not self.writable:
-            raise _not_open()
+        self._check_open()
         line = json.dumps(dict(measurements)) + "\n"
         try:
             with self.path(PrivateFile.STEPS).open("a", encoding="utf-8") as log:
@@ -223,13 +235,11 @@ class RunFolder:
             if lock is not None:
                 os.close(lock)
 
-    def __enter__(self) -> Self:
-        """The run itself."""
-        return self
+    def _check_open(self) -> None:
+        if not self.writable:
+            raise RunError("a run that is open for writing", "one that is closed, or open for reading", "open it")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 
@@ -290,22 +300,15 @@ def _may_be_run(folder: Path) -> bool:
     if not names <= {"release", "private", MARK, DRAFT + MARK}:
         return False
     drafted = (PrivateFile.KEY, ReleaseFile.LEDGER)
-    known = {
-        PrivateFile.LOCK,
-        PrivateFile.INPUTS,
-        PrivateFile.CHECKPOINTS,
-        *drafted,
-        *(DRAFT + name for name in drafted),
-    }
+    undrafted = (PrivateFile.LOCK, PrivateFile.INPUTS, PrivateFile.CHECKPOINTS)
+    known = {*undrafted, *drafted, *(DRAFT + name for name in drafted)}
     inside = {place.name for part in ("release", "private") for place in (folder / part).glob("*")}
     return MARK in names or inside <= known
 
 
 def _taken(folder: Path, found: str) -> RunError:
     return RunError(
-        expected=f"no folder {folder} yet, or an empty one",
-        found=found,
-        way_out="resume that run, remove the folder, or choose another",
+        f"no folder {folder} yet, or an empty one", found, "resume that run, remove the folder, or choose another"
     )
 
 
@@ -347,12 +350,6 @@ def _is_marked(folder: Path) -> bool:
         raise failed(f"read the run folder {folder}", error) from error
 
 
-def _is_release(folder: Path) -> bool:
-    """Whether it is the released part of a run, by itself."""
-    parts = (ReleaseFile.LEDGER, ReleaseFile.MANIFEST)
-    return not (folder / MARK).exists() and any((folder / part).is_file() for part in parts)
-
-
 def _check_mark(folder: Path) -> None:
     if not _is_marked(folder):
         raise RunError(
@@ -387,9 +384,3 @@ def _end_torn_line(log: Path) -> None:
                 file.write(b"\n")
     except OSError as error:
         raise failed("write the private log of steps", error) from error
-
-
-def _not_open() -> RunError:
-    return RunError(
-        expected="a run that is open for writing", found="one that is closed, or open for reading", way_out="open it"
-    )

@@ -1,29 +1,85 @@
-"""Why each field of `release/` may leave: what has no row here does not (theory, section 9).
+"""What a run releases: the names of its files, why each field may leave, what it was made with, and the manifest.
 
-A path is that of a field in its JSON, with [] for the entries of a list; one that ends in `.*` means everything
-below it. A field that is null or empty needs no row: without a row it is never anything else, so it tells nothing.
+A path in the table of reasons is that of a field in its JSON, with [] for the entries of a list; one that ends in `.*`
+means everything below it. A field that is null or empty needs no row: without a row it is never anything else, so it
+tells nothing. release/manifest.json has the SHA-256 of every released file, and where the ledger ends; it is written
+last.
 
-G1 (default-deny). A file with a field that has no row is refused before anything is written.
-
-release/manifest.json: SHA-256 of every released file, and where the ledger ends. It is written last.
-
-G1 (changes show). A released file that was changed, removed or added since the manifest was written is named.
-G2 (no signature). Whoever rewrites file and manifest alike is not found out here; what `tacit verify` proves even then
+G1 (default-deny). A file with a field that has no row is refused before anything is written (theory, section 9).
+G2 (changes show). A released file that was changed, removed or added since the manifest was written is named.
+G3 (no signature). Whoever rewrites file and manifest alike is not detected here; what `tacit verify` proves even then
    is that the claim follows from plan and ledger.
-G3 (regular). Only regular files directly in the folder are opened, whatever the manifest names.
+G4 (regular). Only regular files directly in the folder are opened, whatever the manifest names.
+G5 (environment). made.json names no place on the machine, no person and no time; a run that was resumed with other
+   versions lists both, in order.
 """
 
+import hashlib
+import platform
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tacit.common.files import DRAFT, digest
 from tacit.config.schema import Config
 from tacit.config.setting import NO, every_setting
 from tacit.errors import RunError
-from tacit.privacy.ledger_lines import Parsed
-from tacit.runs.files import ReleaseFile
+
+
+class ReleaseFile(StrEnum):
+    """What may leave your organization."""
+
+    MODEL = "model.safetensors"
+    TOKENIZER = "tokenizer.json"
+    CONFIG = "config.json"
+    PLAN = "plan.json"
+    LEDGER = "ledger.jsonl"
+    GUARANTEE = "guarantee.json"
+    UTILITY = "utility.json"
+    AUDIT = "audit.json"
+    REPORT = "report.html"
+    ARCHITECTURE = "model.json"
+    MADE = "made.json"
+    CERTIFICATE = "certificate.md"
+    REGISTRY = "certificate.yaml"
+    MODEL_CARD = "README.md"
+    MANIFEST = "manifest.json"
+
+
+class PrivateFile(StrEnum):
+    """What may not."""
+
+    LOCK = "lock"
+    KEY = "key"
+    GUARANTEE = "guarantee.json"
+    UTILITY = "utility.json"
+    AUDIT = "audit.json"
+    POLICY = "policy.json"
+    SETTINGS = "settings.json"
+    INPUTS = "inputs"
+    STEPS = "steps.jsonl"
+    MARKED = "marked"
+    SUMMARY = "corpus.json"
+    PREPARED = "prepared"
+    MEMBERS = "members"
+    HELD_OUT = "held-out"
+    CHOICE = "choice"
+    MARKS = "marks.safetensors"
+    CANARIES = "canaries.json"
+    CHECKPOINTS = "checkpoints"
+    BEST = "best.safetensors"
+    TENSORBOARD = "tensorboard"
+    SAMPLE = "sample.json"
+    SHARED = "shared.json"
+    IDENTITY = "identity.json"
+    INSIDE_REPORT = "report.html"
+    NOTED = "prepared.json"
+
+
+FileName = ReleaseFile | PrivateFile
 
 
 class ReleaseReason(StrEnum):
@@ -36,11 +92,19 @@ class ReleaseReason(StrEnum):
     PRICED = "a release with a ledger line of its own"
 
 
-ReleaseRows = dict[str, ReleaseReason]
+def _rows(
+    setting: Iterable[str] = (),
+    public: Iterable[str] = (),
+    noisy_sums: Iterable[str] = (),
+    made_up: Iterable[str] = (),
+    priced: Iterable[str] = (),
+) -> dict[str, ReleaseReason]:
+    paths = zip(ReleaseReason, (setting, public, noisy_sums, made_up, priced), strict=True)
+    return {path: reason for reason, group in paths for path in group}
 
 
-def _rows(reason: ReleaseReason, *paths: str) -> ReleaseRows:
-    return dict.fromkeys(paths, reason)
+def _below(parent: str, names: str) -> list[str]:
+    return [f"{parent}.{name}" for name in names.split()]
 
 
 SETTINGS = tuple(
@@ -50,71 +114,42 @@ SETTINGS = tuple(
 not."""
 
 _STEP = "plan.phases[].turns[][]"
+_EVIDENCE = (
+    "tuning record_is user_origin policy_id policy_hash conservative_id detector_data examples_given pretrained "
+    "accelerated repeatable coverage_inside"
+)
+_FINDING = "attack about sentence hint warning tables[].* charts[].* highlights[].* figures.* verdict.*"
 
-_PLAN = {
-    **_rows(ReleaseReason.SETTING, "classifies", "chooses", "measuring.noise_multiplier", "measuring.chose"),
-    **_rows(ReleaseReason.PUBLIC, "mechanism.*", "measuring.records"),  # settings, and public numbers of units
-    **_rows(
-        ReleaseReason.SETTING,
-        *(f"{_STEP}.{word}" for word in ("name", "view", "pool", "optimizer", "targets", "trainable")),
+TABLE: dict[str, dict[str, ReleaseReason]] = {
+    "config.json": _rows(setting=SETTINGS),
+    "plan.json": _rows(
+        setting=(
+            *("classifies", "chooses", *_below("measuring", "noise_multiplier chose")),
+            *_below(_STEP, "name view pool optimizer targets trainable update.*"),
+            *_below(f"{_STEP}.draw", "kind batch_size local_epochs weight_cap rate_is_public"),
+        ),
+        # settings and public numbers of units, from which follows how often a step is taken, and at which rate
+        public=(
+            *("mechanism.*", "measuring.records", "plan.phases[].rounds", _STEP),
+            *_below(f"{_STEP}.draw", "rate user_rate entity_rate other_rate"),
+        ),
     ),
-    **_rows(ReleaseReason.SETTING, f"{_STEP}.update.*", f"{_STEP}.draw.kind", f"{_STEP}.draw.batch_size"),
-    **_rows(
-        ReleaseReason.SETTING, f"{_STEP}.draw.local_epochs", f"{_STEP}.draw.weight_cap", f"{_STEP}.draw.rate_is_public"
+    "model.json": _rows(setting=("kind", "settings.*", "shape.*", "config.*", "lora.*", "model", "name")),
+    "made.json": _rows(setting=_below("environments[]", "code python system libraries[][]")),
+    "guarantee.json": _rows(
+        setting=(
+            *("mechanism", "code_version", "average_case.*", "not_protected[]"),
+            *_below("holds_if[]", "text status"),
+            *_below("evidence", _EVIDENCE),
+        ),
+        public=_below("evidence", "dropped_share entity_list_hash"),  # the hash is keyed
+        noisy_sums=("claim", "coverage[]", "figures[].*", "published.*"),
+        priced=_below("utility", "epsilon delta records"),
     ),
-    # how often a step is taken, and at which rate, follow from public numbers of units
-    **_rows(ReleaseReason.PUBLIC, "plan.phases[].rounds", _STEP, f"{_STEP}.draw.rate"),
-    **_rows(ReleaseReason.PUBLIC, *(f"{_STEP}.draw.{unit}_rate" for unit in ("user", "entity", "other"))),
-}
-
-_GUARANTEE = {
-    **_rows(
-        ReleaseReason.SETTING,
-        "mechanism",
-        "code_version",
-        "evidence.tuning",
-        "evidence.record_is",
-        "evidence.user_origin",
-    ),
-    **_rows(ReleaseReason.SETTING, "evidence.policy_id", "evidence.policy_hash", "evidence.conservative_id"),
-    **_rows(ReleaseReason.SETTING, "evidence.detector_data", "evidence.examples_given", "evidence.pretrained"),
-    **_rows(ReleaseReason.SETTING, "evidence.accelerated"),
-    **_rows(
-        ReleaseReason.SETTING,
-        "evidence.repeatable",
-        "evidence.coverage_inside",
-        "holds_if[].text",
-        "holds_if[].status",
-        "not_protected[]",
-    ),
-    **_rows(ReleaseReason.PUBLIC, "evidence.dropped_share", "evidence.entity_list_hash"),  # the hash is keyed
-    **_rows(ReleaseReason.NOISY_SUMS, "claim", "coverage[]", "figures[].*", "published.*"),
-    **_rows(ReleaseReason.SETTING, "average_case.*"),
-    **_rows(ReleaseReason.PRICED, "utility.epsilon", "utility.delta", "utility.records"),
-}
-
-_AUDIT = {  # findings about canaries, in whatever form an attack brings them; nothing about training records
-    **_rows(ReleaseReason.MADE_UP, *(f"canaries[].{word}" for word in ("attack", "about", "sentence", "hint"))),
-    **_rows(ReleaseReason.MADE_UP, "canaries[].warning", "canaries[].tables[].*", "canaries[].charts[].*"),
-    **_rows(ReleaseReason.MADE_UP, "canaries[].highlights[].*", "canaries[].figures.*", "canaries[].verdict.*"),
-    **_rows(ReleaseReason.MADE_UP, "verdict.outcome", "verdict.sentence"),
-}
-
-TABLE: dict[str, ReleaseRows] = {
-    "config.json": _rows(ReleaseReason.SETTING, *SETTINGS),
-    "plan.json": _PLAN,
-    "model.json": _rows(ReleaseReason.SETTING, "kind", "settings.*", "shape.*", "config.*", "lora.*", "model", "name"),
-    "made.json": _rows(
-        ReleaseReason.SETTING, *(f"environments[].{word}" for word in ("code", "python", "system", "libraries[][]"))
-    ),
-    "guarantee.json": _GUARANTEE,
-    "utility.json": {
-        **_rows(ReleaseReason.SETTING, "longest", "noise_multiplier"),
-        **_rows(ReleaseReason.PUBLIC, "records", "most_nats"),
-        **_rows(ReleaseReason.PRICED, "sums[]"),
-    },
-    "audit.json": _AUDIT,
-    "manifest.json": _rows(ReleaseReason.NOISY_SUMS, "files.*", "ledger.head", "ledger.length"),  # of the other files
+    "utility.json": _rows(("longest", "noise_multiplier"), ("records", "most_nats"), priced=("sums[]",)),
+    # findings about canaries, in whatever form an attack brings them; nothing about training records
+    "audit.json": _rows(made_up=(*_below("canaries[]", _FINDING), *_below("verdict", "outcome sentence"))),
+    "manifest.json": _rows(noisy_sums=("files.*", "ledger.head", "ledger.length")),  # of the other files
 }
 """The files that are written as JSON. The model and the ledger are functions of the noisy sums, pages and papers of the
 other released files; the tokenizer is public, or a function of the redacted view where the claim allows it."""
@@ -122,8 +157,7 @@ other released files; the tokenizer is public, or a function of the redacted vie
 
 def check_fields(name: str, content: object) -> None:
     """Refuse a file with a field that may not leave."""
-    rows = TABLE.get(name, {})
-    found = sorted({path for path in _paths(content) if not any(True for _ in _matching(rows, path))})
+    found = sorted({path for path in _paths(content) if reason(name, path) is None})
     if found:
         raise RunError(
             expected=f"a {name} whose every field has a reason to leave",
@@ -134,17 +168,9 @@ def check_fields(name: str, content: object) -> None:
 
 def reason(name: str, path: str) -> ReleaseReason | None:
     """Why a field may leave; None if it may not."""
-    return next(_matching(TABLE.get(name, {}), path), None)
-
-
-def _matching(rows: ReleaseRows, path: str) -> Iterator[ReleaseReason]:
-    if path in rows:
-        yield rows[path]
-    parts = path.split(".")
-    for end in range(len(parts) - 1, 0, -1):
-        below = rows.get(f"{'.'.join(parts[:end])}.*")
-        if below is not None:
-            yield below
+    rows, parts = TABLE.get(name, {}), path.split(".")
+    above = (".".join((*parts[:end], "*")) for end in range(len(parts) - 1, 0, -1))
+    return next((rows[row] for row in (path, *above) if row in rows), None)
 
 
 def _paths(content: object, path: str = "") -> Iterator[str]:
@@ -166,11 +192,6 @@ class LedgerEnd:
     head: str
     length: int
 
-    @classmethod
-    def of(cls, parsed: Parsed) -> "LedgerEnd":
-        """Where these lines end."""
-        return cls(parsed.chain, parsed.lines)
-
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -178,15 +199,6 @@ class Manifest:
 
     files: dict[str, str]
     ledger: LedgerEnd
-
-
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """A file that is not as the manifest has it, and why, in a sentence that names it; `unknown`: no entry has it."""
-
-    file: str
-    why: str
-    unknown: bool = False
 
 
 def released(folder: Path) -> list[str]:
@@ -203,20 +215,69 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: digest(folder / name) for name in names if _is_regular(folder / name)}
 
 
-def disagreements(folder: Path, manifest: Manifest, leave_out: frozenset[str] = frozenset()) -> Iterator[Disagreement]:
-    """What in `folder` is not as `manifest` has it, small files first; files to `leave_out` are not opened."""
+def disagreements(
+    folder: Path, manifest: Manifest, leave_out: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, str]]:
+    """Files that are not as `manifest` has them, small ones first, and why; files to `leave_out` are not opened."""
     present = set(released(folder)) - leave_out
     covered = manifest.files.keys() - leave_out
     for name in sorted(covered - present):
-        yield Disagreement(name, f"{name} is missing; manifest.json names it")
+        yield name, f"{name} is missing; manifest.json names it"
     for name in sorted(present - covered):
-        yield Disagreement(name, f"{name} is not covered by the manifest", unknown=True)
+        yield name, f"{name} is not covered by the manifest"
     for name in sorted(covered & present, key=lambda name: (folder / name).lstat().st_size):
         if not _is_regular(folder / name):
-            yield Disagreement(name, f"{name} is not a regular file")
+            yield name, f"{name} is not a regular file"
         elif digest(folder / name) != manifest.files[name]:
-            yield Disagreement(name, f"{name} was changed: its SHA-256 is not the one in manifest.json")
+            yield name, f"{name} was changed: its SHA-256 is not the one in manifest.json"
 
 
 def _is_regular(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
+
+
+_LIBRARIES = ("tacit", "torch", "numpy", "scipy", "dp-accounting", "tokenizers", "transformers", "peft", "faker")
+_CODE = (".py", ".jinja", ".cpp")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One environment. `code`: SHA-256 over the files of the package; `libraries`: (name, version), installed ones."""
+
+    code: str
+    python: str
+    system: str
+    libraries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MadeWith:
+    """Every environment that wrote to the run, in order."""
+
+    environments: tuple[Environment, ...] = ()
+
+
+def environment() -> Environment:
+    """The environment of this process."""
+    found = ((name, _version(name)) for name in _LIBRARIES)
+    installed = tuple((name, known) for name, known in found if known is not None)
+    return Environment(code_hash(), platform.python_version(), f"{platform.system()} {platform.machine()}", installed)
+
+
+@cache
+def code_hash() -> str:
+    """SHA-256 over the names and contents of the package's files, in the order of their names."""
+    root = Path(__file__).parent.parent
+    state = hashlib.sha256()
+    for file in sorted(path for path in root.rglob("*") if path.suffix in _CODE):
+        content = file.read_bytes()
+        state.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+        state.update(content)
+    return state.hexdigest()
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None

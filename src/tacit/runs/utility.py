@@ -23,8 +23,8 @@ from tacit.mechanisms.build import Terms
 from tacit.policies.policy import Policy
 from tacit.privacy.guarantee import Evidence
 from tacit.privacy.noisy_utility import STEP, Contributions, noisy
-from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import ReleaseFile
 
 
 @dataclass(frozen=True, slots=True)

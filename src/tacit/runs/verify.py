@@ -1,25 +1,16 @@
-"""The verb `verify`: whether the released files of a run agree with each other, and its claim with what was done.
+"""Whether a run's files are what they should be: the command `verify`, and what was prepared for training.
 
-G1 (release alone). Nothing but `release/` is read, under whatever name it was sent.
-G2 (the same conclusion). The claim is drawn again by the function that training drew it with
-(`tacit.mechanisms.build`).
-G3 (named). What does not hold is said in one sentence that names the file and what it disagrees with.
+G1 (release alone). `verify` reads nothing but `release/`, under whatever name it was sent.
+G2 (the same conclusion). The claim is concluded again by the function that training used (`tacit.mechanisms.build`).
+G3 (numbers). Another machine's arithmetic differs in the last digits: numbers agree within `TOLERANCE` of their size.
+G4 (words). A text agrees when it is equal, but for a number that rounds to another digit although the figures agree.
+G5 (curves). The points of a curve may be others; each must be true.
+G6 (named). What does not hold is reported in one sentence that names the file and what it disagrees with.
+G7 (prepared). A changed byte in a prepared store, in the marks that make pools or in the planted canaries is refused
+   before a run is resumed and before an audit: training would be another one under the same claim.
 
 No signature is involved. Whoever rewrites plan, ledger, guarantee and manifest alike has made the files of another run,
 whose claim does follow from them: only the sender, or an older copy of manifest.json, can tell the two apart.
-
-Whether a guarantee that was written down is the one that follows.
-
-G1 (numbers). Another machine's arithmetic differs in the last digits: numbers agree within `TOLERANCE` of their size.
-G2 (words). A text agrees when it is equal, but for a number that rounds to another digit although the figures agree.
-G3 (curves). The points of a curve may be others; each must be true.
-
-What training reads, compared with what was prepared: before a run is resumed, and before an audit.
-
-G1. A changed byte in a prepared store, in the marks that make pools or in the planted canaries is refused: training
-    would be another one under the same claim.
-
-The canaries of a run are drawn before training, planted among its records, and kept for the audit.
 """
 
 import json
@@ -49,22 +40,21 @@ from tacit.privacy.events import Event
 from tacit.privacy.guarantee import Figure, Guarantee
 from tacit.privacy.ledger import read_lines
 from tacit.privacy.ledger_lines import Parsed, event_to_json
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
-from tacit.runs.release import LedgerEnd, Manifest, disagreements
+from tacit.runs.release import LedgerEnd, Manifest, PrivateFile, ReleaseFile, disagreements
 
+T = TypeVar("T")
 TOLERANCE = 1e-6
-
-
+PAPERS = frozenset({ReleaseFile.REPORT, ReleaseFile.CERTIFICATE, ReleaseFile.REGISTRY, ReleaseFile.MODEL_CARD})
+"""What `report` makes of the other files: it can be made again."""
+AFTER_TRAINING = PAPERS | {ReleaseFile.AUDIT}
+_LARGEST_FILE = 50_000_000
+_RESTORE = "restore the file from a copy, or train again"
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-
-
 _DIGITS = (3, 4, 6)  # with which figures are printed
-
-
 _FROM = "from plan.json and ledger.jsonl"
-
-
+_STORES = (PrivateFile.PREPARED, PrivateFile.HELD_OUT, PrivateFile.MEMBERS, PrivateFile.CHOICE)
+_BESIDE = (PrivateFile.MARKS, PrivateFile.CANARIES)
 _Json = dict[str, "_Json"] | list["_Json"] | str | float | bool | None
 
 
@@ -108,14 +98,11 @@ def _differences(written: _Json, follows: _Json, figures: list[float], where: st
             yield from _differences(one, other, figures, f"{where}.{place}")
     elif isinstance(written, str) and isinstance(follows, str):
         yield from _in_words(written, follows, figures, where)
-    elif not _is_same(written, follows):
+    elif isinstance(written, float) and isinstance(follows, float):
+        if not math.isclose(written, follows, rel_tol=TOLERANCE):
+            yield f"has {written!r} as {where} where {follows!r} follows {_FROM}"
+    elif type(written) is not type(follows) or written != follows:
         yield f"has {json.dumps(written)} as {where} where {json.dumps(follows)} follows {_FROM}"
-
-
-def _is_same(written: _Json, follows: _Json) -> bool:
-    if isinstance(written, float) and isinstance(follows, float):
-        return math.isclose(written, follows, rel_tol=TOLERANCE)
-    return type(written) is type(follows) and written == follows
 
 
 def _in_words(written: str, follows: str, figures: list[float], where: str) -> Iterator[str]:
@@ -132,24 +119,6 @@ def _is_rounding(number: str, follows: str, figures: list[float]) -> bool:
     """Whether the number that follows is a figure rounded up, which `number` is too by a hair."""
     rounded = (one for one in figures if any(rounded_up(one, digits) == follows for digits in _DIGITS))
     return any(math.isclose(float(number), one, rel_tol=TOLERANCE) for one in rounded)
-
-
-T = TypeVar("T")
-
-
-PAPERS = frozenset({ReleaseFile.REPORT, ReleaseFile.CERTIFICATE, ReleaseFile.REGISTRY, ReleaseFile.MODEL_CARD})
-
-
-"""What `report` makes of the other files: it can be made anew."""
-
-
-AFTER_TRAINING = PAPERS | {ReleaseFile.AUDIT}
-
-
-_LARGEST_FILE = 50_000_000
-
-
-_RESTORE = "restore the file from a copy, or train again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +162,7 @@ def verify(folder: Path) -> Verified:
 
 
 def check_verified(run: RunFolder, leave_out: frozenset[str] = frozenset()) -> None:
-    """Refuse a run that does not verify. `leave_out`: files that are not read next, and can be made anew."""
+    """Refuse a run that does not verify. `leave_out`: files that are not read next, and can be made again."""
     for check in _Release(run, leave_out).checks():
         if not check.holds:
             raise RunError(f"a run that verifies: {check.name}", check.why, check.way_out)
@@ -238,20 +207,19 @@ class _Release:
 
     def _files(self) -> _Problem | None:
         manifest = self._read(Manifest, ReleaseFile.MANIFEST)
-        found = list(disagreements(self._run.release, manifest, self._leave_out))
+        found = dict(disagreements(self._run.release, manifest, self._leave_out))
         if not found:
             return None
-        return _Problem("; ".join(one.why for one in found), self._way_out(found[0].file, found[0].unknown))
-
-    def _way_out(self, file: str, unknown: bool) -> str:
-        if file in AFTER_TRAINING:
-            verb = "audit" if file == ReleaseFile.AUDIT else "report"
-            return f"make it anew: tacit {verb} {self._run.folder.name}"
-        return "remove it from release/" if unknown else _RESTORE
+        first = next(iter(found))
+        way_out = _RESTORE if first in manifest.files else "remove it from release/"
+        if first in AFTER_TRAINING:
+            command = "audit" if first == ReleaseFile.AUDIT else "report"
+            way_out = f"make it again: tacit {command} {self._run.folder.name}"
+        return _Problem("; ".join(found.values()), way_out)
 
     def _ledger(self) -> _Problem | None:
         parsed, sealed = self._lines(), self._read(Manifest, ReleaseFile.MANIFEST).ledger
-        end = LedgerEnd.of(parsed)
+        end = LedgerEnd(parsed.chain, parsed.lines)
         if parsed.torn:
             return _Problem("the last line of ledger.jsonl is cut off")
         if end.length != sealed.length:
@@ -314,12 +282,6 @@ def _prices_apart(one: Event | None, other: Event | None) -> tuple[str, str]:
     return words[0] or "no price", words[1] or "no price"
 
 
-_STORES = (PrivateFile.PREPARED, PrivateFile.HELD_OUT, PrivateFile.MEMBERS, PrivateFile.CHOICE)
-
-
-_BESIDE = (PrivateFile.MARKS, PrivateFile.CANARIES)
-
-
 @dataclass(frozen=True, slots=True)
 class Noted:
     """SHA-256 of files of `private/`: those beside the stores, and of each store the header that names the rest."""
@@ -356,7 +318,8 @@ def _present(run: RunFolder) -> list[str]:
 
 
 def _noted(run: RunFolder) -> dict[str, str]:
-    return run.read_json(Noted, PrivateFile.NOTED).files if run.path(PrivateFile.NOTED).exists() else {}
+    noted = run.read_optional(Noted, PrivateFile.NOTED)
+    return {} if noted is None else noted.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +337,7 @@ class Planting:
     planted: tuple[Planted, ...] = ()
 
     def records(self) -> Iterator[Record]:
-        """Copies of those that are inside; where they stand in a corpus changes nothing, as draws are shuffled."""
+        """Copies of those that are inside; their place in a corpus changes nothing, as draws are shuffled."""
         for one in self.planted:
             yield from plant((), one.plan, one.canaries, 0, np.random.default_rng(0))
 
@@ -390,4 +353,4 @@ def plant_canaries(run: RunFolder, plans: Sequence[CanaryPlan], seed: int | None
 
 def planted_canaries(run: RunFolder) -> Planting:
     """What was planted with a run."""
-    return run.read_json(Planting, PrivateFile.CANARIES) if run.path(PrivateFile.CANARIES).exists() else Planting()
+    return run.read_optional(Planting, PrivateFile.CANARIES) or Planting()

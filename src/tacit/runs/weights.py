@@ -1,4 +1,4 @@
-"""Models on the way, kept on request in `private/kept/`, so that an audit can show how attacks grow with training."""
+"""The released model, and intermediate ones kept in `private/kept/`, for audits of how attacks grow in training."""
 
 import os
 import re
@@ -12,8 +12,11 @@ from torch import Tensor
 
 from tacit.common.files import open_file, write_atomically
 from tacit.errors import RunError, failed
-from tacit.runs.files import ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import ReleaseFile
+
+_FOLDER = "kept"
+_FILE = re.compile(r"step-(\d+)\.safetensors")
 
 
 def write_model(run: RunFolder, tensors: Mapping[str, Tensor]) -> None:
@@ -23,15 +26,16 @@ def write_model(run: RunFolder, tensors: Mapping[str, Tensor]) -> None:
 
 def read_model(run: RunFolder) -> dict[str, Tensor]:
     """The tensors that `write_model` wrote."""
+    way_out = "finish the training that writes it, or resume it to write it again"
+    return _load(run.path(ReleaseFile.MODEL), f"the file {ReleaseFile.MODEL} of a run, whole", way_out)
+
+
+def _load(path: Path, expected: str, way_out: str) -> dict[str, Tensor]:
     try:
-        open_file(run.path(ReleaseFile.MODEL)).close()
-        return load_file(run.path(ReleaseFile.MODEL))
+        open_file(path).close()
+        return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise RunError(
-            expected=f"the file {ReleaseFile.MODEL} of a run, whole",
-            found=type(error).__name__,
-            way_out="finish the training that writes it, or resume it to write it again",
-        ) from error
+        raise RunError(expected, type(error).__name__, way_out) from error
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: dict[str, str] | None = None) -> None:
@@ -39,23 +43,15 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: dict[str, str
     try:
         save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, notes)
     except SafetensorError as error:
-        raise _as_system_error(error) from error
+        # safetensors puts the system's error number into words
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(*((int(number[1]), os.strerror(int(number[1]))) if number else (str(error),))) from error
     except RuntimeError as error:
         raise RunError(
             expected="each tensor under one name",
             found="tensors that share their memory",
             way_out="give each parameter once, as `named_parameters` does",
         ) from error
-
-
-def _as_system_error(error: SafetensorError) -> OSError:
-    """What the system said, which safetensors puts into words."""
-    number = re.search(r"os error (\d+)", str(error))
-    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
-
-
-_FOLDER = "kept"
-_FILE = re.compile(r"step-(\d+)\.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +63,8 @@ class KeptModel:
 
     def tensors(self) -> dict[str, Tensor]:
         """Its weights."""
-        try:
-            return load_file(self.path)
-        except (OSError, SafetensorError) as error:
-            raise RunError(
-                expected=f"a whole model in private/{_FOLDER}/{self.path.name}",
-                found=type(error).__name__,
-                way_out="remove that file: the others tell enough",
-            ) from error
+        expected = f"a whole model in private/{_FOLDER}/{self.path.name}"
+        return _load(self.path, expected, "remove that file: the others are enough")
 
 
 def keep_model(run: RunFolder, step: int, tensors: Mapping[str, Tensor]) -> None:
@@ -88,12 +78,12 @@ def keep_model(run: RunFolder, step: int, tensors: Mapping[str, Tensor]) -> None
 
 
 def kept_models(run: RunFolder) -> tuple[KeptModel, ...]:
-    """All that were kept, in the order of their steps; refused when there are none."""
+    """All that were kept, in the order of their steps; an error when there are none."""
     folder = run.folder / "private" / _FOLDER
     places = [(path, match) for path in folder.glob("*") if (match := _FILE.fullmatch(path.name))]
     if not places:
         raise RunError(
-            expected=f"models on the way, in private/{_FOLDER}",
+            expected=f"intermediate models, in private/{_FOLDER}",
             found="none",
             way_out="train with --set save_steps=100 to keep a model every 100 steps, or leave --checkpoints out",
         )

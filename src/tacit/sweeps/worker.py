@@ -40,9 +40,8 @@ from tacit.data.tokenizer import Tokenizer, load_tokenizer, read_tokenizer_json
 from tacit.errors import ConfigError, RunError, TacitError
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import read_entries
-from tacit.runs.environment import MadeWith, code_hash
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import MadeWith, PrivateFile, ReleaseFile, code_hash
 from tacit.runs.utility import LabelQuality, TokenQuality, Utility
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from tacit.common.progress import Observer, Progress
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.privacy.plan import Unit
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
 
 

@@ -29,8 +29,8 @@ from torch import Tensor
 from tacit.common.files import DRAFT, clear_drafts, digest, read_bytes, sync_file, sync_folder, write_new
 from tacit.common.serialize import from_json, to_json
 from tacit.errors import ConfigError, LedgerError, RunError, failed
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
 from tacit.training.pools import ShuffleState
 from tacit.training.randomness import StreamsState

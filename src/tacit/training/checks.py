@@ -17,7 +17,7 @@ from tacit.mechanisms.mechanism import Mechanism, Needs
 from tacit.mechanisms.registry import build_mechanism, entries, entry_of
 from tacit.mechanisms.settings import MeasuredCounts, refuse_unused
 from tacit.privacy.plan import Unit, View
-from tacit.runs.files import ReleaseFile
+from tacit.runs.release import ReleaseFile
 from tacit.training.callbacks import check_choice
 
 

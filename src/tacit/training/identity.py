@@ -20,8 +20,8 @@ from tacit.data.fields import DEFAULT_FIELDS, fields_of
 from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError, RunError
 from tacit.policies.marking import Policies
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.training.checks import invents
 
 _PUBLIC_CORPUS = "data.vocabulary_corpus"

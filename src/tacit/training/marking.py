@@ -49,8 +49,8 @@ from tacit.policies.card import CardCounts, card_of_run
 from tacit.policies.coverage import read_population
 from tacit.policies.detectors.detector import DetectorOverlap
 from tacit.policies.marking import Inside, Policies, RecordSampler, Unmarked, mark_all
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.verify import plant_canaries
 from tacit.training.overlap import Overlap
 from tacit.training.pools import Annotation, RowEntities, narrow

@@ -31,8 +31,8 @@ from tacit.models.lstm import LSTM
 from tacit.policies.marking import Inside, Policies
 from tacit.policies.policy import Policy
 from tacit.policies.registry import parse_policy
-from tacit.runs.files import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.training.checks import duplicates_of, needs_of
 from tacit.training.marking import held_out_records, marked_corpus, training_records
 from tacit.training.trainer import TrainSettings

@@ -44,9 +44,8 @@ from tacit.privacy.account import quick_account
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.noisy_utility import Contributions, calibrated
 from tacit.privacy.plan import Targets, Unit, View
-from tacit.runs.environment import note
-from tacit.runs.files import PrivateFile, ReleaseFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_outside, release_utility
 from tacit.runs.verify import check_stores, check_verified, note_stores
 from tacit.runs.weights import keep_model, write_model
@@ -147,7 +146,7 @@ def resume(folder: Path, observe: Observer) -> Trained:
 def _go_on(experiment: Config, policies: Policies, run: RunFolder, observe: Observer) -> Trained:
     policy = policies.marking
     run.unseal()
-    note(run)
+    run.note_environment()
     summary = mark_once(experiment, policies, run, observe)
     tokenizer = _tokenizer(experiment, policy, run)
     prepare_stores(experiment, policies, tokenizer, run, observe, summary.held_out_limit)
