@@ -327,6 +327,29 @@ def test_forked_workers_share_what_is_loaded_and_end_with_a_killed_caller(tmp_pa
     assert [line[1] for line in told] == [b"['shared']"] * 2
 
 
+WITH_THREADS = """
+import torch
+from tacit.common.workers import Workers
+
+numbers = torch.ones(600, 600)
+
+def multiply(tool, item):
+    return float((numbers @ numbers)[0, 0])
+
+torch.set_num_threads(2)
+multiply(None, 0)
+with Workers(None, processes=2) as workers:
+    print([result for _, result in workers.map(multiply, range(4))])
+"""
+
+
+def test_workers_do_not_wait_for_threads_that_a_fork_ended(tmp_path: Path) -> None:
+    script = tmp_path / "threads.py"
+    script.write_text(WITH_THREADS)
+    done = subprocess.run([sys.executable, script], capture_output=True, timeout=120, check=True)
+    assert done.stdout == b"[600.0, 600.0, 600.0, 600.0]\n"
+
+
 def piece_texts(shown: Excerpt) -> list[tuple[str, str, str | None]]:
     return [(piece.state.value, piece.kind, piece.text) for piece in shown.pieces]
 

@@ -14,6 +14,7 @@ import ctypes
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import sys
 import threading
@@ -34,6 +35,7 @@ Result = TypeVar("Result")
 IN_FLIGHT = 3
 _MAIN = b"__main__"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+_OPENMP = re.compile(r"/lib(gomp|omp|iomp5)\b[^/]*\.so[^/]*$")
 
 
 def cores() -> int:
@@ -170,10 +172,23 @@ _received: Any = None
 def _receive(tool: object, parent: int | None) -> None:
     global _received
     _received = tool
-    if parent is not None:  # a forked worker has the caller's open files, and would keep them locked if it lived on
+    if parent is not None:
+        _use_one_thread()
+        # A forked worker has the caller's open files, and would keep them locked if it lived on.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+
+
+def _use_one_thread() -> None:
+    """Threads of OpenMP and of tokenizers do not survive a fork: whoever waits for them waits forever."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        libraries = {line.split(maxsplit=5)[-1].strip() for line in maps if _OPENMP.search(line)}
+    for library in libraries:
+        ctypes.CDLL(library).omp_set_num_threads(1)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)  # of MKL too
 
 
 def _work(function: Callable[[Any, Item], Result], item: Item) -> Result:
