@@ -56,8 +56,7 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         value: object = _importlib.import_module("importlib.metadata").version("tacit")
     elif name in _PLACES:
-        module, _, attribute = _PLACES[name].partition(":")
-        value = getattr(_importlib.import_module(module), attribute or name)
+        value = getattr(_importlib.import_module(_PLACES[name]), name)
     else:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
     globals()[name] = value

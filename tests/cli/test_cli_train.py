@@ -36,7 +36,7 @@ def test_train_then_resume_then_generate(settings: Path, tmp_path: Path) -> None
     runner, folder = CliRunner(), tmp_path / "run"
     trained = runner.invoke(app, ["train", str(settings), "--out", str(folder)], catch_exceptions=False)
     assert trained.exit_code == 0
-    for words in ("perplexity", "private", "differentially private", str(folder.name)):
+    for words in ("perplexity", "private", "differentially private", str(folder.name), "auto: clip_norm 1, delta "):
         assert words in trained.output
     again = runner.invoke(app, ["train", "--resume", str(folder)], catch_exceptions=False)
     assert again.exit_code == 0

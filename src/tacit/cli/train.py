@@ -136,8 +136,9 @@ def plan(
         return
     with Console(stderr=True, quiet=is_quiet()).status("pricing"):
         names = field_names({one.name: flags.pop(one.name) for one in FIELDS if one.name in flags})
-        second = conservative_policy
-        planned = api.plan(corpus=corpus, policy=policy, conservative_policy=second, settings=flags, file=file, **names)
+        planned = api.plan(
+            corpus=corpus, policy=policy, conservative_policy=conservative_policy, settings=flags, file=file, **names
+        )
     if certificate:
         typer.echo(planned.certificate(), nl=False)
     else:
