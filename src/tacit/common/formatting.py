@@ -1,8 +1,6 @@
-"""Exact (Clopper-Pearson) intervals for a share, from counts.
+"""Exact (Clopper-Pearson) intervals for a share, and numbers and texts as claims and pages print them.
 
-Numbers as they are printed in a claim: never smaller than they are.
-
-Numbers and texts as pages print them. Shares are never rounded to all or nothing; bounds are rounded outwards.
+Numbers of a claim are never rounded down, shares never to all or nothing, and bounds always outwards.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""How hard an audit attacks.
-
-Which canaries to plant, and what the slot of a template can hold.
-"""
+"""How hard an audit attacks, which canaries to plant, and what the slot of a template can contain."""
 
 import re
 from collections.abc import Iterator
