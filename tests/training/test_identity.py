@@ -25,7 +25,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile, ReleaseFile, environment
 from tacit.simulation.simulate import simulate
 from tacit.training import identity
-from tacit.training.identity import check_identity, identity_of
+from tacit.training.checkpoints import check_identity, identity_of
 from tacit.training.stages import resume, train
 
 SHAPE = {"embedding_size": 8, "hidden_size": 8}

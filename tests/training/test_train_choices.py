@@ -30,9 +30,9 @@ from tacit.privacy.guarantee import Status
 from tacit.privacy.plan import TrainablePart
 from tacit.runs.folder import RunFolder
 from tacit.simulation.simulate import simulate
-from tacit.training.callbacks import Choice
 from tacit.training.checkpoints import Checkpoints
 from tacit.training.stages import resume, train
+from tacit.training.trainer import Choice
 from tacit.training.updates import moving_names
 
 TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "max_full_tokens": 60}

@@ -8,7 +8,7 @@
         key                  of the keyed hashes in `release/`
         settings.json        the whole configuration, with the seed of a research run
         inputs/              corpus, policy definition and model that the run was given as Python objects
-        identity.json        keyed hashes of all that the run is made of (`tacit.training.identity`)
+        identity.json        keyed hashes of all that the run is made of (`tacit.training.checkpoints`)
         guarantee.json, utility.json, audit.json
                              as those of `release/`, with exact counts and plain hashes, and with attacks on records
         policy.json          how well the policy did on labeled held-out records, where there are any: counts

@@ -18,7 +18,6 @@ from tacit.mechanisms.registry import build_mechanism, entries, entry_of
 from tacit.mechanisms.settings import MeasuredCounts, refuse_unused
 from tacit.privacy.plan import Unit, View
 from tacit.runs.release import ReleaseFile
-from tacit.training.callbacks import check_choice
 
 
 def needs_of(config: Config) -> Needs:
@@ -115,6 +114,17 @@ def check_duplicates(mechanism: Mechanism, config: Config) -> None:
             expected=f"duplicates: keep, under the claim of {mechanism.name}",
             found=f"duplicates: {duplicates_of(config)}, which lets one record decide about another",
             way_out="leave duplicates out",
+        )
+
+
+def check_choice(mechanism: Mechanism, on: str) -> None:
+    """Refuse a look at text that the claim protects."""
+    refused = mechanism.notions() if on == "full" else [n for n in mechanism.notions() if n.unit != Unit.SECRETS]
+    if on in ("full", "redacted") and refused:
+        raise ClaimRefused(
+            expected="a model chosen on public text",
+            found=f"the {on} view of held-out records, under a claim about {refused[0].unit}",
+            way_out="eval_on: a corpus that is public, or take the last model (leave eval_steps out)",
         )
 
 

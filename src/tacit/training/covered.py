@@ -169,53 +169,53 @@ def _allowed(one: str, value: str, other: str, with_it: str) -> bool:
     return not any(need.broken_by(chosen) for need in RULES if need.setting in chosen and need.other in chosen)
 
 
-def choice_of(experiment: Config) -> dict[str, str]:
+def choice_of(config: Config) -> dict[str, str]:
     """The value of each setting of the table."""
-    plan, entry = experiment.plan, entry_of(experiment.plan.mechanism)
-    dropouts = _dropouts(experiment)
+    plan, entry = config.plan, entry_of(config.plan.mechanism)
+    dropouts = _dropouts(config)
     settings = entry.needs.settings or frozenset()
-    published_corpus = experiment.data.vocabulary_corpus is not None
+    published_corpus = config.data.vocabulary_corpus is not None
     tokenizers = {"bytes": "bytes", "bpe": "bpe of a public corpus" if published_corpus else "bpe of the corpus"}
-    choosing = experiment.training.eval_steps is not None
+    choosing = config.training.eval_steps is not None
     return {
         "mechanism": entry.name if entry.name in REGISTRY else OWN,
-        "task": experiment.task,
-        "segment_by": experiment.data.segment_by,
-        "duplicates": duplicates_of(experiment),
-        "conservative_policy": _given(experiment.marking.conservative_policy),
-        "canaries": "some" if experiment.audit.canaries else "none",
-        "public_view": "invented" if invents(experiment) else "redacted",
-        "inventions": "given" if experiment.marking.inventions else "none",
+        "task": config.task,
+        "segment_by": config.data.segment_by,
+        "duplicates": duplicates_of(config),
+        "conservative_policy": _given(config.marking.conservative_policy),
+        "canaries": "some" if config.audit.canaries else "none",
+        "public_view": "invented" if invents(config) else "redacted",
+        "inventions": "given" if config.marking.inventions else "none",
         "targets": str(plan.targets or ("private" if "targets" in settings else "all")),
-        "user_source": experiment.data.user_source,
-        "entity_kinds": "all" if experiment.marking.entity_kinds is None else "some",
-        "aliases": _given(experiment.marking.aliases),
+        "user_source": config.data.user_source,
+        "entity_kinds": "all" if config.marking.entity_kinds is None else "some",
+        "aliases": _given(config.marking.aliases),
         "user_cap": _given(plan.user_cap),
         "rest": "plain" if "entity_cap" in settings and plan.public_epochs is not None else "none",
         "clip_style": str(plan.clip_style or "flat"),
         "trainable": str(plan.trainable or "all"),
-        "model": _model(experiment),
-        "lora": _given(experiment.lora),
+        "model": _model(config),
+        "lora": _given(config.lora),
         **dropouts,
-        "tokenizer": tokenizers.get(experiment.tokenizer_name, "a file"),
-        "precision": experiment.execution.precision,
-        "microbatch_tokens": "default" if experiment.execution.microbatch_tokens is None else "given",
-        "public.optimizer": experiment.public.optimizer or "adam",
-        "private.optimizer": (entry.needs.private_rule or experiment.private).optimizer or "adam",
-        "private.max_grad_norm": _given(experiment.private.max_grad_norm),
-        "eval_on": _looked_at(experiment) if choosing else "never",
-        "held_out": "share" if experiment.data.held_out_corpus is None else "corpus",
+        "tokenizer": tokenizers.get(config.tokenizer_name, "a file"),
+        "precision": config.execution.precision,
+        "microbatch_tokens": "default" if config.execution.microbatch_tokens is None else "given",
+        "public.optimizer": config.public.optimizer or "adam",
+        "private.optimizer": (entry.needs.private_rule or config.private).optimizer or "adam",
+        "private.max_grad_norm": _given(config.private.max_grad_norm),
+        "eval_on": _looked_at(config) if choosing else "never",
+        "held_out": "share" if config.data.held_out_corpus is None else "corpus",
     }
 
 
-def check_covered(experiment: Config) -> None:
+def check_covered(config: Config) -> None:
     """Refuse a claim under settings whose neighbors were never compared."""
-    choice = choice_of(experiment)
+    choice = choice_of(config)
     for setting, value in choice.items():
         if value not in COVERED[setting]:
             raise ClaimRefused(
                 expected=f"{setting}: {' or '.join(COVERED[setting])}, which the neighbor fuzzer compared",
-                found=f"{setting}: {value}, under the claim of {experiment.plan.mechanism}",
+                found=f"{setting}: {value}, under the claim of {config.plan.mechanism}",
                 way_out=f"change {setting}, or take mechanism: plain, which claims nothing",
             )
     for need in RULES:
@@ -231,25 +231,25 @@ def _given(value: object) -> str:
     return "none" if value is None else "given"
 
 
-def _model(experiment: Config) -> str:
-    if is_custom(experiment.model):
+def _model(config: Config) -> str:
+    if is_custom(config.model):
         return "own"
-    return experiment.model if experiment.is_new else "folder"
+    return config.model if config.is_new else "folder"
 
 
-def _looked_at(experiment: Config) -> str:
-    return experiment.training.eval_on if experiment.training.eval_on in ("redacted", "full") else "public"
+def _looked_at(config: Config) -> str:
+    return config.training.eval_on if config.training.eval_on in ("redacted", "full") else "public"
 
 
-def _dropouts(experiment: Config) -> dict[str, str]:
+def _dropouts(config: Config) -> dict[str, str]:
     """What drops; of new models the shape decides."""
-    if experiment.model == "lstm":
-        shape = shaped(LSTMConfig, experiment.model_config, {"vocabulary_size": 1})
+    if config.model == "lstm":
+        shape = shaped(LSTMConfig, config.model_config, {"vocabulary_size": 1})
         rates = (shape.dropout, shape.embedding_dropout, shape.weight_drop)
         found = ["some" if rate else "none" for rate in rates]
         names = ("dropout", "embedding_dropout", "weight_drop")
         return {**dict(zip(names, found, strict=True)), "tied": "yes" if shape.tied else "no"}
-    of_gpt = {"vocabulary_size": 1, "context": experiment.data.max_full_tokens + 2}
-    gpt = experiment.model == "gpt" and shaped(CausalLMConfig, experiment.model_config, of_gpt).dropout
-    dropout = ("some" if gpt else "none") if experiment.model == "gpt" else "of the model"
+    of_gpt = {"vocabulary_size": 1, "context": config.data.max_full_tokens + 2}
+    gpt = config.model == "gpt" and shaped(CausalLMConfig, config.model_config, of_gpt).dropout
+    dropout = ("some" if gpt else "none") if config.model == "gpt" else "of the model"
     return {"dropout": dropout, "embedding_dropout": "none", "weight_drop": "none", "tied": "no"}

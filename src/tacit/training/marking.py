@@ -72,14 +72,14 @@ class Shared:
     texts: int
 
 
-def mark_once(experiment: Config, policies: Policies, run: RunFolder, observe: Observer) -> CorpusSummary:
+def mark_once(config: Config, policies: Policies, run: RunFolder, observe: Observer) -> CorpusSummary:
     """The summary of the run's marked corpus, which is written first where it is missing or not whole."""
     marked = marked_corpus(run)
     if run.path(PrivateFile.SUMMARY).exists():
         known = run.read_json(CorpusSummary, PrivateFile.SUMMARY)
         if run.path(ReleaseFile.PLAN).exists() or marked.is_intact(known.files):  # with a plan, all was made of it
             return known
-    marking = _Marking(experiment, policies, run)
+    marking = _Marking(config, policies, run)
     with marked.written() as write:
         marking.go(write, observe)
     return marking.summary(marked)
@@ -90,19 +90,19 @@ def marked_corpus(run: RunFolder) -> MarkedCorpus:
     return MarkedCorpus(run.path(PrivateFile.MARKED))
 
 
-def side_of(experiment: Config, owner: str) -> Split:
+def side_of(config: Config, owner: str) -> Split:
     """On which side the records of the corpus are that belong to this user, or have this id and no user."""
-    if experiment.data.held_out_corpus is not None:
+    if config.data.held_out_corpus is not None:
         return Split.TRAIN
-    return split_of(owner, HELD_OUT_SALT, Shares(1 - experiment.held_out_share, experiment.held_out_share, 0.0))
+    return split_of(owner, HELD_OUT_SALT, Shares(1 - config.held_out_share, config.held_out_share, 0.0))
 
 
-def training_records(experiment: Config, marked: MarkedCorpus) -> Iterator[MarkedRecord]:
+def training_records(config: Config, marked: MarkedCorpus) -> Iterator[MarkedRecord]:
     """The training side, with users as the settings ask, without canaries."""
     records = marked.records(Part.TRAIN)
-    if experiment.data.user_source == "given":
+    if config.data.user_source == "given":
         return records
-    if experiment.data.user_source == "documents":
+    if config.data.user_source == "documents":
         return (_owned(one, one.record.id) for one in records)
     dealt = dealt_users((one.record.id for one in marked.records(Part.TRAIN)), *DEALT, salt=HELD_OUT_SALT)
     return (_owned(one, f"dealt-{number}") for one, number in zip(records, dealt, strict=True))
@@ -152,11 +152,11 @@ def held_out_records(limit: int | None, marked: MarkedCorpus) -> Iterator[Marked
 class _Marking:
     """One pass over the corpus of a run."""
 
-    def __init__(self, experiment: Config, policies: Policies, run: RunFolder) -> None:
-        self._experiment, self._policies, self._run = experiment, policies, run
-        coverage = experiment.marking.coverage
+    def __init__(self, config: Config, policies: Policies, run: RunFolder) -> None:
+        self._config, self._policies, self._run = config, policies, run
+        coverage = config.marking.coverage
         self._population = None if coverage is None else CorpusHash(bytes.fromhex(read_population(Path(coverage)).key))
-        self._overlap = Overlap(experiment)
+        self._overlap = Overlap(config)
         self._detectors = DetectorOverlap(policies.together())
         self._sampler, self._card, self._held_out = RecordSampler(), CardCounts(), HeldOutSample(MOST_MEASURED)
 
@@ -189,19 +189,19 @@ class _Marking:
 
     def _records(self) -> Iterator[Unmarked]:
         """Held-out records of a file of their own, those of the corpus in its order, and canaries last."""
-        experiment = self._experiment
-        seed = experiment.seed or 0 if experiment.mode == Mode.RESEARCH else None
-        fields = fields_of(asdict(experiment.data))
-        planted = plant_canaries(self._run, experiment.audit.canaries, seed)
-        if experiment.data.held_out_corpus is not None:
-            apart = self._overlap.held_out(read(experiment.data.held_out_corpus, fields))
-            for record in segment_records(apart, experiment.data.segment_by):
+        config = self._config
+        seed = config.seed or 0 if config.mode == Mode.RESEARCH else None
+        fields = fields_of(asdict(config.data))
+        planted = plant_canaries(self._run, config.audit.canaries, seed)
+        if config.data.held_out_corpus is not None:
+            apart = self._overlap.held_out(read(config.data.held_out_corpus, fields))
+            for record in segment_records(apart, config.data.segment_by):
                 yield Unmarked(Part.HELD_OUT, record)
-        corpus = self._detectors.watching(self._overlap.corpus(read(experiment.corpus, fields)))
-        for record in segment_records(corpus, experiment.data.segment_by):
+        corpus = self._detectors.watching(self._overlap.corpus(read(config.corpus, fields)))
+        for record in segment_records(corpus, config.data.segment_by):
             if self._population is not None:
                 self._population.add(record)
-            trains = side_of(experiment, record.user or record.id) == Split.TRAIN
+            trains = side_of(config, record.user or record.id) == Split.TRAIN
             yield Unmarked(Part.TRAIN if trains else Part.HELD_OUT, record)
         for record in planted.records():
             yield Unmarked(Part.PLANTED, record)

@@ -34,9 +34,9 @@ _LINES_COMPARED = 10_000
 class Overlap:
     """Watches the corpora of a run go by, the held-out one first, and compares them with each other and with files."""
 
-    def __init__(self, experiment: Config) -> None:
-        corpus, apart = experiment.corpus, experiment.data.held_out_corpus
-        public = _declared_public(experiment)
+    def __init__(self, config: Config) -> None:
+        corpus, apart = config.corpus, config.data.held_out_corpus
+        public = _declared_public(config)
         if apart is not None:
             _check_other_file("held_out_corpus", apart, "the corpus", corpus)
         for setting, file in public.items():
@@ -203,12 +203,9 @@ class _Comparison:
         )
 
 
-def _declared_public(experiment: Config) -> dict[str, str]:
-    looks = experiment.training.eval_steps is not None and experiment.training.eval_on not in ("redacted", "full")
-    files = {
-        "vocabulary_corpus": experiment.data.vocabulary_corpus,
-        "eval_on": experiment.training.eval_on if looks else None,
-    }
+def _declared_public(config: Config) -> dict[str, str]:
+    looks = config.training.eval_steps is not None and config.training.eval_on not in ("redacted", "full")
+    files = {"vocabulary_corpus": config.data.vocabulary_corpus, "eval_on": config.training.eval_on if looks else None}
     return {setting: file for setting, file in files.items() if file is not None}
 
 

@@ -44,23 +44,23 @@ DEFAULT_VOCABULARY = 1000
 _RECORDS_BETWEEN = 500
 
 
-def make_policies(experiment: Config) -> Policies:
+def make_policies(config: Config) -> Policies:
     """The policies that were asked for."""
-    policy = parse_policy(experiment.policy)
-    conservative = experiment.marking.conservative_policy
+    policy = parse_policy(config.policy)
+    conservative = config.marking.conservative_policy
     return Policies(policy, None if conservative is None else parse_policy(conservative))
 
 
-def make_tokenizer(experiment: Config, policy: Policy, marked: MarkedCorpus) -> Tokenizer:
+def make_tokenizer(config: Config, policy: Policy, marked: MarkedCorpus) -> Tokenizer:
     """The tokenizer that was asked for; a file's is taken as public, since somebody made it before this run."""
-    name = experiment.tokenizer_name
+    name = config.tokenizer_name
     if name == "bytes":
         return byte_tokenizer()
     if name != "bpe":
-        file = Path(experiment.model) / "tokenizer.json" if name == "model" else Path(name)
+        file = Path(config.model) / "tokenizer.json" if name == "model" else Path(name)
         return read_tokenizer_json(file, Dependence(VocabularySource.PUBLIC_CORPUS, file.name))
-    size = experiment.data.vocabulary_size or DEFAULT_VOCABULARY
-    public = experiment.data.vocabulary_corpus
+    size = config.data.vocabulary_size or DEFAULT_VOCABULARY
+    public = config.data.vocabulary_corpus
     if public is not None:
         return train_bpe(
             (record.text for record in read(public)),
@@ -76,7 +76,7 @@ def learned_from_training(policy: Policy) -> Dependence:
 
 
 def prepare_stores(
-    experiment: Config,
+    config: Config,
     policies: Policies,
     tokenizer: Tokenizer,
     run: RunFolder,
@@ -85,36 +85,36 @@ def prepare_stores(
 ) -> None:
     """Both sides of the marked corpus as stores, and the marks of the records beside them; what is there stays."""
     marked, policy = marked_corpus(run), policies.marking
-    settings = PrepareConfig(experiment.data.max_tokens, duplicates_of(experiment), experiment.classifies)
+    settings = PrepareConfig(config.data.max_tokens, duplicates_of(config), config.classifies)
     place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
 
     def planted() -> Iterator[MarkedRecord]:
-        return _counted(chain(training_records(experiment, marked), marked.records(Part.PLANTED)), observe)
+        return _counted(chain(training_records(config, marked), marked.records(Part.PLANTED)), observe)
 
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
-        annotator = make_annotator(experiment)
+        annotator = make_annotator(config)
         store = prepare(annotator.watching(planted()), policy, tokenizer, place, settings)
         inside = run.read_json(Inside, PrivateFile.SAMPLE)
         run.write_json(PrivateFile.SAMPLE, replace(inside, kinds=store.kind_counts()))
-        if needs_of(experiment).entities:
+        if needs_of(config).entities:
             annotator.search(planted())
         write_atomically(marks, annotator.marks().save, 0o600)
-    whole = PrepareConfig(experiment.data.max_tokens, labelled=experiment.classifies)
+    whole = PrepareConfig(config.data.max_tokens, labelled=config.classifies)
     sides = {PrivateFile.HELD_OUT: held_out_records(held_out_limit, marked)}
-    if duplicates_of(experiment) != "keep":
-        sides[PrivateFile.MEMBERS] = training_records(experiment, marked)  # also what was left out
+    if duplicates_of(config) != "keep":
+        sides[PrivateFile.MEMBERS] = training_records(config, marked)  # also what was left out
     for name, records in sides.items():
         if not run.path(name).exists():
             prepare(_counted(records, observe), policy, tokenizer, run.path(name), whole)
 
 
-def make_annotator(experiment: Config) -> Annotator:
+def make_annotator(config: Config) -> Annotator:
     """What is noted of each training record."""
     return Annotator(
-        needs_of(experiment).entities,
-        None if experiment.marking.entity_kinds is None else frozenset(experiment.marking.entity_kinds),
-        {} if experiment.marking.aliases is None else read_aliases(Path(experiment.marking.aliases)),
+        needs_of(config).entities,
+        None if config.marking.entity_kinds is None else frozenset(config.marking.entity_kinds),
+        {} if config.marking.aliases is None else read_aliases(Path(config.marking.aliases)),
     )
 
 
@@ -125,72 +125,72 @@ def _counted(records: Iterable[MarkedRecord], observe: Observer) -> Iterator[Mar
             observe(Progress("preparing", done, None))
 
 
-def train_settings(experiment: Config) -> TrainSettings:
+def train_settings(config: Config) -> TrainSettings:
     """How the plan is executed."""
-    states = experiment.plan.noised_states
+    states = config.plan.noised_states
     updates = UpdateSettings(
-        experiment.public,
-        experiment.private,
-        experiment.local,
-        experiment.execution.microbatch_tokens,
-        experiment.execution.precision,
+        config.public,
+        config.private,
+        config.local,
+        config.execution.microbatch_tokens,
+        config.execution.precision,
         DEFAULT_NOISED_STATES if states is None else states,
     )
-    return TrainSettings(updates, experiment.execution.checkpoint_steps, 60 * experiment.execution.checkpoint_minutes)
+    return TrainSettings(updates, config.execution.checkpoint_steps, 60 * config.execution.checkpoint_minutes)
 
 
-def make_reader(experiment: Config, tokenizer: Tokenizer, store: PreparedCorpus) -> AnyBatchReader:
+def make_reader(config: Config, tokenizer: Tokenizer, store: PreparedCorpus) -> AnyBatchReader:
     """What reads the rows of `store`: as text, or as text and labels."""
-    inventions = Inventions(tokenizer, experiment.marking.inventions)
-    if experiment.classes is None:
-        return RowReader(store, tokenizer.end, experiment.data.max_full_tokens, inventions)
-    return LabelReader(store, tokenizer.end, experiment.data.max_full_tokens, experiment.classes, inventions)
+    inventions = Inventions(tokenizer, config.marking.inventions)
+    if config.classes is None:
+        return RowReader(store, tokenizer.end, config.data.max_full_tokens, inventions)
+    return LabelReader(store, tokenizer.end, config.data.max_full_tokens, config.classes, inventions)
 
 
-def make_learner(experiment: Config, tokenizer: Tokenizer) -> Model:
+def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
     """A new model, or the one of a folder with room for the tokenizer's special tokens; on the device asked for."""
-    torch.manual_seed(experiment.seed or 0 if experiment.mode == Mode.RESEARCH else torch.seed())
-    make = _classifier if experiment.classifies else _learner
-    learner = make(experiment, tokenizer.vocabulary_size)
+    torch.manual_seed(config.seed or 0 if config.mode == Mode.RESEARCH else torch.seed())
+    make = _classifier if config.classifies else _learner
+    learner = make(config, tokenizer.vocabulary_size)
     try:
-        learner.module.to(experiment.execution.device)
+        learner.module.to(config.execution.device)
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(
-            expected=f"a device {experiment.execution.device} that torch can use",
+            expected=f"a device {config.execution.device} that torch can use",
             found=type(error).__name__,
             way_out="device: cpu, or install a torch that was built for the device",
         ) from error
     return learner
 
 
-def _learner(experiment: Config, vocabulary_size: int) -> Learner:
-    if experiment.model == "lstm":
-        return LSTM.new(shaped(LSTMConfig, experiment.model_config, {"vocabulary_size": vocabulary_size}))
-    longest = experiment.data.max_full_tokens + 2
-    if is_custom(experiment.model):
-        return CustomModel.new(experiment.model, vocabulary_size, longest, experiment.model_config)
-    if experiment.model == "gpt":
+def _learner(config: Config, vocabulary_size: int) -> Learner:
+    if config.model == "lstm":
+        return LSTM.new(shaped(LSTMConfig, config.model_config, {"vocabulary_size": vocabulary_size}))
+    longest = config.data.max_full_tokens + 2
+    if is_custom(config.model):
+        return CustomModel.new(config.model, vocabulary_size, longest, config.model_config)
+    if config.model == "gpt":
         fixed = {"vocabulary_size": vocabulary_size, "context": longest}
-        return CausalLM.new(shaped(CausalLMConfig, experiment.model_config, fixed), experiment.lora)
-    learner = CausalLM.from_folder(Path(experiment.model), experiment.lora, vocabulary_size)
-    _check_context(experiment, learner.context, 2)
+        return CausalLM.new(shaped(CausalLMConfig, config.model_config, fixed), config.lora)
+    learner = CausalLM.from_folder(Path(config.model), config.lora, vocabulary_size)
+    _check_context(config, learner.context, 2)
     return learner
 
 
-def _classifier(experiment: Config, vocabulary_size: int) -> Classifier:
-    settings = ClassifierConfig(tuple(experiment.classes or ()))
-    if experiment.model == "lstm":
-        shape = shaped(LSTMConfig, experiment.model_config, {"vocabulary_size": vocabulary_size})
+def _classifier(config: Config, vocabulary_size: int) -> Classifier:
+    settings = ClassifierConfig(tuple(config.classes or ()))
+    if config.model == "lstm":
+        shape = shaped(LSTMConfig, config.model_config, {"vocabulary_size": vocabulary_size})
         return LSTMClassifier.new(shape, settings)
-    folder = Path(experiment.model)
-    classifier = EncoderClassifier.from_folder(folder, settings, experiment.lora, vocabulary_size)
-    _check_context(experiment, classifier.context, 1)
+    folder = Path(config.model)
+    classifier = EncoderClassifier.from_folder(folder, settings, config.lora, vocabulary_size)
+    _check_context(config, classifier.context, 1)
     return classifier
 
 
-def _check_context(experiment: Config, context: int, frame: int) -> None:
+def _check_context(config: Config, context: int, frame: int) -> None:
     """Refuse a model that cannot read a row with the `frame` end tokens around it."""
-    longest = experiment.data.max_full_tokens + frame
+    longest = config.data.max_full_tokens + frame
     if context < longest:
         raise ConfigError(
             expected=f"a model that reads {longest} tokens",

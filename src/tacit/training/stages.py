@@ -49,10 +49,9 @@ from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_outside, release_utility
 from tacit.runs.verify import check_stores, check_verified, note_stores
 from tacit.runs.weights import keep_model, write_model
-from tacit.training.callbacks import Choice, check_choice, watched
-from tacit.training.checks import check_duplicates, check_start, needs_of
+from tacit.training.checkpoints import check_identity, check_tokenizer, identity_of
+from tacit.training.checks import check_choice, check_duplicates, check_start, needs_of
 from tacit.training.covered import check_covered
-from tacit.training.identity import check_identity, check_tokenizer, identity_of
 from tacit.training.marking import Caps, Shared, annotate, mark_once, marked_corpus, side_of
 from tacit.training.parts import (
     AnyBatchReader,
@@ -67,7 +66,7 @@ from tacit.training.parts import (
 )
 from tacit.training.pools import Annotation, Pools, measured_counts
 from tacit.training.randomness import Streams
-from tacit.training.trainer import Trainer
+from tacit.training.trainer import Choice, Trainer, watched
 
 USER_ORIGINS = {
     "given": None,
@@ -96,19 +95,19 @@ class Trained:
     shared: int = 0
 
 
-def train(experiment: Config, folder: Path, observe: Observer) -> Trained:
+def train(config: Config, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
-    mechanism = check_start(experiment)
-    policies = make_policies(experiment)
-    if experiment.tokenizer_name == "bpe" and experiment.data.vocabulary_corpus is None:
+    mechanism = check_start(config)
+    policies = make_policies(config)
+    if config.tokenizer_name == "bpe" and config.data.vocabulary_corpus is None:
         _check_dependence(mechanism, learned_from_training(policies.marking), policies.marking.hash)
     if mechanism.notions():
-        check_covered(experiment)
-    identity = identity_of(experiment, policies)
+        check_covered(config)
+    identity = identity_of(config, policies)
     with RunFolder.create(folder) as run, _nothing_left_if_refused(run):
         run.write_json(PrivateFile.IDENTITY, identity)
-        run.write_json(PrivateFile.SETTINGS, to_dict(experiment))
-        return _go_on(experiment, policies, run, observe)
+        run.write_json(PrivateFile.SETTINGS, to_dict(config))
+        return _go_on(config, policies, run, observe)
 
 
 @contextmanager
@@ -136,55 +135,55 @@ def resume(folder: Path, observe: Observer) -> Trained:
                 found="one that was stopped before its first step; nothing was spent",
                 way_out="train again with the same --out",
             )
-        experiment = load_config(run.read_json(dict, PrivateFile.SETTINGS))
+        config = load_config(run.read_json(dict, PrivateFile.SETTINGS))
         check_stores(run)
-        policies = make_policies(experiment)
-        check_identity(run, experiment, policies)
-        return _go_on(experiment, policies, run, observe)
+        policies = make_policies(config)
+        check_identity(run, config, policies)
+        return _go_on(config, policies, run, observe)
 
 
-def _go_on(experiment: Config, policies: Policies, run: RunFolder, observe: Observer) -> Trained:
+def _go_on(config: Config, policies: Policies, run: RunFolder, observe: Observer) -> Trained:
     policy = policies.marking
     run.unseal()
     run.note_environment()
-    summary = mark_once(experiment, policies, run, observe)
-    tokenizer = _tokenizer(experiment, policy, run)
-    prepare_stores(experiment, policies, tokenizer, run, observe, summary.held_out_limit)
+    summary = mark_once(config, policies, run, observe)
+    tokenizer = _tokenizer(config, policy, run)
+    prepare_stores(config, policies, tokenizer, run, observe, summary.held_out_limit)
     note_stores(run)
     store, held_out = (PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
-    reader, test_reader = (make_reader(experiment, tokenizer, one) for one in (store, held_out))
+    reader, test_reader = (make_reader(config, tokenizer, one) for one in (store, held_out))
     _check_held_out(held_out)
-    annotation, caps_dropped, entity_list_hash = _annotated(experiment, store, run)
+    annotation, caps_dropped, entity_list_hash = _annotated(config, store, run)
     pools = Pools(annotation)
-    evidence = _evidence(experiment, policies, summary, entity_list_hash, caps_dropped)
-    planned = price(experiment.plan, evidence, measured_counts(annotation, pools, experiment.plan))
+    evidence = _evidence(config, policies, summary, entity_list_hash, caps_dropped)
+    planned = price(config.plan, evidence, measured_counts(annotation, pools, config.plan))
     _check_vocabulary(planned.mechanism, tokenizer, hash_outside(policy, run.key))
-    check_duplicates(planned.mechanism, experiment)
-    check_public_steps(experiment, planned.plan)
+    check_duplicates(planned.mechanism, config)
+    check_public_steps(config, planned.plan)
     if planned.mechanism.notions():
         check_detector_data(summary.detector_overlap)
-    if experiment.classifies:
+    if config.classifies:
         check_learns_labels(planned.plan)
-    measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(experiment))
-    chooses = experiment.training.eval_steps is not None
-    terms = Terms.of(planned.mechanism, classifies=experiment.classifies, chooses=chooses, measuring=measuring)
+    measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(config))
+    chooses = config.training.eval_steps is not None
+    terms = Terms.of(planned.mechanism, classifies=config.classifies, chooses=chooses, measuring=measuring)
     run.write_json(ReleaseFile.PLAN, terms)
     _declare(run, terms)
-    learner = make_learner(experiment, tokenizer)
+    learner = make_learner(config, tokenizer)
     run.write_json(ReleaseFile.ARCHITECTURE, learner.description())
-    choice = _choice(experiment, policy, tokenizer, learner, planned.mechanism, run)
+    choice = _choice(config, policy, tokenizer, learner, planned.mechanism, run)
     if planned.mechanism.notions():
-        check_covered(experiment)
-    streams = Streams.research(experiment.seed or 0) if experiment.mode == Mode.RESEARCH else Streams.release()
-    trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(experiment), choice)
-    with watched(run, experiment.training.report_to, _priced(observe, run, planned)) as watching:
-        trainer.train(streams, _keeping(watching, run, experiment.training.save_steps, learner))
+        check_covered(config)
+    streams = Streams.research(config.seed or 0) if config.mode == Mode.RESEARCH else Streams.release()
+    trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(config), choice)
+    with watched(run, config.training.report_to, _priced(observe, run, planned)) as watching:
+        trainer.train(streams, _keeping(watching, run, config.training.save_steps, learner))
     utility, contributions = _measure(summary.held_out_characters, learner, held_out, test_reader, observe)
     run.write_json(PrivateFile.UTILITY, utility)
-    seeded = experiment.mode == Mode.RESEARCH
-    release_utility(run, contributions, Random(f"utility {experiment.seed or 0}") if seeded else SystemRandom())
+    seeded = config.mode == Mode.RESEARCH
+    release_utility(run, contributions, Random(f"utility {config.seed or 0}") if seeded else SystemRandom())
     write_model(run, dict(learner.module.named_parameters()))
-    run.write_json(ReleaseFile.CONFIG, released(experiment))
+    run.write_json(ReleaseFile.CONFIG, released(config))
     terms, charges = run.read_json(Terms, ReleaseFile.PLAN), run.ledger.charges()
     guarantee = terms.conclude(charges, evidence)
     run.write_json(PrivateFile.GUARANTEE, guarantee)
@@ -195,13 +194,13 @@ def _go_on(experiment: Config, policies: Policies, run: RunFolder, observe: Obse
     return Trained(run.folder, planned, utility, guarantee, set_aside, run.read_json(Shared, PrivateFile.SHARED).texts)
 
 
-def _tokenizer(experiment: Config, policy: Policy, run: RunFolder) -> Tokenizer:
+def _tokenizer(config: Config, policy: Policy, run: RunFolder) -> Tokenizer:
     """The run's tokenizer, which is made first where it is missing."""
     if run.path(ReleaseFile.TOKENIZER).exists():
         tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
         check_tokenizer(run, tokenizer)
         return tokenizer
-    tokenizer = make_tokenizer(experiment, policy, marked_corpus(run))
+    tokenizer = make_tokenizer(config, policy, marked_corpus(run))
     check_tokenizer(run, tokenizer)
     tokenizer = tokenizer.made_under(hash_outside(policy, run.key))
     run.write(ReleaseFile.TOKENIZER, tokenizer.save)
@@ -240,26 +239,26 @@ def _keeping(observe: Observer, run: RunFolder, every: int | None, learner: Mode
 
 
 def _choice(
-    experiment: Config, policy: Policy, tokenizer: Tokenizer, learner: Model, mechanism: Mechanism, run: RunFolder
+    config: Config, policy: Policy, tokenizer: Tokenizer, learner: Model, mechanism: Mechanism, run: RunFolder
 ) -> Choice | None:
-    if experiment.training.eval_steps is None:
+    if config.training.eval_steps is None:
         return None
-    on = experiment.training.eval_on
+    on = config.training.eval_on
     check_choice(mechanism, on)
     place = run.path(PrivateFile.HELD_OUT)
     if on not in ("redacted", "full"):
         place = run.path(PrivateFile.CHOICE)
         if not place.exists():
-            settings = PrepareConfig(experiment.data.max_tokens, labelled=experiment.classifies)
+            settings = PrepareConfig(config.data.max_tokens, labelled=config.classifies)
             prepare(mark_records(policy, read(on)), policy, tokenizer, place, settings)
     store = PreparedCorpus(place)
-    reader = make_reader(experiment, tokenizer, store)
+    reader = make_reader(config, tokenizer, store)
     redacted = on == "redacted"
     view, targets = (View.REDACTED, Targets.PUBLIC) if redacted else (View.FULL, Targets.ALL)
     return Choice(
         run,
-        experiment.training.eval_steps,
-        experiment.training.early_stopping_patience,
+        config.training.eval_steps,
+        config.training.early_stopping_patience,
         lambda: mean_nats(learner, store, reader, view, targets),
     )
 
@@ -273,27 +272,27 @@ def _check_held_out(store: PreparedCorpus) -> None:
         )
 
 
-def _annotated(experiment: Config, store: PreparedCorpus, run: RunFolder) -> tuple[Annotation, float | None, str]:
+def _annotated(config: Config, store: PreparedCorpus, run: RunFolder) -> tuple[Annotation, float | None, str]:
     """The annotation, the share of records that the caps dropped, and the hash of the entity list."""
     marks = RecordMarks.load(run.path(PrivateFile.MARKS))
-    caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
+    caps = Caps(config.plan.user_cap, config.plan.entity_cap)
     return *annotate(store, marks, caps), marks.entity_list_hash
 
 
 def _evidence(
-    experiment: Config, policies: Policies, summary: CorpusSummary, entity_list_hash: str, dropped: float | None
+    config: Config, policies: Policies, summary: CorpusSummary, entity_list_hash: str, dropped: float | None
 ) -> Evidence:
     """What is known beside the plan."""
     policy = policies.marking
     covered = Covered()
-    if experiment.marking.coverage is not None:
+    if config.marking.coverage is not None:
         second = None if policies.conservative is None else policies.conservative.hash
         used = TrainedOn(
             lambda _: summary.population_hash,
-            experiment.data.segment_by,
-            lambda owner: side_of(experiment, owner) == Split.TRAIN,
+            config.data.segment_by,
+            lambda owner: side_of(config, owner) == Split.TRAIN,
         )
-        covered = read_coverage(Path(experiment.marking.coverage), policy.hash, second, used)
+        covered = read_coverage(Path(config.marking.coverage), policy.hash, second, used)
     return Evidence(
         policy_id=policy.id,
         policy_hash=policy.hash,
@@ -303,24 +302,24 @@ def _evidence(
         among_secrets=covered.among_secrets,
         dropped_share=dropped,
         # elsewhere a hash of secrets would leave
-        entity_list_hash=entity_list_hash if needs_of(experiment).entities else None,
+        entity_list_hash=entity_list_hash if needs_of(config).entities else None,
         detector_data=detector_data(policies.together()),
-        user_origin=_user_origin(experiment),
-        record_is=RECORD_IS[experiment.data.segment_by],
-        examples_given=bool(experiment.marking.inventions),
-        pretrained=not experiment.is_new,
-        accelerated=experiment.execution.device != "cpu",
-        repeatable=experiment.mode == Mode.RESEARCH,
+        user_origin=_user_origin(config),
+        record_is=RECORD_IS[config.data.segment_by],
+        examples_given=bool(config.marking.inventions),
+        pretrained=not config.is_new,
+        accelerated=config.execution.device != "cpu",
+        repeatable=config.mode == Mode.RESEARCH,
     )
 
 
-def _user_origin(experiment: Config) -> str | None:
-    cut = experiment.data.user_source == "given" and experiment.data.segment_by != "record"
-    return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[experiment.data.user_source]
+def _user_origin(config: Config) -> str | None:
+    cut = config.data.user_source == "given" and config.data.segment_by != "record"
+    return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[config.data.user_source]
 
 
-def _chosen_by_held_out(experiment: Config) -> bool:
-    return experiment.training.eval_steps is not None and experiment.training.eval_on in ("redacted", "full")
+def _chosen_by_held_out(config: Config) -> bool:
+    return config.training.eval_steps is not None and config.training.eval_on in ("redacted", "full")
 
 
 def _declare(run: RunFolder, terms: Terms) -> None:

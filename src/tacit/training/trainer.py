@@ -3,23 +3,33 @@
 G1 (before). Every step is charged to the ledger, on the disk, before its update is applied.
 G2 (as priced). A private step's draw reaches the model only through its noisy sum, over the public divisor; an empty
    draw adds noise and is charged like any other.
-G3 (goes on). A run that was killed at any moment goes on from its last checkpoint; charges are never taken back.
+G3 (resumes). A run that was killed at any moment resumes from its last checkpoint; charges are never taken back.
+G4 (public choice). Under a claim, which model is kept and when to stop is decided by a corpus declared public, or by
+   the redacted view where the claim is about secrets. When to stop depends on the models, so a run that stopped early
+   is priced as if it had not.
 """
 
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Literal
 
 import torch
+from safetensors import safe_open
+from torch import Tensor, nn
 
+from tacit.common.libraries import require_library
 from tacit.common.progress import Observer, Progress
 from tacit.data.batches import BatchReader
-from tacit.errors import RunError
+from tacit.errors import ConfigError, RunError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
 from tacit.privacy.plan import Plan, Step
+from tacit.runs.release import PrivateFile
 from tacit.runs.folder import RunFolder
-from tacit.training.callbacks import Choice
+from tacit.runs.weights import save_tensors
 from tacit.training.checkpoints import Checkpoint, Checkpoints
 from tacit.training.gradients.clipped import check_gradients
 from tacit.training.pools import Pools
@@ -35,6 +45,57 @@ class TrainSettings:
     updates: UpdateSettings = field(default_factory=UpdateSettings)
     checkpoint_steps: int = 1000
     checkpoint_seconds: float = 120.0
+
+
+@dataclass(slots=True)
+class Choice:
+    """Looks every `every` steps; keeps the best model in a private file, which a resumed run goes on with."""
+
+    run: RunFolder
+    every: int
+    patience: int | None
+    nats: Callable[[], float]  # a token of the public text, of the model as it stands
+    _best: float = field(default=float("inf"), init=False)
+    _since: int = field(default=0, init=False)
+    looked: int = field(default=0, init=False)  # at the model after this step
+
+    def __post_init__(self) -> None:
+        path = self.run.path(PrivateFile.BEST)
+        if path.exists():
+            with safe_open(path, framework="pt") as file:
+                notes = file.metadata()
+            self._best, self._since, self.looked = float(notes["nats"]), int(notes["since"]), int(notes["step"])
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it is time to stop."""
+        return self.patience is not None and self._since >= self.patience
+
+    def look(self, step: int, parameters: Mapping[str, Tensor]) -> None:
+        """Measure the model after `step`; keep it if it is the best so far. A resumed run does not look twice."""
+        if step % self.every or step <= self.looked:
+            return
+        self.looked = step
+        found = self.nats()
+        if found < self._best:
+            self._best, self._since = found, 0
+            self._save({name: value.detach() for name, value in parameters.items()})
+        else:
+            self._since += 1
+            self._save(self._kept())
+
+    def restore(self, module: nn.Module) -> None:
+        """The best model seen, if there was a look at all."""
+        if self.run.path(PrivateFile.BEST).exists():
+            module.load_state_dict(self._kept(), strict=False)
+
+    def _kept(self) -> dict[str, Tensor]:
+        with safe_open(self.run.path(PrivateFile.BEST), framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dictionary)
+
+    def _save(self, tensors: Mapping[str, Tensor]) -> None:
+        notes = {"nats": repr(self._best), "since": str(self._since), "step": str(self.looked)}
+        self.run.write(PrivateFile.BEST, lambda path: save_tensors(path, tensors, notes))
 
 
 class Trainer:
@@ -114,3 +175,24 @@ class Trainer:
             optimizer.restore(state)
         self._samplers.restore(checkpoint.samplers)
         return Streams.resumed(checkpoint.streams)
+
+
+@contextmanager
+def watched(run: RunFolder, log: Literal["none", "tensorboard"], observe: Observer) -> Iterator[Observer]:
+    """`observe`, and the same numbers in event files of TensorBoard, which stay in `private/`, if asked for."""
+    if log == "none":
+        yield observe
+        return
+    require_library("tensorboardX", ConfigError)
+    from tensorboardX import SummaryWriter
+
+    with SummaryWriter(str(run.path(PrivateFile.TENSORBOARD))) as writer:
+
+        def told(progress: Progress) -> None:
+            for name, value in (("public loss", progress.public_loss), ("epsilon", progress.epsilon)):
+                if value is not None:
+                    writer.add_scalar(name, value, progress.done)
+            writer.add_scalar("tokens", progress.tokens, progress.done)
+            observe(progress)
+
+        yield told
