@@ -51,7 +51,7 @@ from tacit.training.parts import (
 )
 from tacit.training.pools import Annotation, DrawnUnits, Pools, measured_counts
 from tacit.training.randomness import NoiseStream, Streams
-from tacit.training.stages import _check_vocabulary, _choice
+from tacit.training.stages import _check_dependence, _choice
 from tacit.training.updates import Updates
 
 Name = tuple[str, int]
@@ -145,7 +145,7 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
         plan = mechanism.plan()
         if experiment.classifies:
             check_learns_labels(plan)
-        _check_vocabulary(mechanism, tokenizer, policies.marking.hash)
+        _check_dependence(mechanism, tokenizer.depends_on, policies.marking.hash)
         check_duplicates(mechanism, experiment)
         check_public_steps(experiment, plan)
         learner = make_learner(experiment, tokenizer)

@@ -24,7 +24,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile, ReleaseFile, environment
 from tacit.simulation.simulate import simulate
-from tacit.training import identity
+from tacit.training import checkpoints as identity
 from tacit.training.checkpoints import check_identity, identity_of
 from tacit.training.stages import resume, train
 

@@ -68,24 +68,20 @@ class CausalLMState:
     next_log_probabilities: Tensor
 
     def select(self, rows: Tensor) -> "CausalLMState":
-        """The reading of these rows."""
         cache = _own(self.cache)
         cache.reorder_cache(rows)
         return CausalLMState(self.model, cache, self.next_log_probabilities[rows])
 
     def read(self, tokens: Tensor) -> "CausalLMState":
-        """The state after one more token per row."""
         return self.model.advance(tokens[:, None], _own(self.cache))
 
     def branch(self, rows: Tensor, tokens: Tensor) -> "CausalLMState":
-        """The reading of these rows after one more token each."""
         cache = _own(self.cache)
         cache.reorder_cache(rows)
         return self.model.advance(tokens[:, None], cache)
 
     @property
     def bytes_a_row(self) -> int:
-        """The memory that one row takes."""
         held = [value for layer in self.cache.layers for value in vars(layer).values() if isinstance(value, Tensor)]
         return sum(value.nbytes for value in (*held, self.next_log_probabilities)) // len(self.next_log_probabilities)
 
@@ -145,7 +141,6 @@ class CausalLM(ModuleModel):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of tokens it knows."""
         return int(self._config.vocab_size)
 
     @property
@@ -158,13 +153,11 @@ class CausalLM(ModuleModel):
 
     @property
     def head(self) -> nn.Module:
-        """The layer over the vocabulary."""
         layer: nn.Module = self._module.get_output_embeddings()
         return layer
 
     @property
     def context(self) -> int:
-        """How many tokens it can read at a time."""
         return int(getattr(self._config, "max_position_embeddings", sys.maxsize))
 
     def logits(self, tokens: Tensor) -> Tensor:
@@ -174,7 +167,6 @@ class CausalLM(ModuleModel):
         return logits
 
     def begin(self, tokens: Tensor) -> DecoderState:
-        """The reading after the rows of `tokens`."""
         with speaking(self.module):
             answer = self.module(input_ids=tokens, use_cache=True)
         cache = answer.get("past_key_values")

@@ -87,7 +87,6 @@ class ModuleClassifier(ModuleModel):
 
     @property
     def head(self) -> nn.Module:
-        """The layer over the classes."""
         return self.module.head
 
 
@@ -107,7 +106,6 @@ class LSTMClassifier(ModuleClassifier):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of tokens it knows."""
         return self.shape.vocabulary_size
 
     def description(self) -> dict[str, Any]:
@@ -158,7 +156,6 @@ class EncoderClassifier(ModuleClassifier):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of tokens it knows."""
         return int(self._config.vocab_size)
 
     @property

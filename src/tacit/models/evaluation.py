@@ -1,12 +1,5 @@
 """How well a model predicts held-out text as it was written (overall, on public tokens and on private ones), or the
-labels of held-out records.
-
-Text classification: labeled rows of the prepared store as batches, and a classifier's error rate.
-
-G1 (one accessor). Rows are read by `reading.tokens_of`: secrets only for a step whose view is FULL.
-G2 (fixed frame). Every row begins with the end token: none is empty, and a model has a first state to read.
-G3 (labels first). Every label is looked up before the first batch; one that is no class stops a run before it spends.
-"""
+labels of held-out records."""
 
 import math
 from collections.abc import Callable
@@ -129,6 +122,5 @@ def label_quality(
 
 def _log_probabilities(classifier: Classifier, batch: LabeledBatch) -> Tensor:
     """(rows, classes), in float64."""
-    device = next(classifier.module.parameters()).device
     with speaking(classifier.module):
-        return torch.log_softmax(classifier.logits(batch.inputs.to(device))[:, 0].double(), dim=1).cpu()
+        return torch.log_softmax(classifier.logits(batch.inputs.to(_device(classifier)))[:, 0].double(), dim=1).cpu()

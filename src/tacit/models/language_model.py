@@ -96,7 +96,6 @@ class ModuleModel:
         return logits
 
     def token_losses(self, batch: Examples) -> TokenLosses:
-        """The loss of every target."""
         return losses_of(self.logits(batch.inputs), batch)
 
     def log_probabilities(self, batch: Examples) -> Tensor:
@@ -151,15 +150,12 @@ class Rereading:
         return cls(model, tokens, torch.log_softmax(wide(logits), dim=-1))
 
     def select(self, rows: Tensor) -> "Rereading":
-        """The reading of these rows."""
         return Rereading(self.model, self.tokens[rows], self.next_log_probabilities[rows])
 
     def read(self, tokens: Tensor) -> "Rereading":
-        """The state after one more token per row."""
         return Rereading.of(self.model, torch.cat([self.tokens, tokens[:, None]], dim=1))
 
     def branch(self, rows: Tensor, tokens: Tensor) -> "Rereading":
-        """The reading of these rows after one more token each."""
         return Rereading.of(self.model, torch.cat([self.tokens[rows], tokens[:, None]], dim=1))
 
     @property

@@ -47,20 +47,12 @@ from tacit.runs.verify import AFTER_TRAINING, check_verified
 from tacit.runs.weights import read_model
 
 Build = Callable[[int, int, Mapping[str, float]], nn.Module]
-
-
 """From the number of tokens, the longest row and what is under `model_config` to a network with a `head`."""
 
 
 _OWN: dict[str, Build] = CUSTOM_MODELS
-
-
 _TAKEN = ("lstm", "gpt")
-
-
 _ROWS, _LENGTH = 5, 128
-
-
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 
@@ -95,11 +87,9 @@ class CustomModel(ModuleModel):
 
     @property
     def head(self) -> nn.Module:
-        """The layer over the vocabulary."""
         return self.module.get_submodule("head")
 
     def begin(self, tokens: Tensor) -> Rereading:
-        """The reading after the rows of `tokens`."""
         return Rereading.of(self, tokens)
 
     def description(self) -> dict[str, Any]:
@@ -163,17 +153,19 @@ def load(folder: Path) -> tuple[Learner, Tokenizer]:
 def load_unchecked(run: RunFolder) -> tuple[Learner, Tokenizer]:
     """As `load`, of a run that was just verified."""
     architecture = run.read_json(dict, ReleaseFile.ARCHITECTURE)
-    _check_kind(architecture, False, "train with task: language, or load the classifier with `load_classifier`")
+    if _is_classifier(architecture):
+        way_out = "train with task: language, or load the classifier with `load_classifier`"
+        raise RunError("the run of a language model", "a text classifier, which generates no text", way_out)
     return _with_weights(build_model(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
 
 
 def load_classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
     """The classifier of a finished run, and its tokenizer."""
-    run = RunFolder.view(folder)
-    check_verified(run, AFTER_TRAINING)
-    architecture = run.read_json(dict, ReleaseFile.ARCHITECTURE)
-    _check_kind(architecture, True, "train with task: classification, or load the language model with `load`")
-    return _with_weights(build_classifier(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+    model, tokenizer = load_any(folder)
+    if not isinstance(model, Classifier):
+        way_out = "train with task: classification, or load the language model with `load`"
+        raise RunError("the run of a text classifier", "a language model", way_out)
+    return model, tokenizer
 
 
 def load_any(folder: Path) -> tuple[Learner | Classifier, Tokenizer]:
@@ -181,10 +173,9 @@ def load_any(folder: Path) -> tuple[Learner | Classifier, Tokenizer]:
     run = RunFolder.view(folder)
     check_verified(run, AFTER_TRAINING)
     architecture = run.read_json(dict, ReleaseFile.ARCHITECTURE)
-    tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
-    if _is_classifier(architecture):
-        return _with_weights(build_classifier(architecture), run), tokenizer
-    return _with_weights(build_model(architecture), run), tokenizer
+    if not _is_classifier(architecture):
+        return load_unchecked(run)
+    return _with_weights(build_classifier(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
 
 
 def continued(
@@ -222,13 +213,6 @@ def _opening(model: CausalLM, folder: Path) -> int:
 
 def _is_classifier(architecture: dict[str, Any]) -> bool:
     return str(architecture.get("kind")).endswith("classifier")
-
-
-def _check_kind(architecture: dict[str, Any], classifies: bool, way_out: str) -> None:
-    nouns = ("a language model", "a text classifier, which generates no text")
-    found = _is_classifier(architecture)
-    if found != classifies:
-        raise RunError(f"the run of {nouns[classifies]}", nouns[found], way_out)
 
 
 def _with_weights(model: AnyModel, run: RunFolder) -> AnyModel:

@@ -248,23 +248,19 @@ class LSTMState:
     next_log_probabilities: Tensor
 
     def select(self, rows: Tensor) -> "LSTMState":
-        """The reading of these rows."""
         hidden = tuple(state[rows] for state in self.hidden)
         cells = tuple(state[rows] for state in self.cells)
         return LSTMState(self.model, hidden, cells, self.next_log_probabilities[rows])
 
     def read(self, tokens: Tensor) -> "LSTMState":
-        """The state after one more token per row."""
         return self.model.advance(tokens, self.hidden, self.cells)
 
     def branch(self, rows: Tensor, tokens: Tensor) -> "LSTMState":
-        """The reading of these rows after one more token each."""
         hidden = tuple(state[rows] for state in self.hidden)
         return self.model.advance(tokens, hidden, tuple(state[rows] for state in self.cells))
 
     @property
     def bytes_a_row(self) -> int:
-        """The memory that one row takes."""
         tensors = (*self.hidden, *self.cells, self.next_log_probabilities)
         return sum(tensor.shape[1] * tensor.element_size() for tensor in tensors)
 
@@ -282,16 +278,13 @@ class LSTM(ModuleModel):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of tokens it knows."""
         return self.module.settings.vocabulary_size
 
     @property
     def head(self) -> nn.Module:
-        """The layer over the vocabulary."""
         return self.module.head
 
     def begin(self, tokens: Tensor) -> LSTMState:
-        """The reading after the rows of `tokens`."""
         weight = self.module.head.weight
         empty = tuple(weight.new_zeros(len(tokens), hidden) for _, hidden in self.module.settings.sizes())
         reading = self.advance(tokens[:, 0], empty, empty)
@@ -312,5 +305,4 @@ class LSTM(ModuleModel):
         return LSTMState(self, tuple(new_hidden), tuple(new_cells), scores)
 
     def description(self) -> dict[str, Any]:
-        """Kind and settings."""
         return {"kind": "lstm", "settings": asdict(self.module.settings)}

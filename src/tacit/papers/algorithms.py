@@ -60,15 +60,7 @@ from tacit.models.lstm import LSTM, LSTMLayer, LSTMModule
 from tacit.privacy.plan import Pool, SplitBatch, Step, UsersAndEntities
 from tacit.training.gradients.clipped import MARGIN, Flat, clipped_sum, plain_sum
 from tacit.training.optimizers import Optimizer
-from tacit.training.pools import (
-    DrawnUnits,
-    RowEntities,
-    RowNumbers,
-    ShuffleState,
-    Units,
-    bernoulli_positions,
-    remembers_nothing,
-)
+from tacit.training.pools import DrawnUnits, FreshDraws, RowEntities, RowNumbers, Units, bernoulli_positions
 from tacit.training.randomness import NoiseStream, Streams
 from tacit.training.updates import Done, Updates, next_noise
 
@@ -328,7 +320,7 @@ def _require(learner: LSTM, rows: Sequence[MarkedTokens], update: SplitBatch, no
             )
 
 
-class PairSampler:
+class PairSampler(FreshDraws):
     """Each user with the rows that the drawn entities leave."""
 
     def __init__(self, users: Units, entities: RowEntities, rates: UsersAndEntities) -> None:
@@ -350,12 +342,6 @@ class PairSampler:
         owners = np.repeat(np.arange(len(users)), self._users.sizes(users))[kept]
         sizes = np.bincount(owners, minlength=len(users))
         yield DrawnUnits(rows[kept], np.concatenate(([0], np.cumsum(sizes[sizes > 0]))))
-
-    def state(self) -> None:
-        return None
-
-    def restore(self, state: ShuffleState | None) -> None:
-        remembers_nothing(state)
 
     def _kept(self, rows: RowNumbers, drawn: RowNumbers, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
         starts = self._entities.offsets[rows]

@@ -8,6 +8,7 @@ a device other than a processor, on which nothing was compared, is an assumption
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations, product
 
 from tacit.config.load import shaped
 from tacit.config.model_schema import CausalLMConfig, LSTMConfig
@@ -155,18 +156,11 @@ RULES: tuple[Rule, ...] = (
 
 def pairs() -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
     """Every pair of values of two settings that is not refused."""
-    settings = list(COVERED)
-    for place, one in enumerate(settings):
-        for other in settings[place + 1 :]:
-            for value in COVERED[one]:
-                for with_it in COVERED[other]:
-                    if _allowed(one, value, other, with_it):
-                        yield (one, value), (other, with_it)
-
-
-def _allowed(one: str, value: str, other: str, with_it: str) -> bool:
-    chosen = {one: value, other: with_it}
-    return not any(need.broken_by(chosen) for need in RULES if need.setting in chosen and need.other in chosen)
+    for one, other in combinations(COVERED, 2):
+        rules = [rule for rule in RULES if {rule.setting, rule.other} == {one, other}]
+        for value, with_it in product(COVERED[one], COVERED[other]):
+            if not any(rule.broken_by({one: value, other: with_it}) for rule in rules):
+                yield (one, value), (other, with_it)
 
 
 def choice_of(config: Config) -> dict[str, str]:
@@ -245,11 +239,11 @@ def _dropouts(config: Config) -> dict[str, str]:
     """What drops; of new models the shape decides."""
     if config.model == "lstm":
         shape = shaped(LSTMConfig, config.model_config, {"vocabulary_size": 1})
-        rates = (shape.dropout, shape.embedding_dropout, shape.weight_drop)
-        found = ["some" if rate else "none" for rate in rates]
-        names = ("dropout", "embedding_dropout", "weight_drop")
-        return {**dict(zip(names, found, strict=True)), "tied": "yes" if shape.tied else "no"}
+        rates = ("dropout", "embedding_dropout", "weight_drop")
+        found = {name: "some" if getattr(shape, name) else "none" for name in rates}
+        return {**found, "tied": "yes" if shape.tied else "no"}
     of_gpt = {"vocabulary_size": 1, "context": config.data.max_full_tokens + 2}
-    gpt = config.model == "gpt" and shaped(CausalLMConfig, config.model_config, of_gpt).dropout
-    dropout = ("some" if gpt else "none") if config.model == "gpt" else "of the model"
+    dropout = "of the model"
+    if config.model == "gpt":
+        dropout = "some" if shaped(CausalLMConfig, config.model_config, of_gpt).dropout else "none"
     return {"dropout": dropout, "embedding_dropout": "none", "weight_drop": "none", "tied": "no"}

@@ -60,8 +60,6 @@ MOST_MEASURED = 20_000
 the release far below that, so that more would take time and show the same."""
 
 DEALT = (15.0, 2.0)  # records of an invented user: mean and deviation, as UeDP deals AG News
-
-
 _RECORDS_BETWEEN = 500
 
 

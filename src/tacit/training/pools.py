@@ -1,14 +1,9 @@
-"""Pools: the rows of a prepared store that a step may draw from, fixed by public annotation before training.
-
-Formal guarantees:
+"""Pools: the rows of a prepared store that a step may draw from, fixed by public annotation before training; what
+samplers have in common; and the public numbers of a corpus that a plan needs.
 
 G1 (public). A pool is a function of which record and which user each row belongs to, of how many secrets it has, and of
    the marks that were given: no secret is read.
 G2 (whole). The pieces of one record are flagged all or none.
-
-What every sampler has in common: what it yields, what it remembers, and how independent coins are tossed.
-
-The public numbers of a corpus that a plan needs: how many records, users, secrets.
 """
 
 import math
@@ -97,10 +92,15 @@ def bernoulli_positions(count: int, rate: float, generator: np.random.Generator)
     return positions[: np.searchsorted(positions, count)]
 
 
-def remembers_nothing(state: ShuffleState | None) -> None:
-    """Refuse a state: every draw of this sampler is a fresh one."""
-    if state is not None:
-        raise foreign_state("no state, as every draw is a fresh one", "the place in a shuffled pass")
+class FreshDraws:
+    """A sampler whose every draw is a fresh one: it has no state."""
+
+    def state(self) -> None:
+        return None
+
+    def restore(self, state: ShuffleState | None) -> None:
+        if state is not None:
+            raise foreign_state("no state, as every draw is a fresh one", "the place in a shuffled pass")
 
 
 def foreign_state(expected: str, found: str) -> RunError:
@@ -190,14 +190,8 @@ class Annotation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Units:
-    """Rows grouped by whom they belong to: unit `j` has `rows[offsets[j]:offsets[j + 1]]`, at least one."""
-
-    rows: RowNumbers
-    offsets: RowNumbers
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
+class Units(DrawnUnits):
+    """All rows of a pool, grouped by whom they belong to: a unit has at least one."""
 
     @property
     def one_row_each(self) -> bool:

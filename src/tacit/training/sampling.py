@@ -1,7 +1,5 @@
 """Samplers: a draw of the plan, turned into the rows of a batch.
 
-Formal guarantees:
-
 G1 (Poisson). A Poisson draw takes each unit with exactly the given probability, independently of every other unit, of
    every other draw and of every shuffled batch. It may be empty, and is a draw all the same.
 G2 (one unit, one row). A Poisson draw of records and a shuffled pass take at most one row of a record, whatever pieces
@@ -19,6 +17,7 @@ from tacit.errors import ConfigError
 from tacit.privacy.plan import Draw, Plan, PoissonRecords, PoissonUsers, Pool, ShuffledBatch, ShuffledPass, Step
 from tacit.training.pools import (
     DrawnUnits,
+    FreshDraws,
     Pools,
     RowNumbers,
     Sampler,
@@ -26,14 +25,13 @@ from tacit.training.pools import (
     Units,
     bernoulli_positions,
     foreign_state,
-    remembers_nothing,
 )
 
 _KEY_BYTES = 16
 _PAIR_SAMPLER = "tacit.papers.algorithms:PairSampler"  # of UeDP as printed
 
 
-class PoissonRecordSampler:
+class PoissonRecordSampler(FreshDraws):
     """Each record of the pool independently; a drawn record of several rows gives one of them, any as likely."""
 
     def __init__(self, units: Units, rate: float) -> None:
@@ -44,14 +42,8 @@ class PoissonRecordSampler:
         drawn = bernoulli_positions(len(self._units), self._rate, generator)
         yield _of_single_rows(_one_row_each(self._units, drawn, generator))
 
-    def state(self) -> None:
-        return None
 
-    def restore(self, state: ShuffleState | None) -> None:
-        remembers_nothing(state)
-
-
-class PoissonUserSampler:
+class PoissonUserSampler(FreshDraws):
     """Each user independently, with all of the user's rows in the pool."""
 
     def __init__(self, units: Units, rate: float) -> None:
@@ -63,14 +55,8 @@ class PoissonUserSampler:
         rows = np.concatenate((np.empty(0, np.int64), *self._units.rows_of(drawn)))
         yield DrawnUnits(rows, np.concatenate(([0], np.cumsum(self._units.sizes(drawn)))))
 
-    def state(self) -> None:
-        return None
 
-    def restore(self, state: ShuffleState | None) -> None:
-        remembers_nothing(state)
-
-
-class ShuffledPassSampler:
+class ShuffledPassSampler(FreshDraws):
     """All records once, in shuffled batches; one row of each record. The last batch may be short."""
 
     def __init__(self, units: Units, batch_size: int) -> None:
@@ -82,12 +68,6 @@ class ShuffledPassSampler:
         rows = _one_row_each(self._units, order, generator)
         for start in range(0, len(rows), self._batch_size):
             yield _of_single_rows(rows[start : start + self._batch_size])
-
-    def state(self) -> None:
-        return None
-
-    def restore(self, state: ShuffleState | None) -> None:
-        remembers_nothing(state)
 
 
 class ShuffledBatchSampler:

@@ -1,4 +1,4 @@
-"""The verb `train`: from a corpus and a few words to a run folder with a model, its utility and its guarantee.
+"""`tacit train`: from a corpus and some settings to a run folder with a model, its utility and its guarantee.
 
 The model predicts text, or with `task: classification` the labels of records; plans and prices are the same.
 
@@ -107,7 +107,7 @@ def train(config: Config, folder: Path, observe: Observer) -> Trained:
     with RunFolder.create(folder) as run, _nothing_left_if_refused(run):
         run.write_json(PrivateFile.IDENTITY, identity)
         run.write_json(PrivateFile.SETTINGS, to_dict(config))
-        return _go_on(config, policies, run, observe)
+        return _carried_out(config, policies, run, observe)
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def _nothing_left_if_refused(run: RunFolder) -> Iterator[None]:
 
 
 def resume(folder: Path, observe: Observer) -> Trained:
-    """Go on with the run in `folder`; one that was finished must verify, and is sealed anew."""
+    """Resume the run in `folder`; one that was finished must verify, and is sealed anew."""
     seen = RunFolder.view(folder)
     if seen.path(ReleaseFile.MANIFEST).exists():
         check_verified(seen)
@@ -139,10 +139,10 @@ def resume(folder: Path, observe: Observer) -> Trained:
         check_stores(run)
         policies = make_policies(config)
         check_identity(run, config, policies)
-        return _go_on(config, policies, run, observe)
+        return _carried_out(config, policies, run, observe)
 
 
-def _go_on(config: Config, policies: Policies, run: RunFolder, observe: Observer) -> Trained:
+def _carried_out(config: Config, policies: Policies, run: RunFolder, observe: Observer) -> Trained:
     policy = policies.marking
     run.unseal()
     run.note_environment()
@@ -157,7 +157,7 @@ def _go_on(config: Config, policies: Policies, run: RunFolder, observe: Observer
     pools = Pools(annotation)
     evidence = _evidence(config, policies, summary, entity_list_hash, caps_dropped)
     planned = price(config.plan, evidence, measured_counts(annotation, pools, config.plan))
-    _check_vocabulary(planned.mechanism, tokenizer, hash_outside(policy, run.key))
+    _check_dependence(planned.mechanism, tokenizer.depends_on, hash_outside(policy, run.key))
     check_duplicates(planned.mechanism, config)
     check_public_steps(config, planned.plan)
     if planned.mechanism.notions():
@@ -328,10 +328,6 @@ def _declare(run: RunFolder, terms: Terms) -> None:
     for step, prices in terms.prices().items():
         if step not in known:
             run.ledger.declare(step, prices)
-
-
-def _check_vocabulary(mechanism: Mechanism, tokenizer: Tokenizer, policy_hash: str) -> None:
-    _check_dependence(mechanism, tokenizer.depends_on, policy_hash)
 
 
 def _check_dependence(mechanism: Mechanism, depends: Dependence, policy_hash: str) -> None:

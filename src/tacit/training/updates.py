@@ -189,17 +189,11 @@ def _add_clipped(sums: dict[str, Tensor], update: Mapping[str, Tensor], clipping
 
 _SCORES = 1 << 26  # in memory at a time: 256 MB
 _ROWS_AT_A_TIME = 512  # of a draw, read to learn how long they are
-
-
 DEFAULT_NOISED_STATES = 2
-
-
 _AS_PRINTED = {  # steps of the papers' algorithms, by how they split a batch
     "records": "tacit.papers.algorithms:update_by_records",
     "segments": "tacit.papers.algorithms:update_by_segments",
 }
-
-
 _STYLES: dict[ClipStyle, Callable[[float], Clipping]] = {
     "flat": Flat,
     "automatic": Automatic,

@@ -122,7 +122,6 @@ class Flat:
         _require_positive("clip norm", self.clip_norm)
 
     def factors(self, squared_norms: Tensor) -> Tensor:
-        """The same factor for every parameter."""
         norms = squared_norms.sum(dim=0).sqrt()
         return (self.clip_norm / norms).clamp(max=1.0).expand_as(squared_norms)
 
@@ -139,7 +138,6 @@ class Automatic:
         _require_positive("stability constant", self.stability)
 
     def factors(self, squared_norms: Tensor) -> Tensor:
-        """The same factor for every parameter."""
         norms = squared_norms.sum(dim=0).sqrt()
         return (self.clip_norm / (norms + self.stability)).expand_as(squared_norms)
 
@@ -158,7 +156,6 @@ class PerParameter:
         _require_positive("clip norm", self.clip_norm)
 
     def factors(self, squared_norms: Tensor) -> Tensor:
-        """Each parameter's own factor."""
         share = self.clip_norm / math.sqrt(len(squared_norms))
         least = squared_norms.mean(dim=0, keepdim=True)
         return (share / torch.maximum(squared_norms, least).sqrt()).clamp(max=1.0)

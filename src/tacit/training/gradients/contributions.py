@@ -159,7 +159,6 @@ class Summed:
     values: Sequence
 
     def squared_norms(self) -> Tensor:
-        """(rows,)."""
         gram = self.values.known_gram()
         if gram is None:
             return _settled(wide(self.values.values).sum(dim=1).square().sum(dim=1), self._exact)
@@ -169,14 +168,12 @@ class Summed:
         return self.values.values[row].double().sum(dim=0).square().sum()
 
     def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
-        """`total` plus sum_b factors_b G_b."""
         values = wide(self.values.values)
         steps = factors[:, None].expand(values.shape[:2]).reshape(-1)
         added = torch.mv(values.flatten(0, 1).t(), steps)
         return added if total is None else total.add_(added)
 
     def clear(self, rows: Tensor) -> None:
-        """Make G_b zero for these rows."""
         self.values.clear(rows)
 
 
@@ -201,18 +198,15 @@ class Lookup:
         self._sums.index_add_(0, places.flatten(), self.gradients.flatten(0, 1))
 
     def squared_norms(self) -> Tensor:
-        """(rows,)."""
         norms = self._sums.new_zeros(len(self.indices))
         return norms.index_add_(0, self._rows, self._sums.square().sum(dim=1))
 
     def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
-        """`total` plus sum_b factors_b G_b."""
         if total is None:
             total = self._sums.new_zeros(self.size, self._sums.shape[1])
         return total.index_add_(0, self._tokens, self._sums * factors[self._rows][:, None])
 
     def clear(self, rows: Tensor) -> None:
-        """Make G_b zero for these rows."""
         self._sums[rows[self._rows]] = 0.0
 
 
@@ -223,16 +217,13 @@ class PerRow:
     gradients: Tensor
 
     def squared_norms(self) -> Tensor:
-        """(rows,)."""
         return self.gradients.flatten(1).square().sum(dim=1)
 
     def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
-        """`total` plus sum_b factors_b G_b."""
         added = torch.tensordot(factors, self.gradients, dims=1)
         return added if total is None else total.add_(added)
 
     def clear(self, rows: Tensor) -> None:
-        """Make G_b zero for these rows."""
         self.gradients = self.gradients.clone()
         self.gradients[rows] = 0.0
 

@@ -73,7 +73,6 @@ class LinearRule:
         self._transposed = transposed
 
     def covers(self, layer: nn.Module) -> frozenset[str]:
-        """Weight and bias."""
         return frozenset(("weight", "bias"))
 
     def uses(self, layer: nn.Module, call: LayerCall) -> Mapping[str, Use]:
@@ -111,7 +110,6 @@ class NormRule:
     watches_input = False
 
     def covers(self, layer: nn.Module) -> frozenset[str]:
-        """Scale and shift."""
         return frozenset(("weight", "bias"))
 
     def uses(self, layer: nn.Module, call: LayerCall) -> Mapping[str, Use]:
@@ -128,7 +126,6 @@ class RecurrenceRule:
     watches_input = True
 
     def covers(self, layer: nn.Module) -> frozenset[str]:
-        """The recurrent weight."""
         return frozenset(("weight",))
 
     def uses(self, layer: nn.Module, call: LayerCall) -> Mapping[str, Use]:
