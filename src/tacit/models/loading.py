@@ -1,8 +1,7 @@
 """Finished models: that of a run from its `release/` alone, or one of a local Hugging Face folder.
 
-JSON describes a model and safetensors hold its weights: nothing is ever unpickled.
-
-G1. A run that does not verify is refused, before anything of it is used.
+JSON describes a model and safetensors contain its weights: nothing is ever unpickled. A run that does not verify is
+refused, before anything of it is used.
 
 Custom models: any causal network of layers whose per-row gradients are known, registered by name.
 

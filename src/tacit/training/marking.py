@@ -1,24 +1,23 @@
 """The corpus of a run: read once, split, marked once, counted, and written to `private/` for all that follows.
 
-G1 (once). Nothing else reads the corpus or asks a policy; a run that was killed goes on from what was written, or marks
+Also which rows of a prepared store are protected, whose they are and which of them caps keep. This annotation is fixed
+before training and treated as public (theory, sections 2 to 5): zeroing out what a unit says leaves it as it is. It
+decides which pool a record is in, and nothing else.
+
+G1 (once). Nothing else reads the corpus or asks a policy; a run that was killed resumes from what was written, or marks
    anew where that is not whole.
 G2 (held out). A user is on one side only: training, or held out to measure with.
-
-Which rows of a prepared store are protected, whose they are and which of them caps keep: public annotation.
-
-Annotation is fixed before training and treated as public (theory, sections 2 to 5): zeroing out what a unit says leaves
-it as it is. It decides which pool a record is in, and nothing else.
-
-G1 (whole records). Every mark is a record's: its pieces share it.
-G3 (caps). No user and no entity is in more kept records than its cap.
+G3 (whole records). Every mark is a record's: its pieces share it.
+G4 (caps). No user and no entity is in more kept records than its cap.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from heapq import heappush, heappushpop
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +60,7 @@ the release far below that, so that more would take time and show the same."""
 
 DEALT = (15.0, 2.0)  # records of an invented user: mean and deviation, as UeDP deals AG News
 _RECORDS_BETWEEN = 500
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,14 @@ def training_records(config: Config, marked: MarkedCorpus) -> Iterator[MarkedRec
 
 def _owned(one: MarkedRecord, user: str) -> MarkedRecord:
     return replace(one, record=replace(one.record, user=user))
+
+
+def counted(items: Iterable[Item], observe: Observer) -> Iterator[Item]:
+    """The same items; `observe` is told now and then how many were done."""
+    for done, item in enumerate(items, 1):
+        yield item
+        if done % _RECORDS_BETWEEN == 0:
+            observe(Progress("preparing", done, None))
 
 
 @dataclass(slots=True)
@@ -161,13 +169,11 @@ class _Marking:
     def go(self, write: WriteMarked, observe: Observer) -> None:
         """Mark and write every record; refuse files that are too much alike."""
         with closing(mark_all(self._policies, self._records())) as found:
-            for done, (one, marks) in enumerate(found, 1):
+            for one, marks in counted(found, observe):
                 if marks.refusal is not None and one.part != Part.HELD_OUT:
                     raise PolicyError(*marks.refusal)
                 self._count(one, marks)
                 write(one.part, MarkedRecord(one.record, marks))
-                if done % _RECORDS_BETWEEN == 0:
-                    observe(Progress("preparing", done, None))
         self._run.write_json(PrivateFile.SHARED, Shared(self._overlap.check()))
 
     def summary(self, marked: MarkedCorpus) -> CorpusSummary:

@@ -1,7 +1,7 @@
 """What a run is made of, from its settings: tokenizer, prepared stores, model."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from tacit.common.files import write_atomically
-from tacit.common.progress import Observer, Progress
+from tacit.common.progress import Observer
 from tacit.config.load import shaped
 from tacit.config.model_schema import CausalLMConfig, ClassifierConfig, LSTMConfig
 from tacit.config.schema import Config, is_custom
@@ -34,14 +34,13 @@ from tacit.policies.registry import parse_policy
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
 from tacit.training.checks import duplicates_of, needs_of
-from tacit.training.marking import held_out_records, marked_corpus, training_records
+from tacit.training.marking import counted, held_out_records, marked_corpus, training_records
 from tacit.training.trainer import TrainSettings
 from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
 
 Model = Learner | Classifier
 AnyBatchReader = RowReader | LabelReader
 DEFAULT_VOCABULARY = 1000
-_RECORDS_BETWEEN = 500
 
 
 def make_policies(config: Config) -> Policies:
@@ -89,7 +88,7 @@ def prepare_stores(
     place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
 
     def planted() -> Iterator[MarkedRecord]:
-        return _counted(chain(training_records(config, marked), marked.records(Part.PLANTED)), observe)
+        return counted(chain(training_records(config, marked), marked.records(Part.PLANTED)), observe)
 
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
@@ -106,7 +105,7 @@ def prepare_stores(
         sides[PrivateFile.MEMBERS] = training_records(config, marked)  # also what was left out
     for name, records in sides.items():
         if not run.path(name).exists():
-            prepare(_counted(records, observe), policy, tokenizer, run.path(name), whole)
+            prepare(counted(records, observe), policy, tokenizer, run.path(name), whole)
 
 
 def make_annotator(config: Config) -> Annotator:
@@ -116,13 +115,6 @@ def make_annotator(config: Config) -> Annotator:
         None if config.marking.entity_kinds is None else frozenset(config.marking.entity_kinds),
         {} if config.marking.aliases is None else read_aliases(Path(config.marking.aliases)),
     )
-
-
-def _counted(records: Iterable[MarkedRecord], observe: Observer) -> Iterator[MarkedRecord]:
-    for done, record in enumerate(records, 1):
-        yield record
-        if done % _RECORDS_BETWEEN == 0:
-            observe(Progress("preparing", done, None))
 
 
 def train_settings(config: Config) -> TrainSettings:

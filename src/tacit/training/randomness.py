@@ -2,12 +2,13 @@
 
 `research` derives all three from one seed; `release` takes them from the operating system and keeps no seed anywhere.
 
-Formal guarantees:
-
 G1 (apart). The streams of one seed are independent: they are spawned, not offset.
-G2 (no seed kept). The state of release streams holds nothing but their mode.
+G2 (no seed kept). The state of release streams contains nothing but their mode; a key of theirs is the operating
+   system's, and there is no way to read it.
 G3 (never twice). A step's noise seed is given once; a resumed release run shares no seed and no draw with its past.
-G4 (exact). Research streams that were saved and restored go on as if nothing had happened.
+   Every call to `add_` uses a new draw number; streams with different keys share nothing.
+G4 (exact). Research streams that were saved and restored continue as if nothing had happened.
+G5 (deviation). `add_` adds independent normal numbers of exactly the deviation asked for.
 
 Gaussian noise of a stated deviation, added in float32, in parallel, from AES-128 in counter mode.
 
@@ -29,11 +30,6 @@ seen. Nor is u rounded next to 1, where float32 would make one pair in 2^25 exac
 Noise does not depend on the number of threads, no block is ever used twice, and a stream resumes after a restart.
 What is proved of Gaussian noise is proved for real numbers: sums and noise here are float32, and no proof covers what
 their last digits may show (Mironov 2012).
-
-G1 (deviation). `add_` adds independent normal numbers of exactly the deviation asked for.
-G2 (never twice). Every call to `add_` uses a new draw number; streams with different keys share nothing.
-G3 (no stored seed). A release stream has its key from the operating system and offers no way to read it.
-G4 (memory). Beside the tensors given, a few megabytes for each thread.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Carrying out one step on one draw: which gradient, which noise, which optimizer. One method a kind of update.
+"""Carrying out one step on one draw: which gradient, which noise, which optimizer. One method per kind of update.
 
 G1 (as priced). A private draw reaches the model only through its noisy sum, over the public divisor; an empty draw adds
    noise all the same. The algorithms as printed use parts of a draw exactly, and add nothing for an empty part: they
@@ -11,7 +11,7 @@ McMahan et al., "Learning Differentially Private Recurrent Language Models" (ICL
 
 | paper | here |
 |---|---|
-| E, B, eta | `LocalSettings` |
+| E, B, eta | `LocalConfig` |
 | -Delta_k | the pseudo-gradient theta - theta_local, so that an optimizer may go down along the sum |
 | S | `clipping.clip_norm` |
 | w_k <= 1 | the weight of a unit, a public number |
@@ -19,13 +19,13 @@ McMahan et al., "Learning Differentially Private Recurrent Language Models" (ICL
 Where we differ: the update is clipped once, when it is complete, not after every local step as well. One local step on
 all rows is the clipped gradient of their mean loss, times the learning rate: DP-FedSGD.
 
-G1 (sensitivity). A unit adds a vector of length at most `clip_norm` x its weight, rounding included, whatever its rows
+G3 (sensitivity). A unit adds a vector of length at most `clip_norm` x its weight, rounding included, whatever its rows
    and the learning rate are; a weight too small for float32 adds nothing. `sensitivity` is `clip_norm`: it does not
    depend on who was drawn.
-G2 (restored). Every parameter is afterwards, bit for bit, what it was: after each unit, and after an error.
-G3 (weights). A weight multiplies the clipped vector; one outside [0, 1] is refused.
-G4 (finite). A unit whose update, or its squared length, is not finite adds zero, and is counted.
-G5 (exact). The sum equals that of training a copy of the model for each unit, up to float32 rounding, whatever the
+G4 (restored). Every parameter is afterwards, bit for bit, what it was: after each unit, and after an error.
+G5 (weights). A weight multiplies the clipped vector; one outside [0, 1] is refused.
+G6 (finite). A unit whose update, or its squared length, is not finite adds zero, and is counted.
+G7 (exact). The sum equals that of training a copy of the model for each unit, up to float32 rounding, whatever the
    caller's autocast and the model's dropouts, which are off; `positions` changes nothing.
 """
 

@@ -3,44 +3,27 @@
 Forward and backward keep each layer's input and its output's gradient; squared norms come from those; factors come from
 the norms; one weighted product a layer then gives the sum. No second backward pass, no per-unit gradients in memory.
 
-G1 (sensitivity). A row's own clipped gradient is at most `sensitivity` long, rounding included. Adding or removing one
-   row moves the sum by at most that, up to float32 rounding for the other rows (`clipping.py` has the margin, and what
-   was measured).
-G2 (exact). The sum equals that of a loop over single rows, whatever the padding, the loss weights, the micro-batches,
-   the caller's autocast and the model's dropouts, which are off (`exact.py`).
-G3 (finite). A row whose gradient is not finite contributes zero, and is counted.
-G4 (no trace). Model, hooks, flags and `.grad` are afterwards as they were, also after an error.
+g_b is the gradient of row b, one vector over all parameters that move; C is `clip_norm`; c_b is the factor of row b,
+one for each parameter.
 
-The plain sum of gradients, for public steps: same batches, same head, no clipping, no norms.
-
-How a unit's gradient is made short, and by how much one unit can then move the sum.
-
-| symbol | here |
-|---|---|
-| g_b | gradient of unit b, one vector over all parameters that move |
-| C | `clip_norm` |
-| c_b | the factor of unit b, one for each parameter |
-
-G1 (sensitivity). For every style the vector c_b g_b has length at most `clip_norm`: adding or removing a unit moves the
-   sum by at most that. Units whose gradient is not finite have factor zero.
+G1 (sensitivity). For every style the vector c_b g_b has length at most `clip_norm`, rounding included: adding or
+   removing one row moves the sum by at most that, up to float32 rounding for the other rows.
 G2 (margin). `safe_factors` takes norms a thousandth longer than they were computed. That is room for the rounding of
-   a unit's own norm, whatever its content. It is room for some of what rounding for the other rows moves, not a bound
+   a row's own norm, whatever its content. It is room for some of what rounding for the other rows moves, not a bound
    on it: per row 2e-7 to 7e-7 C were measured at ordinary weights, 5e-6 C at extreme ones.
-
-How private steps compute: what is found for a row depends on that row alone, up to float32 rounding.
-
-Dropout is off: a mask that several rows share, or that depends on who else was drawn, would let one row change what is
-computed for the others. So is autocast: a row's bfloat16 numbers depend on the padding and on the size of its batch;
-with 31 rows, one more row moved the clipped gradients of the others by a hundredth of the clip norm.
-
-`check_gradients` is a proof by example, on tokens that are nobody's, that the fast path computes a model's gradients
-row by row.
+G3 (exact). The sum equals that of a loop over single rows, whatever the padding, the loss weights, the micro-batches,
+   the caller's autocast and the model's dropouts. Dropout is off: a mask that several rows share, or that depends on
+   who else was drawn, would let one row change what is computed for the others. So is autocast: a row's bfloat16
+   numbers depend on the padding and on the size of its batch; with 31 rows, one more row moved the clipped gradients
+   of the others by a hundredth of the clip norm.
+G4 (finite). A row whose gradient is not finite contributes zero, and is counted.
+G5 (no trace). Model, hooks, flags and `.grad` are afterwards as they were, also after an error.
 """
 
 import math
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import torch
@@ -112,48 +95,43 @@ class Clipping(Protocol):
         """(parameters, rows): factors from each parameter's squared gradient norms of each row, all finite."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flat:
-    """c_b = min(1, C / |g_b|): one factor for the whole gradient (Abadi et al. 2016, arXiv 1607.00133)."""
+@dataclass(frozen=True)
+class _Style:
+    """What all styles check: every number of theirs is above 0."""
 
     clip_norm: float
 
     def __post_init__(self) -> None:
-        _require_positive("clip norm", self.clip_norm)
+        for name, value in asdict(self).items():
+            if not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"a {name.replace('_', ' ')} above 0", str(value), "correct the number")
+
+
+class Flat(_Style):
+    """c_b = min(1, C / |g_b|): one factor for the whole gradient (Abadi et al. 2016, arXiv 1607.00133)."""
 
     def factors(self, squared_norms: Tensor) -> Tensor:
         norms = squared_norms.sum(dim=0).sqrt()
         return (self.clip_norm / norms).clamp(max=1.0).expand_as(squared_norms)
 
 
-@dataclass(frozen=True, slots=True)
-class Automatic:
+@dataclass(frozen=True)
+class Automatic(_Style):
     """c_b = C / (|g_b| + stability): every gradient nearly of length C (Bu et al. 2023, arXiv 2206.07136, AUTO-S)."""
 
-    clip_norm: float
     stability: float = 0.01
-
-    def __post_init__(self) -> None:
-        _require_positive("clip norm", self.clip_norm)
-        _require_positive("stability constant", self.stability)
 
     def factors(self, squared_norms: Tensor) -> Tensor:
         norms = squared_norms.sum(dim=0).sqrt()
         return (self.clip_norm / (norms + self.stability)).expand_as(squared_norms)
 
 
-@dataclass(frozen=True, slots=True)
-class PerParameter:
+class PerParameter(_Style):
     """Each of K parameter tensors is clipped alone to C / sqrt(K); together they are no longer than C.
 
     A gradient below |g_b| / sqrt(K) is clipped as if it were that long, so that no factor is above C / |g_b|: what is
     nothing but rounding, which depends on the other rows of a batch, would otherwise become as long as all the rest.
     """
-
-    clip_norm: float
-
-    def __post_init__(self) -> None:
-        _require_positive("clip norm", self.clip_norm)
 
     def factors(self, squared_norms: Tensor) -> Tensor:
         share = self.clip_norm / math.sqrt(len(squared_norms))
@@ -166,11 +144,6 @@ def safe_factors(clipping: Clipping, squared_norms: Tensor) -> tuple[Tensor, Ten
     finite = torch.isfinite(squared_norms.sum(dim=0))
     factors = clipping.factors(torch.where(finite, squared_norms * (1 + MARGIN) ** 2, 0.0))
     return torch.where(finite, factors, 0.0), finite
-
-
-def _require_positive(noun: str, found: float) -> None:
-    if not (math.isfinite(found) and found > 0):
-        raise ConfigError(expected=f"a {noun} above 0", found=str(found), way_out="correct the number")
 
 
 @contextmanager

@@ -212,14 +212,14 @@ class Recording:
         self._names = {id(parameter): name for name, parameter in parameters.items()}
         self._uses: dict[str, list[Use]] = {}
         self._sequences = Sequences()
-        self._handles: list[RemovableHandle] = []
-        self._rows = 0
+        self.handles: list[RemovableHandle] = []  # of hooks that are removed when the pass is over
+        self.rows = 0  # of the pass under way
 
     def start(self, rows: int) -> None:
         """Forget the last pass; the next one has this many rows."""
         self._uses = {name: [] for name in self._parameters}
         self._sequences = Sequences()
-        self._rows = rows
+        self.rows = rows
 
     def finish(self) -> dict[str, list[Use]]:
         """The uses of every parameter in this pass, dense ones first; they are forgotten here."""
@@ -232,9 +232,9 @@ class Recording:
             )
         uses, self._uses = self._uses, {}
         self._sequences = Sequences()
-        for handle in self._handles:  # tensor, hook and input hold each other: memory would wait for the collector
+        for handle in self.handles:  # tensor, hook and input hold each other: memory would wait for the collector
             handle.remove()
-        self._handles.clear()
+        self.handles.clear()
         return {name: sorted(found, key=lambda use: isinstance(use, Lookup)) for name, found in uses.items()}
 
     @contextmanager
@@ -294,9 +294,9 @@ class Recording:
         self, layer: nn.Module, rule: LayerRule, inputs: tuple[Tensor, ...], output: Tensor | None, gradient: Tensor
     ) -> None:
         """Note what one call of a layer contributes to each of its parameters that move."""
-        if len(gradient) != self._rows:
+        if len(gradient) != self.rows:
             raise GradientError(
-                expected=f"layers whose first dimension is the batch of {self._rows} rows",
+                expected=f"layers whose first dimension is the batch of {self.rows} rows",
                 found=f"{type(layer).__name__} with an output of {tuple(gradient.shape)}",
                 way_out="freeze this layer, or keep the batch dimension in front",
             )
@@ -307,15 +307,6 @@ class Recording:
                 if isinstance(use, Outer) and local in moving:
                     use.squared_norms()  # now, while its tensors are in the cache
                 self.note(layer, local, use)
-
-    def until_finished(self, handle: RemovableHandle) -> None:
-        """Remove the hook when the pass is over."""
-        self._handles.append(handle)
-
-    @property
-    def rows(self) -> int:
-        """Rows of the pass under way."""
-        return self._rows
 
 
 class _Hook:
@@ -334,7 +325,7 @@ class _Hook:
         if not watched.requires_grad:
             watched.requires_grad_()
         seen = output.detach() if rule.watches_input else None  # nothing is kept that is not needed
-        recording.until_finished(
+        recording.handles.append(
             watched.register_hook(  # type: ignore[no-untyped-call]
                 lambda gradient: recording.record(layer, rule, inputs, seen, gradient)
             )
