@@ -27,8 +27,8 @@ from tacit.errors import ConfigError, RunError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
 from tacit.privacy.plan import Plan, Step
-from tacit.runs.release import PrivateFile
 from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
 from tacit.training.checkpoints import Checkpoint, Checkpoints
 from tacit.training.gradients.clipped import check_gradients
