@@ -124,7 +124,6 @@ class ForeignAudit(Result):
     best_chance: float | None
 
     def tables(self) -> Iterator[Table | Note]:
-        """Exposure by id."""
         rows = []
         for one in self.secrets:
             exposure = one.exposure

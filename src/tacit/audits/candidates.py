@@ -85,7 +85,6 @@ class Spelling:
         return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
     def of_space(self, space: Slot) -> TokenRows:
-        """The same of all candidates."""
         if isinstance(self.tokenizer.codec, Bytes):
             table = _padded(self.tokenizer.encode_batch(space.symbols), self._kind)
             if table.all():  # symbols of one length
@@ -165,12 +164,10 @@ class TokenTree:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest candidate, opening included."""
         return len(self.stem) + int(self.lengths.max())
 
     @property
     def largest_token(self) -> int:
-        """The largest id of all."""
         return max(int(self.rows.max(initial=0)) - 1, *self.stem)
 
 

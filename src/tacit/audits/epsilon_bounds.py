@@ -114,7 +114,6 @@ class GuessPlan:
 
     @property
     def made(self) -> int:
-        """The number of guesses."""
         return self.highest + self.lowest
 
 

@@ -67,7 +67,6 @@ class Scores:
         return cls(dict(zip(ids, numbers, strict=True)))
 
     def only(self, ids: Iterable[str]) -> "Scores":
-        """The scores of these ids."""
         return Scores({name: self.by_id[name] for name in ids})
 
 
@@ -81,12 +80,10 @@ class Judged:
 
     @property
     def members(self) -> Floats:
-        """Scores of those inside."""
         return self.values[self.inside]
 
     @property
     def others(self) -> Floats:
-        """Scores of those outside."""
         return self.values[~self.inside]
 
     def __len__(self) -> int:
@@ -161,7 +158,6 @@ class Rates:
 
 
 def rates(judged: Judged, confidence: float = 0.95) -> Rates:
-    """With their intervals."""
     low = tuple(rate_at(judged, rate, confidence) for rate in LOW_FALSE_RATES)
     members = int(judged.inside.sum())
     return Rates(members, len(judged) - members, auc(judged, confidence), half_cut(judged, confidence), low, confidence)
@@ -318,7 +314,6 @@ class SkewNormal:
 
     @classmethod
     def fitted(cls, values: Floats) -> "SkewNormal":
-        """The one of greatest likelihood."""
         if not np.isfinite(values).all() or np.ptp(values) == 0:
             raise AttackError(
                 expected="candidates of different, finite log-probabilities, to fit a distribution to",

@@ -180,7 +180,6 @@ class Target:
         return Counter(one for one in ids if one.startswith(PLANTED))
 
     def check_planted(self) -> None:
-        """Refuse canaries that training cut."""
         rows = self._planted_rows()
         for planted in self.planted:
             cut = sum(rows[one] > 1 for one in _planned(planted))
@@ -193,7 +192,6 @@ class Target:
                 )
 
     def spelling(self, planted: Planted) -> Spelling:
-        """How training spelled these canaries."""
         return Spelling.as_trained(self.tokenizer, planted.plan.known)
 
 
@@ -230,7 +228,6 @@ class Candidates:
 
 
 def check_finite(learner: Learner) -> None:
-    """Refuse a model whose training diverged."""
     if not all(bool(torch.isfinite(value).all()) for value in learner.module.parameters()):
         raise AttackError(
             expected="a model whose weights are finite numbers",

@@ -48,7 +48,6 @@ class Result:
     __slots__ = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON values."""
         from tacit.common.serialize import json_values  # pydantic, which `import tacit.api` should not wait for
 
         values: dict[str, Any] = json_values(self)
@@ -139,7 +138,6 @@ def epsilon_axis(label: str, values: Iterable[float]) -> Axis:
 
 
 def word_axis(label: str, words: Iterable[str]) -> Axis:
-    """A place for each word."""
     known = tuple(words)
     return Axis(label, -0.5, len(known) - 0.5, words=known)
 

@@ -149,7 +149,6 @@ def text(value: object) -> str:
 
 
 def name(value: str) -> str:
-    """A name on one line."""
     line = " ".join(printable(value[: 4 * _LONGEST_NAME]).split())
     return shortened(line, _LONGEST_NAME)
 

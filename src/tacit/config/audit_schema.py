@@ -50,7 +50,6 @@ class CanaryPlan:
 
     @property
     def slot(self) -> "Slot":
-        """What the template's slot can hold."""
         return Slot.of(self.template, self.words)
 
     @property
@@ -91,7 +90,6 @@ class Slot:
 
     @property
     def size(self) -> int:
-        """How many values there are."""
         size: int = len(self.symbols) ** self.length
         return size
 
@@ -111,7 +109,6 @@ class Slot:
         return number
 
     def sample(self, count: int, generator: "np.random.Generator") -> list[str]:
-        """Independent uniform values."""
         return [self._value(generator) for _ in range(count)]
 
     def distinct(self, count: int, generator: "np.random.Generator") -> list[str]:
@@ -122,7 +119,6 @@ class Slot:
         return list(values)
 
     def text(self, value: str) -> str:
-        """The template with this value."""
         return self.before + value + self.after
 
     def _value(self, generator: "np.random.Generator") -> str:

@@ -107,7 +107,6 @@ class ClassifierConfig:
 
 
 def class_numbers(classes: Sequence[str]) -> dict[str, int]:
-    """The number of each class."""
     numbers = {name: number for number, name in enumerate(classes)}
     if len(numbers) != len(classes) or len(classes) < 2:
         found = f"{len(classes)} names, {len(numbers)} of them different"

@@ -164,7 +164,6 @@ class Config:
 
     @property
     def classifies(self) -> bool:
-        """Whether labels are learned, not text."""
         return self.task == "classification"
 
     @property

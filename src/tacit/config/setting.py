@@ -79,7 +79,6 @@ class Setting:
 
     @property
     def many(self) -> bool:
-        """Whether it is a list."""
         return any(get_origin(one) in (tuple, list) for one in _alternatives(self.type))
 
 
@@ -96,7 +95,6 @@ def every_section(kind: type) -> tuple[str, ...]:
 
 
 def fields_of(kind: Any) -> dict[str, FieldInfo]:  # noqa: ANN401
-    """The declared fields of a section."""
     fields: dict[str, FieldInfo] = kind.__pydantic_fields__
     return {name: field for name, field in fields.items() if isinstance(field.json_schema_extra, dict)}
 

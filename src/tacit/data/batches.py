@@ -143,12 +143,10 @@ class TextBatch:
 
     @property
     def inputs(self) -> Tensor:
-        """(rows, time): all tokens but the last."""
         return self.tokens[:, :-1]
 
     @property
     def targets(self) -> Tensor:
-        """(rows, time): all tokens but the first."""
         return self.tokens[:, 1:]
 
     @property
@@ -176,7 +174,6 @@ class TextBatch:
             yield index, self.rows(index)
 
     def to(self, device: torch.device) -> "TextBatch":
-        """The same batch on `device`."""
         return TextBatch(self.tokens.to(device), self.weights.to(device))
 
 
@@ -235,7 +232,6 @@ class LabeledBatch:
 
     @property
     def reach(self) -> Tensor:
-        """(rows,): tokens of each row that counts, else 0."""
         return self.lengths * (self.weights[:, 0] != 0)
 
     def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, "LabeledBatch"]]:
@@ -244,7 +240,6 @@ class LabeledBatch:
             yield index, self.rows(index)
 
     def to(self, device: torch.device) -> "LabeledBatch":
-        """The same batch on `device`."""
         return LabeledBatch(self.inputs.to(device), self.targets.to(device), self.weights.to(device))
 
 
@@ -274,7 +269,6 @@ class TokenLosses:
 
     @property
     def total(self) -> Tensor:
-        """The weighted sum over everything."""
         return self.per_row.sum()
 
     @property
@@ -369,7 +363,6 @@ class RowReader:
 
     @property
     def longest(self) -> int:
-        """How many positions a row has at most."""
         return self._longest + 1
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> TextBatch:

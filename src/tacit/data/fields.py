@@ -108,7 +108,6 @@ class Quarantine:
             self._file.close()
 
     def add(self, place: FilePosition, fault: Fault) -> None:
-        """Write one entry."""
         if self._path is None:
             return
         entry = {"unit": place.unit, "number": place.number, "byte": place.byte}

@@ -240,7 +240,6 @@ _generator = cache(Factory.create)
 
 
 def _fake(rng: random.Random) -> Generator:
-    """Faker, drawing from this stream."""
     generator: Generator = _generator("en_US")
     generator.random = rng
     return generator

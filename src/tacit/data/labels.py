@@ -41,7 +41,6 @@ class LabelReader:
 
     @property
     def longest(self) -> int:
-        """How many positions a row has at most."""
         return self._longest + 1
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets = Targets.ALL) -> LabeledBatch:

@@ -70,7 +70,6 @@ class Shares:
             )
 
     def of(self, split: Split) -> float:
-        """The share of one split."""
         return float(getattr(self, split))
 
 
@@ -102,7 +101,6 @@ class CorpusHash:
         self.records += 1
 
     def hexdigest(self) -> str:
-        """Of all records so far."""
         return self._state.hexdigest()
 
 
@@ -209,11 +207,9 @@ class MarkedCorpus:
         return {_name(part): digest(self._folder / _name(part)) for part in Part}
 
     def is_intact(self, hashes: Mapping[str, str]) -> bool:
-        """Whether the files have these hashes."""
         return all((self._folder / _name(part)).is_file() for part in Part) and self.hashes() == hashes
 
     def remove(self) -> None:
-        """Remove every file."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -132,7 +132,6 @@ class RecordMarks:
         return [int(one) for one in self.entity_ids[self.entity_offsets[record] : self.entity_offsets[record + 1]]]
 
     def save(self, path: Path) -> None:
-        """As safetensors."""
         arrays = {name: getattr(self, name) for name in ("flagged", "entity_offsets", "entity_ids")}
         save_file({**arrays, "listed": np.frombuffer(self.entity_list_hash.encode(), np.uint8)}, path)
 
@@ -162,7 +161,6 @@ class Annotator:
     _named: bool = field(default=False, init=False)
 
     def watching(self, records: Iterable[MarkedRecord]) -> Iterator[MarkedRecord]:
-        """The same records, each seen."""
         for record in records:
             self._see(record)
             yield record

@@ -67,7 +67,6 @@ class Seen:
         return found.rowcount == 1
 
     def close(self) -> None:
-        """Forget all of them."""
         self._connection.close()
 
 

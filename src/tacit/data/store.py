@@ -79,7 +79,6 @@ class ColumnWriter:
         self.extend((number,))
 
     def close(self) -> ColumnHeader:
-        """Sync the file, and describe it."""
         self._flush()
         self.file.close()
         sync_file(Path(self.file.name))

@@ -164,7 +164,6 @@ class Tokenizer:
 
     @property
     def lossless(self) -> bool:
-        """Whether G3 is known to hold."""
         return self.codec.lossless
 
     @property
@@ -196,7 +195,6 @@ class Tokenizer:
         return Tokenizer(self.codec, replace(self.depends_on, policy_hash=policy_hash))
 
     def save(self, path: Path) -> None:
-        """Write it to one JSON file."""
         content = {
             "format": FORMAT,
             "version": FORMAT_VERSION,
@@ -224,7 +222,6 @@ class Tokenizer:
 
 
 def byte_tokenizer() -> Tokenizer:
-    """One id a byte."""
     return Tokenizer(Bytes(), NOTHING)
 
 

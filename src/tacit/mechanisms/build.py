@@ -78,7 +78,6 @@ class Planned(Result):
             yield str(figure.neighbors), f"epsilon {epsilon} at delta {delta}"
 
     def certificate(self) -> str:
-        """The whole certificate as Markdown."""
         return to_markdown(self.guarantee)
 
     def to_json(self) -> dict[str, Any]:

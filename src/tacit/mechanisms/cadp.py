@@ -39,12 +39,10 @@ class CADP:
     private: PrivateSteps
 
     def plan(self) -> Plan:
-        """Both kinds of step, spread evenly."""
         public, private = self.public.step(View.FULL, Pool.CLEARED), self.private.step(View.FULL, Pool.FLAGGED)
         return interleaved(public, self.public.steps, private, self.private.steps)
 
     def notions(self) -> tuple[Neighbors, ...]:
-        """A flagged record, zero-out."""
         return (Neighbors(Unit.FLAGGED_RECORD),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:

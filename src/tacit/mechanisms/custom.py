@@ -61,7 +61,6 @@ class Own:
         return plan
 
     def notions(self) -> tuple[Neighbors, ...]:
-        """The unit gone, and replaced."""
         return (Neighbors(self.unit), Neighbors(self.unit, Relation.REPLACE))
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:

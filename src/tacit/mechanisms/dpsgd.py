@@ -27,15 +27,12 @@ class DPSGD:
     private: PrivateSteps
 
     def plan(self) -> Plan:
-        """Noisy steps on everything."""
         return Plan((Phase(((self.private.step(View.FULL, Pool.EVERY), self.private.steps),)),))
 
     def notions(self) -> tuple[Neighbors, ...]:
-        """A record, zero-out."""
         return (Neighbors(Unit.RECORD),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
-        """Record-level differential privacy."""
         figures = self.private.figures(spent)
         return Guarantee(
             mechanism=self.name,

@@ -23,15 +23,12 @@ class PlainTraining:
     public: PublicSteps
 
     def plan(self) -> Plan:
-        """Plain steps on everything."""
         return Plan((Phase(((self.public.step(View.FULL, Pool.EVERY), self.public.steps),)),))
 
     def notions(self) -> tuple[Neighbors, ...]:
-        """Nothing is claimed, so nothing is priced."""
         return ()
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
-        """That there is no guarantee."""
         return Guarantee(self.name, "No guarantee.", (), (), ("everything in the corpus",), evidence)
 
 

@@ -33,7 +33,6 @@ class Redaction:
         return Plan((Phase(((step, public.steps),)),))
 
     def notions(self) -> tuple[Neighbors, ...]:
-        """A record's marked secrets."""
         return (SECRETS,)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:

@@ -34,7 +34,6 @@ _OWN: dict[str, MechanismEntry] = {}
 
 
 def entries() -> tuple[MechanismEntry, ...]:
-    """Every mechanism that comes with tacit."""
     return tuple(resolve_name(reference) for reference in REGISTRY.values())
 
 

@@ -52,7 +52,6 @@ class Selective:
 
     @property
     def name(self) -> str:
-        """`twice` when all public steps come first."""
         return "twice" if self.public_first else "selective"
 
     def plan(self) -> Plan:
@@ -67,7 +66,6 @@ class Selective:
         return NOTIONS
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
-        """Differential privacy for what the marked spans say."""
         figures = self.private.figures(spent)
         blanked, _, *copies = figures
         copies_words = ", ".join(f"{rounded_up(figure.epsilon, 4)} for {figure.neighbors.copies}" for figure in copies)

@@ -81,7 +81,6 @@ class PlanSettings:
         return int(self.take(name) or self.need("records"))
 
     def given(self, name: str) -> bool:
-        """Whether a person gave it."""
         return name in self._given
 
     def finish(self) -> None:

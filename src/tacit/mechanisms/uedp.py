@@ -54,7 +54,6 @@ class UeDP:
         return (both, Neighbors(Unit.USER, copies=self.user_cap), entity)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
-        """One epsilon for each of the three units."""
         figures = self.private.figures(spent)
         listed = "; ".join(f"{figure.neighbors.unit}: {figure}" for figure in figures)
         dropped = "not stated" if evidence.dropped_share is None else f"{evidence.dropped_share:.2%}"

@@ -44,11 +44,9 @@ class UserLevel:
         return Plan((Phase(((step, self.private.steps),)),))
 
     def notions(self) -> tuple[Neighbors, ...]:
-        """A user, zero-out."""
         return (Neighbors(Unit.USER, copies=self.records_per_user or 1),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
-        """User-level differential privacy."""
         figures = self.private.figures(spent)
         cap = "" if self.records_per_user is None else f", at most {self.records_per_user} records per user"
         capped = self.records_per_user is not None and evidence.dropped_share is not None

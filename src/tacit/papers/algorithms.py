@@ -202,7 +202,6 @@ class _PrintedBatch:
             kept[rows] = new
 
     def _released(self, states: list[Tensor]) -> list[Tensor]:
-        """What may leave a private segment."""
         if self._noised_states == 0:
             return [torch.zeros_like(state) for state in states]
         norm = self._update.clip_norm

@@ -162,7 +162,6 @@ class SelectivePublished:
     noised_states: int = 2
 
     def plan(self) -> Plan:
-        """One split batch per step."""
         private = self.private
         queries = self.segments_per_record * (1 + self.noised_states)
         split = SplitBatch(private.noise_multiplier, private.clip_norm, private.expected_batch, "segments", queries)
@@ -208,16 +207,13 @@ class UeDPPublished:
     other_rate: float = 1.0
 
     def plan(self) -> Plan:
-        """One two-level draw per round."""
         draw = UsersAndEntities(self.private.sampling_rate, self.entity_rate, self.other_rate)
         return _plan(self.private, draw, self.private.step(View.FULL, Pool.EVERY).update)
 
     def notions(self) -> tuple[Neighbors, ...]:
-        """A user and an entity, removed together."""
         return (Neighbors(Unit.USER_AND_ENTITY),)
 
     def conclude(self, spent: Spent, evidence: Evidence) -> Guarantee:
-        """The printed number and the one that holds."""
         share = self.sensitive_share if self.other_rate > 0 else 1.0
         rate = self.private.sampling_rate * self.entity_rate * share
         published = Published(

@@ -53,11 +53,9 @@ class Mixture:
         return total
 
     def above(self, x: float) -> float:
-        """The probability of exceeding x."""
         return float(np.dot(self.weights, special.ndtr(np.asarray(self.centers) - x)))
 
     def below(self, x: float) -> float:
-        """The probability of not reaching x."""
         return float(np.dot(self.weights, special.ndtr(x - np.asarray(self.centers))))
 
     def mass_between(self, edges: Floats) -> Floats:

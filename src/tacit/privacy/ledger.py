@@ -151,7 +151,6 @@ class Ledger(Entries, AbstractContextManager["Ledger"]):
             self._descriptor, self._usable = -1, False
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def _append(self, content: dict[str, Any]) -> None:

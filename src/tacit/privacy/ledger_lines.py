@@ -26,7 +26,6 @@ _RESTORE = "restore the file from a copy: it was not written by this version of 
 
 
 def event_to_json(event: Event) -> dict[str, str | float | int]:
-    """The event as a JSON object."""
     for kind, found in _KINDS.items():
         if type(event) is found:
             return {"kind": kind, **asdict(event)}
@@ -158,7 +157,6 @@ def written(entries: Entries, after: str) -> tuple[list[bytes], str]:
 
 
 def header(after: str = "") -> dict[str, Any]:
-    """The first line's content."""
     return {"ledger": _VERSION, "after": after}
 
 

@@ -127,7 +127,6 @@ class GridLaw(Law):
         return np.where(position < 0, 1.0, inside)
 
     def epsilon(self, delta: float) -> float:
-        """The exact inverse of the interpolation."""
         if self.at_grid[0] <= delta:
             return max(0.0, self.start)
         if self.at_grid[-1] > delta:

@@ -55,7 +55,6 @@ class Profile:
     law: Law = field(repr=False)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon spent at this delta."""
         if not 0 < delta < 1:
             raise ClaimRefused(
                 "a delta between 0 and 1", repr(delta), "choose a delta well below one over the number of units"
@@ -63,7 +62,6 @@ class Profile:
         return self.law.epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
-        """The delta spent at this epsilon."""
         if not epsilon >= 0:
             raise ClaimRefused(
                 expected="an epsilon of 0 or more", found=repr(epsilon), way_out="ask for the delta of epsilon 0"
@@ -109,7 +107,6 @@ class Constant(Law):
     delta: float
 
     def deltas(self, epsilons: Floats) -> Floats:
-        """All the same."""
         return np.full_like(epsilons, self.delta)
 
     def epsilon(self, delta: float) -> float:
@@ -168,7 +165,6 @@ class Envelope(Law):
         return np.asarray(np.max(deltas, axis=0) if self.worst else np.min(deltas, axis=0))
 
     def epsilon(self, delta: float) -> float:
-        """The smallest or largest epsilon."""
         epsilons = [law.epsilon(delta) for law in self.laws]
         return max(epsilons) if self.worst else min(epsilons)
 
@@ -181,7 +177,6 @@ class Accountant:
     law: Callable[[PricedEvents], Law]
 
     def profile(self, composition: Composition) -> Profile:
-        """The profile of the composition."""
         spent = put_in_order(composition)
         law: Law = NO_BOUND if spent.unbounded else NOTHING
         if spent.events and not spent.unbounded:

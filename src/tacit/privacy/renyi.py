@@ -35,7 +35,6 @@ class RenyiLaw(Law):
         return np.asarray(np.exp(np.minimum(log_deltas, 0.0)), dtype=np.float64)
 
     def epsilon(self, delta: float) -> float:
-        """The best order's epsilon."""
         candidates = (
             self.divergences + np.log1p(-1 / self.orders) - (math.log(delta) + np.log(self.orders)) / (self.orders - 1)
         )

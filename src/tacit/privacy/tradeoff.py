@@ -147,7 +147,6 @@ def _counts_at(plan: Plan, ledger: Entries, place: int) -> dict[str, int]:
 
 
 def price_words(event: Event) -> str:
-    """What one execution costs, in words."""
     match event:
         case Free():
             return f"free: {event.reason}"

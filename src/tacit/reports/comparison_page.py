@@ -91,7 +91,6 @@ def columns(runs: Sequence[Finished]) -> dict[str, str]:
 
 
 def _line(run: Finished, wanted: Sequence[str]) -> dict[str, Any]:
-    """A run's line of the table."""
     figure, labels = run.headline, None if run.utility is None else run.utility.labels
     return {
         "run": run,

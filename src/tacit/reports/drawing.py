@@ -55,12 +55,10 @@ def element(tag: str, attributes: Mapping[str, Attribute], *children: str | Mark
 
 
 def group(attributes: Mapping[str, Attribute], *children: str | Markup) -> Markup:
-    """Several elements as one."""
     return element("g", attributes, *children)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
-    """A straight line of a class."""
     return element("line", {"class": kind, "x1": x1, "y1": y1, "x2": x2, "y2": y2})
 
 
@@ -70,7 +68,6 @@ def caption(x: float, y: float, content: str, kind: str, anchor: str = "start") 
 
 
 def path(points: list[tuple[float, float]], kind: str, closed: bool = False) -> Markup:
-    """Straight lines through the points."""
     moves = "M" + "L".join(f"{round_off(x)} {round_off(y)}" for x, y in points) + ("Z" if closed else "")
     return element("path", {"class": kind, "d": moves})
 
@@ -108,7 +105,6 @@ def _plus(size: float) -> list[tuple[float, float]]:
 
 
 def rect(kind: str, x: float, y: float, width: float, height: float, rounded: float | None = None) -> Markup:
-    """A rectangle of a class."""
     return element("rect", {"class": kind, "x": x, "y": y, "width": width, "height": height, "rx": rounded})
 
 
@@ -137,14 +133,12 @@ class Drawing:
 
 
 def draw(chart: Chart) -> Drawing:
-    """The picture of a chart."""
     height, drawn = _scatter(chart) if isinstance(chart, ScatterChart) else _rows(chart)
     legend = _scatter_legend(chart) if isinstance(chart, ScatterChart) else _rows_legend(chart)
     return Drawing(_frame(chart, height, drawn), legend, cut(chart.table))
 
 
 def cut(table: Table) -> Table:
-    """A table of bounded length."""
     left = len(table.rows) - MOST_ROWS
     return table if left <= 0 else replace(table, rows=table.rows[:MOST_ROWS], more=f"And {left:,} more rows.")
 

@@ -52,7 +52,6 @@ class Finished:
 
     @property
     def key(self) -> str:
-        """Its section's id."""
         return f"run-{self.at}"
 
     @property
@@ -82,7 +81,6 @@ class Finished:
 
     @property
     def verdict_sentence(self) -> str:
-        """Why, in a sentence."""
         if self.audit is None:
             return "Nobody has attacked this model yet: run tacit audit on its folder."
         return self.audit.verdict.sentence

@@ -35,7 +35,6 @@ def scan_page(scan: Scan) -> str:
 
 
 def policies_page(comparison: PolicyComparison) -> str:
-    """The whole HTML page."""
     return render(
         "policies.html.jinja",
         comparison=comparison,

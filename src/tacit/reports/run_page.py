@@ -74,7 +74,6 @@ def settings_yaml(config: dict[str, Any]) -> str:
 
 
 def flat_settings(config: dict[str, Any]) -> dict[str, str]:
-    """Every setting under its dotted name."""
     return {name: text(value)[:80] for name, value in dotted(without_folders(config)).items() if value != {}}
 
 

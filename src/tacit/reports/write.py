@@ -76,7 +76,6 @@ def _front_matter(run: Finished) -> dict[str, object]:
 
 
 def _metrics(run: Finished) -> list[dict[str, object]]:
-    """As released, with their noise."""
     released = run.released
     if released.classifies:
         return [{"type": "error_rate", "value": round(released.error_rate.value, 6)}]

@@ -125,12 +125,10 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     @property
     def writable(self) -> bool:
-        """Whether this is the one writer."""
         return self._lock is not None
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger, open for writing."""
         self._check_open()
         assert self._ledger is not None
         return self._ledger
@@ -240,7 +238,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             raise RunError("a run that is open for writing", "one that is closed, or open for reading", "open it")
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
 

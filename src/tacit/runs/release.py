@@ -258,7 +258,6 @@ class MadeWith:
 
 
 def environment() -> Environment:
-    """The environment of this process."""
     found = ((name, _version(name)) for name in _LIBRARIES)
     installed = tuple((name, known) for name, known in found if known is not None)
     return Environment(code_hash(), platform.python_version(), f"{platform.system()} {platform.machine()}", installed)

@@ -57,7 +57,6 @@ class LabelQuality:
 
     @property
     def overall(self) -> ErrorRate:
-        """All records."""
         return self.with_secrets + self.without_secrets
 
 

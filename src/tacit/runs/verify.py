@@ -196,7 +196,6 @@ class _Release:
             yield Check(name, True) if problem is None else Check(name, False, problem.why, problem.way_out)
 
     def guarantee(self) -> Guarantee:
-        """What is claimed."""
         return self._read(Guarantee, ReleaseFile.GUARANTEE)
 
     def _finished(self) -> _Problem | None:
@@ -352,5 +351,4 @@ def plant_canaries(run: RunFolder, plans: Sequence[CanaryPlan], seed: int | None
 
 
 def planted_canaries(run: RunFolder) -> Planting:
-    """What was planted with a run."""
     return run.read_optional(Planting, PrivateFile.CANARIES) or Planting()

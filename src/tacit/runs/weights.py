@@ -62,7 +62,6 @@ class KeptModel:
     path: Path
 
     def tensors(self) -> dict[str, Tensor]:
-        """Its weights."""
         expected = f"a whole model in private/{_FOLDER}/{self.path.name}"
         return _load(self.path, expected, "remove that file: the others are enough")
 

@@ -134,7 +134,6 @@ class SimulatedCorpus(Result):
         return summary
 
     def tables(self) -> Iterator[Note]:
-        """What is in it."""
         users, secrets = self.summary
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in secrets.items())
         yield Note(f"{self.dialogs:,} dialogs of {users:,} users; secrets: {kinds}")

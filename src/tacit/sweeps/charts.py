@@ -244,7 +244,6 @@ class _Plot:
         return Point(place.x.mean + shift, place.y.mean, tip, row, x_ends=place.x.ends, y_ends=place.y.ends)
 
     def _written(self, place: ChartPlace) -> tuple[str, str]:
-        """Both coordinates as text."""
         if self.categories:
             return self.categories[round(place.x.mean)], _number(place.y)
         return "no claim" if math.isinf(place.x.mean) else _number(place.x), _number(place.y)
@@ -311,7 +310,6 @@ def _attack_columns(spec: ChartSpec) -> list[Column]:
 
 
 def _chances(spec: ChartSpec) -> list[float]:
-    """What guessing reaches, each value once."""
     return list(dict.fromkeys(one.chance for one in _attack_columns(spec) if one.chance is not None))
 
 

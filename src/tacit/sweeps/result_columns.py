@@ -77,7 +77,6 @@ def attack_columns() -> dict[str, AttackColumn]:
 
 
 def table_columns() -> dict[str, Column]:
-    """Every column of a table."""
     found = [name for name, column in attack_columns().items() if column.in_tables]
     return {**_OF_RUNS, **{name: _at("figures", "attacks", "figures", name) for name in found}}
 

@@ -40,7 +40,6 @@ class RunOutcome:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether its audit contradicts its claim."""
         attacks = (self.line.get("figures") or {}).get("attacks")
         return attacks is not None and attacks["verdict"] == "contradicted"
 
@@ -76,7 +75,6 @@ class Places:
         return self.out / ".sweep"
 
     def state(self, name: str) -> Path:
-        """The state file of a run."""
         return self.own / f"{name}.json"
 
     def without(self, text: str, settings: dict[str, Any]) -> str:
@@ -189,7 +187,6 @@ class Drive:
 
 
 def available_threads() -> int:
-    """All that this process may use."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return int(asked) if asked.isdecimal() and int(asked) else len(os.sched_getaffinity(0))
 

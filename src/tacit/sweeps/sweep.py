@@ -277,7 +277,6 @@ class Board:
         return cls(names, f"{read.name}, {len(names)} runs" + (f": {read.duration}" if read.duration else ""))
 
     def observe(self, name: str, news: Progress | RunOutcome) -> None:
-        """Remember the latest about a run."""
         self._latest[name] = news
         self._began.setdefault(name, time.monotonic())
 
@@ -289,7 +288,6 @@ class Board:
         return f"{name}: {' '.join(filter(None, row_of(latest)[1:]))}"
 
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """One row per run, under HEADS."""
         return tuple(self._row(name) for name in self.names)
 
     def _row(self, name: str) -> tuple[str, ...]:

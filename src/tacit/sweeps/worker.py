@@ -74,7 +74,6 @@ class JobState:
     refused: dict[str, str] | None = None
 
     def is_done(self, wanted: JobIdentity) -> bool:
-        """Whether nothing is left to do."""
         return self.figures is not None and JobIdentity(self.trained, self.audited, self.stated) == wanted
 
 
@@ -106,7 +105,6 @@ def read_state(path: Path) -> JobState | None:
 
 
 def write_state(path: Path, state: JobState) -> None:
-    """Replace the state of a run."""
     write_bytes(path, to_json(state).encode())
 
 
@@ -191,7 +189,6 @@ class Marked(NamedTuple):
     private: list[bool]
 
     def counts(self, stretches: list[tuple[int, int]]) -> MarkedCounts:
-        """Counts of these stretches of characters."""
         return MarkedCounts(len(stretches), sum(any(self.private[start:end]) for start, end in stretches))
 
 
@@ -352,7 +349,6 @@ class _Messenger:
             self._asked.set()
 
     def listen(self) -> None:
-        """Until the input ends."""
         sys.stdin.read()
         self._asked.set()
         time.sleep(_SECONDS_OF_GRACE)

@@ -221,7 +221,6 @@ def plan_exposure(
 
 
 def plan_exposures(target: Target, config: AuditConfig, observe: Observer) -> tuple[PlanExposure, ...]:
-    """Of the canaries of every plan."""
     sizes = [config.exposure.scored(one.plan.values, 2 * len(one.canaries)) for one in target.planted]
     reports = part_progress(observe, "exposure", sizes)
     return tuple(
@@ -332,7 +331,6 @@ def _words(plan: PlanExposure) -> str:
 
 
 def _every_canary(canaries: Sequence[CanaryExposure]) -> Table:
-    """Most exposed first."""
     rows = tuple(
         (
             name(one.id),
