@@ -200,9 +200,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 if line.strip():
                     yield number, line
     except (OSError, UnicodeDecodeError) as error:
-        raise AttackError(
-            expected=f"a readable JSON-lines file {path}", found=why(error), way_out="check the path"
-        ) from error
+        raise AttackError(f"a readable JSON-lines file {path}", why(error), "check the path") from error
 
 
 def _parsed(number: int, line: str) -> Named:

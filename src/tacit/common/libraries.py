@@ -40,9 +40,7 @@ def require_library(package: str, error: type[TacitError]) -> None:
 def missing_library(package: str, error: type[TacitError]) -> TacitError:
     """The error for an optional package that is not installed."""
     return error(
-        expected=f"the package {package}, which is needed here",
-        found="a Python without it",
-        way_out=f'pip install "tacit[{EXTRAS[package]}]"',
+        f"the package {package}, which is needed here", "a Python without it", f'pip install "tacit[{EXTRAS[package]}]"'
     )
 
 

@@ -75,9 +75,7 @@ class Workers(Generic[Tool]):
 
     def __init__(self, tool: Tool, processes: int) -> None:
         if processes < 1:
-            raise ConfigError(
-                expected="at least one process", found=str(processes), way_out="leave it out to use all cores"
-            )
+            raise ConfigError("at least one process", str(processes), "leave it out to use all cores")
         self._tool = tool
         self._processes = processes
         self._pool: ProcessPoolExecutor | None = None

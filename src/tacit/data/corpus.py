@@ -279,9 +279,7 @@ def write_jsonl(records: Iterable[Record], path: Path | str, fields: Fields = DE
     path, count = Path(path), 0
     if not path.name.lower().endswith((".jsonl", *(f".jsonl{ending}" for ending in COMPRESSIONS))):
         raise CorpusError(
-            expected=f"a file named .jsonl, or .jsonl followed by {', '.join(COMPRESSIONS)}",
-            found=path.name,
-            way_out="rename it",
+            f"a file named .jsonl, or .jsonl followed by {', '.join(COMPRESSIONS)}", path.name, "rename it"
         )
     try:
         with (

@@ -353,9 +353,7 @@ def check_columns(columns: Sequence[str], fields: Fields, path: Path) -> None:
     for name in fields.names():
         if columns.count(name) > 1:
             raise CorpusError(
-                expected=f"one column {name!r} in {path}",
-                found=f"{columns.count(name)} of them",
-                way_out="rename or drop all but one",
+                f"one column {name!r} in {path}", f"{columns.count(name)} of them", "rename or drop all but one"
             )
 
 

@@ -214,9 +214,7 @@ class Tokenizer:
     def _special_name(self, token: int) -> str:
         if not 0 <= token < self.vocabulary_size:
             raise PrepareError(
-                expected=f"ids in [0, {self.vocabulary_size})",
-                found=f"id {token}",
-                way_out="decode with the tokenizer that encoded",
+                f"ids in [0, {self.vocabulary_size})", f"id {token}", "decode with the tokenizer that encoded"
             )
         return _SPECIAL_NAMES[token - self.codec.size]
 
@@ -321,9 +319,7 @@ def _read_text(path: Path) -> str:
         return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
     except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise PrepareError(
-            expected=f"a readable text file {path.name}",
-            found=why(error),
-            way_out="check the path, and that the download was complete",
+            f"a readable text file {path.name}", why(error), "check the path, and that the download was complete"
         ) from error
 
 

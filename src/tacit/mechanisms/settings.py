@@ -71,9 +71,7 @@ class PlanSettings:
         """The value of a setting or count that this mechanism cannot do without."""
         if name not in self._given and name not in self._measured:
             meaning = _DECLARED[name].help.removesuffix(".")
-            raise ConfigError(
-                expected=f"{name} ({meaning})", found="nothing", way_out=f"add --{name.replace('_', '-')} NUMBER"
-            )
+            raise ConfigError(f"{name} ({meaning})", "nothing", f"add --{name.replace('_', '-')} NUMBER")
         return self.take(name)
 
     def count(self, name: str) -> int:

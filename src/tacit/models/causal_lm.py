@@ -181,7 +181,6 @@ class CausalLM(ModuleModel):
         return CausalLMState(self, answer.past_key_values, torch.log_softmax(wide(answer.logits[:, -1]), dim=-1))
 
     def description(self) -> dict[str, Any]:
-        """Kind, adapters, and the configuration that transformers knows."""
         lora = None if self.lora is None else asdict(self.lora)
         return {"kind": "gpt", "lora": lora, "config": self._config.to_dict()}
 

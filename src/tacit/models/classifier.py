@@ -82,7 +82,6 @@ class ModuleClassifier(ModuleModel):
 
     @property
     def settings(self) -> ClassifierConfig:
-        """Classes and dropout."""
         return self.module.settings
 
     @property
@@ -109,7 +108,6 @@ class LSTMClassifier(ModuleClassifier):
         return self.shape.vocabulary_size
 
     def description(self) -> dict[str, Any]:
-        """Kind, settings and the LSTM's shape."""
         return {"kind": "lstm classifier", "settings": asdict(self.settings), "shape": asdict(self.shape)}
 
 
@@ -168,7 +166,6 @@ class EncoderClassifier(ModuleClassifier):
         return int(getattr(self._config, "max_position_embeddings", sys.maxsize)) - first
 
     def description(self) -> dict[str, Any]:
-        """Kind, settings, adapters, and the configuration that transformers knows."""
         lora = None if self.lora is None else asdict(self.lora)
         config = self._config.to_dict()
         return {"kind": "encoder classifier", "settings": asdict(self.settings), "lora": lora, "config": config}

@@ -64,7 +64,6 @@ class _Records:
             sums += (float(capped.sum()), len(first), int(guessed[first].sum()))
 
     def contributions(self) -> Contributions:
-        """All vectors."""
         vectors = self._sums / (self._most_nats * LONGEST, LONGEST, LONGEST)
         return Contributions(vectors.clip(0.0, 1.0), LONGEST, self._most_nats)
 

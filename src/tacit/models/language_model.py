@@ -90,7 +90,6 @@ class ModuleModel:
         return sys.maxsize
 
     def logits(self, tokens: Tensor) -> Tensor:
-        """(rows, places, outputs) from a batch's inputs."""
         self.require_context(tokens)
         logits: Tensor = self.module(tokens)
         return logits
@@ -99,7 +98,6 @@ class ModuleModel:
         return losses_of(self.logits(batch.inputs), batch)
 
     def log_probabilities(self, batch: Examples) -> Tensor:
-        """(rows, places): of every target. No gradient."""
         with speaking(self.module):
             return -self.token_losses(batch).losses
 

@@ -92,13 +92,11 @@ class CustomModel(ModuleModel):
         return Rereading.of(self, tokens)
 
     def description(self) -> dict[str, Any]:
-        """Its name, and what it was built with."""
         settings = {"vocabulary_size": self.vocabulary_size, "longest": self.longest, "shape": dict(self.shape)}
         return {"kind": self.name, "settings": settings}
 
 
 def _check(model: CustomModel) -> None:
-    """On tokens that are nobody's."""
     if not isinstance(getattr(model.module, "head", None), nn.Module):
         raise ModelError(f"a network {model.name} with a layer `head`", "none", "self.head = nn.Linear(..., tokens)")
     length = min(_LENGTH, model.longest)

@@ -84,7 +84,6 @@ def _forward_native(
 def _forward_torch(
     projections: Tensor, transposed: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden: Tensor
 ) -> None:
-    """The same in torch's functions."""
     size = hidden.shape[2]
     earlier, cell = torch.zeros_like(hidden[:, 0]), torch.zeros_like(hidden[:, 0])
     output, entry, keep, candidate = (part.unbind(1) for part in torch.split(gates, size, dim=2))
@@ -129,7 +128,6 @@ def _backward_native(weight: Tensor, gates: Tensor, cells: Tensor, squashed: Ten
 
 
 def _backward_torch(weight: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, hidden_gradient: Tensor) -> Tensor:
-    """The same in torch's functions."""
     slopes, through = _slopes(gates, cells, squashed)
     size, last = cells.shape[2], cells.shape[1] - 1
     keep = gates[:, :, 2 * size : 3 * size].unbind(1)
@@ -214,7 +212,6 @@ class LSTMModule(nn.Module):
         return logits
 
     def stack(self) -> list[LSTMLayer]:
-        """The layers, the lowest first."""
         return [layer for layer in self.layers if isinstance(layer, LSTMLayer)]
 
     def _embedded(self, tokens: Tensor) -> Tensor:

@@ -211,9 +211,7 @@ def library_pld(interval: float = 1e-3) -> Accountant:
 
 def _translated(event: NoisyEvent) -> dp_event.DpEvent:
     if isinstance(event, ExposedGaussian):
-        raise ClaimRefused(
-            expected="events that dp-accounting knows", found="ExposedGaussian", way_out="account in closed form"
-        )
+        raise ClaimRefused("events that dp-accounting knows", "ExposedGaussian", "account in closed form")
     if isinstance(event, Gaussian) or event.sampling_rate == 1.0:
         return dp_event.GaussianDpEvent(event.noise_multiplier / event.copies)
     if event.copies == 1:

@@ -183,9 +183,7 @@ def put_in_order(composition: Composition) -> PricedEvents:
     unbounded = False
     for event, count in composition:
         if count < 0:
-            raise ClaimRefused(
-                expected="a count of 0 or more", found=repr(count), way_out="give how often the event took place"
-            )
+            raise ClaimRefused("a count of 0 or more", repr(count), "give how often the event took place")
         if not isinstance(event, Event):
             raise ClaimRefused(
                 expected="an event with a proof: Free, Unbounded, Gaussian, SampledGaussian or ExposedGaussian",

@@ -54,9 +54,7 @@ class Ledger(Entries, AbstractContextManager["Ledger"]):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         except FileExistsError as error:
-            raise LedgerError(
-                expected=f"no ledger yet at {path}", found="one", way_out="resume that run, or choose another folder"
-            ) from error
+            raise LedgerError(f"no ledger yet at {path}", "one", "resume that run, or choose another folder") from error
         except OSError as error:
             raise _failed("create the ledger", path, error) from error
         _lock(descriptor, path)
@@ -108,9 +106,7 @@ class Ledger(Entries, AbstractContextManager["Ledger"]):
             error = ConfigError.unknown_name("declared step", name, self.counts)
             raise LedgerError(error.expected, error.found, error.way_out)
         if times < 1:
-            raise LedgerError(
-                expected="at least one execution", found=repr(times), way_out="charge only what is about to happen"
-            )
+            raise LedgerError("at least one execution", repr(times), "charge only what is about to happen")
         self._append({"charge": list(self.counts).index(name), "times": times})
         self.counts[name] += times
         if self._lines > _COMPACT_AFTER:

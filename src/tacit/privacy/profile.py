@@ -63,9 +63,7 @@ class Profile:
 
     def delta(self, epsilon: float) -> float:
         if not epsilon >= 0:
-            raise ClaimRefused(
-                expected="an epsilon of 0 or more", found=repr(epsilon), way_out="ask for the delta of epsilon 0"
-            )
+            raise ClaimRefused("an epsilon of 0 or more", repr(epsilon), "ask for the delta of epsilon 0")
         if math.isinf(epsilon):
             return 1.0 if self.law == NO_BOUND else 0.0
         return float(min(1.0, self.law.deltas(np.array([epsilon]))[0]))

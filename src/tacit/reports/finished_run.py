@@ -105,9 +105,7 @@ def read_run(folder: Path, inside: bool = False) -> Finished:
     for needed in (ReleaseFile.CONFIG, ReleaseFile.PLAN, ReleaseFile.UTILITY, ReleaseFile.GUARANTEE):
         if not run.path(needed).is_file():
             raise RunError(
-                expected=f"a finished run in {folder}",
-                found=f"one without {needed}",
-                way_out=f"finish it: tacit train --resume {folder}",
+                f"a finished run in {folder}", f"one without {needed}", f"finish it: tacit train --resume {folder}"
             )
     exact = [PrivateFile.GUARANTEE, PrivateFile.UTILITY, PrivateFile.AUDIT, PrivateFile.POLICY] if inside else []
     usual = [file for file in ReleaseFile if file is not ReleaseFile.MODEL]

@@ -144,9 +144,7 @@ def people_of(split: str, seed: int) -> Iterator[Person]:
 def held_out_people(how_many: int, seed: int = 0) -> tuple[Person, ...]:
     """People who appear in no split of this seed, drawn from the table all others were drawn from."""
     if how_many < 1:
-        raise ConfigError(
-            expected="at least one held-out person", found=str(how_many), way_out="ask for one person or more"
-        )
+        raise ConfigError("at least one held-out person", str(how_many), "ask for one person or more")
     return tuple(islice(_dealt_to("held-out", seed), how_many))
 
 

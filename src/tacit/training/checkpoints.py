@@ -316,7 +316,5 @@ def _digest(name: str, path: Path) -> str:
         return digest(path)
     except OSError as error:
         raise ConfigError(
-            expected=f"the file of `{name}`, at {path}",
-            found=error.strerror or type(error).__name__,
-            way_out="check the path",
+            f"the file of `{name}`, at {path}", error.strerror or type(error).__name__, "check the path"
         ) from error

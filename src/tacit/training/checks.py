@@ -31,7 +31,6 @@ def duplicates_of(config: Config) -> Duplicates:
 
 
 def invents(config: Config) -> bool:
-    """Whether public steps read invented secrets."""
     return (config.plan.public_view or needs_of(config).public_view) == "invented"
 
 

@@ -41,11 +41,9 @@ class Optimizer:
             parameters[name].sub_((rate * step).to(parameters[name].dtype))
 
     def state(self) -> dict[str, Tensor]:
-        """Everything `restore` needs."""
         return {"done": torch.tensor(self._done), **self._moments}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` gave."""
         self._done = int(state["done"])
         self._moments = {name: value for name, value in state.items() if name != "done"}
 

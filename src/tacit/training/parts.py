@@ -44,7 +44,6 @@ DEFAULT_VOCABULARY = 1000
 
 
 def make_policies(config: Config) -> Policies:
-    """The policies that were asked for."""
     policy = parse_policy(config.policy)
     conservative = config.marking.conservative_policy
     return Policies(policy, None if conservative is None else parse_policy(conservative))
@@ -118,7 +117,6 @@ def make_annotator(config: Config) -> Annotator:
 
 
 def train_settings(config: Config) -> TrainSettings:
-    """How the plan is executed."""
     states = config.plan.noised_states
     updates = UpdateSettings(
         config.public,

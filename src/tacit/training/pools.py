@@ -38,7 +38,6 @@ class DrawnUnits:
     offsets: RowNumbers
 
     def __len__(self) -> int:
-        """How many units."""
         return len(self.offsets) - 1
 
     def first(self, count: int) -> "DrawnUnits":
@@ -47,7 +46,6 @@ class DrawnUnits:
         return DrawnUnits(self.rows[:end], self.offsets[: count + 1])
 
     def units(self) -> Iterator[RowNumbers]:
-        """The rows of each unit."""
         return (self.rows[start:end] for start, end in zip(self.offsets[:-1], self.offsets[1:], strict=True))
 
 
@@ -140,7 +138,6 @@ class RowEntities:
         return cls(narrow(np.array(ends)), narrow(np.array(ids)), count)
 
     def __len__(self) -> int:
-        """How many rows."""
         return len(self.offsets) - 1
 
 

@@ -127,7 +127,6 @@ class Streams:
 
     @classmethod
     def release(cls) -> Self:
-        """Streams that nobody can give again."""
         batches, other = (np.random.SeedSequence(secrets.randbits(8 * _KEY_BYTES), pool_size=8) for _ in range(2))
         noise = NoiseSeeds(secrets.token_bytes(_KEY_BYTES))
         return cls(Mode.RELEASE, _generator(batches), noise, _generator(other))
@@ -144,7 +143,6 @@ class Streams:
         return cls(Mode.RESEARCH, _restored(exact.batches), noise, _restored(exact.other))
 
     def state(self) -> StreamsState:
-        """For a checkpoint, which is private."""
         if self.mode == Mode.RELEASE:
             return StreamsState(self.mode, None)
         noise = self.noise

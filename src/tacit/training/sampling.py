@@ -121,7 +121,6 @@ class Samplers:
         return {name: state for name, state in states.items() if state is not None}
 
     def restore(self, states: Mapping[str, ShuffleState]) -> None:
-        """Go on from what `states` gave."""
         unknown = sorted(states.keys() - dict(self._named()).keys())
         if unknown:
             raise foreign_state("the samplers of this plan", ", ".join(unknown))

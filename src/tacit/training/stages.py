@@ -282,7 +282,6 @@ def _annotated(config: Config, store: PreparedCorpus, run: RunFolder) -> tuple[A
 def _evidence(
     config: Config, policies: Policies, summary: CorpusSummary, entity_list_hash: str, dropped: float | None
 ) -> Evidence:
-    """What is known beside the plan."""
     policy = policies.marking
     covered = Covered()
     if config.marking.coverage is not None:

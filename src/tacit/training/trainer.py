@@ -68,7 +68,6 @@ class Choice:
 
     @property
     def exhausted(self) -> bool:
-        """Whether it is time to stop."""
         return self.patience is not None and self._since >= self.patience
 
     def look(self, step: int, parameters: Mapping[str, Tensor]) -> None:

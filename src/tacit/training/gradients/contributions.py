@@ -69,7 +69,6 @@ class Sequence:
 
     @property
     def width(self) -> int:
-        """The last dimension."""
         return int(self.values.shape[2])
 
     def gram(self) -> Gram:
@@ -147,7 +146,6 @@ class Outer:
         return torch.mm(left.t(), right) if total is None else total.addmm_(left.t(), right)
 
     def clear(self, rows: Tensor) -> None:
-        """Make G_b zero for these rows."""
         self.left.clear(rows)
         self.right.clear(rows)
 

@@ -76,7 +76,6 @@ class LinearRule:
         return frozenset(("weight", "bias"))
 
     def uses(self, layer: nn.Module, call: LayerCall) -> Mapping[str, Use]:
-        """Weight before bias: the bias reuses its Gram matrices."""
         values, signals = call.sequences.of(call.inputs[0]), call.sequences.of(call.gradient)
         weight = Outer(values, signals) if self._transposed else Outer(signals, values)
         return {"weight": weight, "bias": Summed(signals)}
@@ -181,9 +180,7 @@ def chosen_parameters(module: nn.Module, names: Collection[str] | None) -> dict[
     unknown = sorted(set(names) - set(known))
     if unknown:
         raise GradientError(
-            expected="names of parameters of the model",
-            found=", ".join(unknown),
-            way_out="take names from module.named_parameters()",
+            "names of parameters of the model", ", ".join(unknown), "take names from module.named_parameters()"
         )
     return {name: parameter for name, parameter in known.items() if name in names}
 
