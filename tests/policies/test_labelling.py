@@ -549,7 +549,8 @@ def test_coverage_comes_back_for_its_policies_and_corpus_alone(tmp_path: Path) -
     out.write_text("older")
     write_coverage(result, out)
     corpus = used(records_of(*TEXTS))
-    assert read_coverage(out, Digits().hash, Capitals().hash) == result.covered
+    covered = (result.coverage, result.conservative_coverage, result.among_secrets)
+    assert read_coverage(out, Digits().hash, Capitals().hash) == covered
     assert read_coverage(out, Digits().hash, Capitals().hash, corpus)[0] == result.coverage
     assert read_coverage(out, Digits().hash, None) == (result.coverage, None, None)
     for policy, conservative, other in (

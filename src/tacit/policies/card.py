@@ -42,7 +42,7 @@ from tacit.common.formatting import Interval, exact_interval, interval, percent,
 from tacit.data.records import Record, Span, common_kind, spans_fault
 from tacit.errors import PolicyError
 from tacit.policies.patterns import Gold
-from tacit.policies.policy import Policy, nested
+from tacit.policies.policy import Policy, nested, overlaps
 
 PRINTED_KINDS = 20
 CONFIDENCE = 0.95
@@ -64,7 +64,6 @@ class KindCounts(NamedTuple):
     right_characters: int = 0
 
     def plus(self, other: "KindCounts") -> "KindCounts":
-        """Both counts together."""
         return KindCounts(*map(add, self, other))
 
 
@@ -103,8 +102,6 @@ class CardCounts:
 
     def add_usable(self, record: Record, found: tuple[Span, ...]) -> None:
         """Count one record; one whose spans make no sense, which training sets aside, is left out here too."""
-        if record.spans is None or spans_fault(record.spans, len(record.text)):
-            return
         with suppress(PolicyError):
             self.add(record, found)
 
@@ -180,7 +177,6 @@ class PolicyCard:
         )
 
     def tables(self) -> Iterator[Table | Note]:
-        """Recall, precision and F2 of all kinds and of each, and the sentence."""
         rows = tuple(
             (
                 kind,
@@ -197,7 +193,6 @@ class PolicyCard:
         yield Note(self.sentence())
 
     def to_json(self) -> dict[str, Any]:
-        """The card as JSON values."""
         return {
             "policy": {"id": self.policy_id, "hash": self.policy_hash},
             "confidence": CONFIDENCE,
@@ -242,16 +237,9 @@ def _share(part: int, whole: int) -> ShareOf:
 
 def common_characters(spans: tuple[Span, ...], others: tuple[Span, ...]) -> list[int]:
     """For each of `spans`, how many of its characters lie in `others`; both sorted and disjoint."""
-    common = []
-    first = 0
-    for start, end, _ in spans:
-        while first < len(others) and others[first].end <= start:
-            first += 1
-        total, at = 0, first
-        while at < len(others) and others[at].start < end:
-            total += min(end, others[at].end) - max(start, others[at].start)
-            at += 1
-        common.append(total)
+    common = [0] * len(spans)
+    for place, start, end in overlaps(spans, others):
+        common[place] += end - start
     return common
 
 

@@ -165,7 +165,6 @@ class PolicyComparison(Result):
         return upper_bound(counts.missed_records, counts.records, 1 - (1 - CONFIDENCE) / measured)
 
     def tables(self) -> Iterator[Table | Note]:
-        """Against the labels, costs, recall by kind, and where the policies agree."""
         labeled = f"{self.labelled:,} of them with labels" if self.labelled else "without labels"
         yield Note(f"{printable(self.corpus)}: {self.records:,} records, {labeled}")
         names = tuple(short(one.name) for one in self.policies)

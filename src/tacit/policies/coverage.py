@@ -86,11 +86,6 @@ class CoverageCounts(Result):
             )
 
     @property
-    def average_rates(self) -> tuple[float, float] | None:
-        """At most so many records with secrets are missed or not redacted stably, and found by neither policy."""
-        return None if self.among_secrets is None else average_rates(self.among_secrets)
-
-    @property
     def sampled(self) -> int:
         """Labelled records."""
         return len(self.outcomes)
@@ -143,27 +138,21 @@ class CoverageCounts(Result):
         )
 
     def tables(self) -> Iterator[Note]:
-        """The bounds, one sentence each."""
         drawn, records = f"{self.population.segment_by}s", self.population.records
         lines = [
             f"{self.sampled:,} of the corpus's {records:,} {drawn}, labels: {self.labels}; "
             f"{self.with_secrets:,} of them contain a secret.",
             *(line[:1].upper() + line[1:] for line in (str(self.coverage), str(self.coverage_of_secrets))),
         ]
-        cleared, rates = self.conservative_coverage, self.average_rates
-        if cleared is not None and rates is not None:
-            missed, lost = (rounded_up(rate, 3) for rate in rates)
+        cleared, among = self.conservative_coverage, self.among_secrets
+        if cleared is not None and among is not None:
+            missed, lost = (rounded_up(rate, 3) for rate in average_rates(among))
             lines += [
                 f"Records with a secret in which neither policy finds anything: {cleared}",
                 f"Both at once, with {cleared.confidence:.0%} confidence, among records with secrets: at most {missed} "
                 f"missed or not redacted stably, and at most {lost} in which neither policy finds anything",
             ]
         yield Note("\n".join(lines))
-
-    @property
-    def covered(self) -> "Covered":
-        """What a guarantee needs of it."""
-        return Covered(self.coverage, self.conservative_coverage, self.among_secrets)
 
     def _measured(self, both: bool = False) -> str:
         """What was measured, and by whose labels."""
@@ -227,7 +216,9 @@ def read_coverage(
     if corpus is not None:
         _check_population(found.population, corpus)
         found = _of_trained(found, corpus)
-    return Covered(found.coverage) if conservative_hash is None else found.covered
+    if conservative_hash is None:
+        return Covered(found.coverage)
+    return Covered(found.coverage, found.conservative_coverage, found.among_secrets)
 
 
 def _check_population(population: Population, corpus: TrainedOn) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -37,6 +37,7 @@ HOW_TO_LABEL = (
 )
 
 _SEED_BITS = 63
+Item = TypeVar("Item")
 _Hexadecimal = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -108,7 +109,6 @@ class Sample(Result):
     items: tuple[LabelItem, ...]
 
     def tables(self) -> Iterator[Note]:
-        """What was drawn, and what to do with it."""
         header, population = self.header, self.header.population
         drawn = f"{len(self.items):,} of {population.records:,} {population.segment_by}s drawn with seed {header.seed}."
         secrets = "The file contains secrets: only you can read it (0600). Delete it when you are done with it."
@@ -140,7 +140,7 @@ def draw_sample(
     seed = system_randomness.randbits(_SEED_BITS) if seed is None else seed
     key = new_key()
     whole = CorpusHash(key)
-    drawn = _reservoir(_counted(segment_records(records, segment_by), whole), size, random.Random(seed))
+    drawn = reservoir(_counted(segment_records(records, segment_by), whole), size, random.Random(seed))
     if len(drawn) < size:
         raise ConfigError(
             expected=f"at least {size:,} {segment_by}s to draw from",
@@ -183,14 +183,14 @@ def _counted(records: Iterable[Record], whole: CorpusHash) -> Iterator[Record]:
         yield record
 
 
-def _reservoir(records: Iterable[Record], size: int, generator: random.Random) -> list[Record]:
+def reservoir(items: Iterable[Item], size: int, generator: random.Random) -> list[Item]:
     """Algorithm R (Vitter 1985, ACM TOMS 11), shuffled: its places are not random, only its choice is."""
-    kept: list[Record] = []
-    for number, record in enumerate(records, 1):
+    kept: list[Item] = []
+    for number, item in enumerate(items, 1):
         if len(kept) < size:
-            kept.append(record)
+            kept.append(item)
         elif (place := generator.randrange(number)) < size:
-            kept[place] = record
+            kept[place] = item
     generator.shuffle(kept)
     return kept
 
@@ -251,7 +251,7 @@ def read_labels(path: Path) -> Sample:
     if len(rest) != header.sampled:
         raise _not_whole(f"{len(rest):,} lines after the header, which counts {header.sampled:,}")
     rows = [_object(line, number) for number, line in enumerate(rest, 2)]
-    records = [_record(row, number) for number, row in enumerate(rows, 2)]
+    records = [Record(row["id"], row["text"], row.get("user"), row.get("label")) for row in rows]
     if len({record.id for record in records}) < len(records):
         raise _not_whole("an id that is in two lines")
     unlabelled = sum(row["secrets"] is None for row in rows)
@@ -292,20 +292,17 @@ def _object(line: str, number: int) -> dict[str, Any]:
         row = parse_json(line)
     except ValueError:  # which may contain the text: it is not chained
         row = None
-    if not isinstance(row, dict) or "secrets" not in row or set(row) - _KEYS:
+    if (
+        not isinstance(row, dict)
+        or not {"id", "text", "secrets"} <= set(row) <= _KEYS
+        or not all(isinstance(row[name], str) for name in row.keys() - {"found", "secrets"})
+    ):
         raise CorpusError(
             expected=f"a JSON object with the keys it was written with, each once, in line {number} of the sample",
             found="something else",
             way_out="correct the line: change nothing but the value of `secrets`",
         )
     return row
-
-
-def _record(row: dict[str, Any], number: int) -> Record:
-    needed, others = [row.get("id"), row.get("text")], [row.get("user"), row.get("label")]
-    if not all(isinstance(value, str) for value in needed + [other for other in others if other is not None]):
-        raise _not_whole(f"no id or no text in line {number}")
-    return Record(row["id"], row["text"], row.get("user"), row.get("label"))
 
 
 def _labelled(records: list[Record], rows: list[dict[str, Any]], labels: LabelOrigin) -> tuple[LabelItem, ...]:

@@ -17,7 +17,7 @@ G7 (chosen by hash). Which records a sampler keeps depends on ids and on where s
 import hashlib
 import re
 import time
-from bisect import bisect_right, insort
+from bisect import insort
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,7 +28,7 @@ from tacit.common.workers import Workers, can_be_sent, cores, in_batches
 from tacit.data.marked import CANARY, MarkedRecord, Marks, Part, Refusal
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.errors import PolicyError
-from tacit.policies.policy import Policy, melted
+from tacit.policies.policy import Policy, difference, melted
 
 _BATCH_RECORDS = 1_000
 _BATCH_CHARACTERS = 5_000  # a second of the slowest policy, so that no process waits long for the last one
@@ -168,18 +168,8 @@ def _shown(secret: str) -> str:
 
 def _secrets(record: Record, found: tuple[Span, ...]) -> list[tuple[Span, ExcerptState]]:
     """What the policy found, and the parts of gold spans that it did not; sorted and disjoint."""
-    secrets = [(span, ExcerptState.FOUND) for span in found]
-    ends = [span.end for span in found]
-    for start, end, kind in resolve_overlaps(record.spans or ()):
-        for at in range(bisect_right(ends, start), len(found)):
-            if found[at].start >= end:
-                break
-            if found[at].start > start:
-                secrets.append((Span(start, found[at].start, kind), ExcerptState.MISSED))
-            start = found[at].end
-        if start < end:
-            secrets.append((Span(start, end, kind), ExcerptState.MISSED))
-    return sorted(secrets)
+    missed = difference(resolve_overlaps(record.spans or ()), found, len(record.text))
+    return sorted([*((span, ExcerptState.FOUND) for span in found), *((span, ExcerptState.MISSED) for span in missed)])
 
 
 def _pieces(text: str, secrets: list[tuple[Span, ExcerptState]], start: int) -> Iterator[tuple[Span, ExcerptState]]:

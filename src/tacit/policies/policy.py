@@ -127,7 +127,7 @@ class Both(_OfTwo):
     _sign, _key = "&", "both"
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        return _common(self.left.find(record), _runs(self.right.find(record)))
+        return _inside(self.left.find(record), _runs(self.right.find(record)))
 
 
 class Without(_OfTwo):
@@ -140,9 +140,8 @@ class Without(_OfTwo):
     _sign, _key = "-", "without"
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        borders = [0, *(end for run in _runs(self.right.find(record)) for end in run), len(record.text)]
-        gaps = [(start, end) for start, end in zip(borders[::2], borders[1::2], strict=True) if start < end]
-        return _common(self.left.find(record), gaps)
+        right = self.right.find(record)
+        return difference(self.left.find(record), right, len(record.text))
 
 
 def _whole(text: str) -> list[Range]:
@@ -275,19 +274,27 @@ def _runs(spans: Sequence[Span]) -> list[Range]:
     return runs
 
 
-def _common(spans: Sequence[Span], runs: Sequence[Range]) -> tuple[Span, ...]:
-    """The parts of `spans` inside `runs`; both are sorted and disjoint."""
-    common: list[Span] = []
-    at = 0
-    for span in spans:
-        while at < len(runs) and runs[at][1] <= span.start:
+def difference(spans: Sequence[Span], others: Sequence[Span], length: int) -> tuple[Span, ...]:
+    """The parts of `spans` outside `others`, in a text of this length; both are sorted and disjoint."""
+    borders = [0, *(end for run in _runs(others) for end in run), length]
+    gaps = [(start, end) for start, end in zip(borders[::2], borders[1::2], strict=True) if start < end]
+    return _inside(spans, gaps)
+
+
+def _inside(spans: Sequence[Span], runs: Sequence[Range]) -> tuple[Span, ...]:
+    return tuple(Span(start, end, spans[at].kind) for at, start, end in overlaps(spans, runs))
+
+
+def overlaps(spans: Sequence[Span], others: Sequence[Span] | Sequence[Range]) -> Iterator[tuple[int, int, int]]:
+    """The place of each of `spans` with the ends of each part of it inside `others`; both are sorted and disjoint."""
+    first = 0
+    for place, span in enumerate(spans):
+        while first < len(others) and others[first][1] <= span.start:
+            first += 1
+        at = first
+        while at < len(others) and others[at][0] < span.end:
+            yield place, max(others[at][0], span.start), min(others[at][1], span.end)
             at += 1
-        inside = at
-        while inside < len(runs) and runs[inside][0] < span.end:
-            start, end = runs[inside]
-            common.append(Span(max(start, span.start), min(end, span.end), span.kind))
-            inside += 1
-    return tuple(common)
 
 
 def visible(text: str, piece: Range) -> Range:

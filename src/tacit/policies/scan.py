@@ -104,7 +104,6 @@ class Scan(Result):
         return self.records_with_secrets / self.records if self.records else 0.0
 
     def tables(self) -> Iterator[Table | Note]:
-        """Counts, kinds, and the policy's card."""
         yield Table((), tuple(self._counts().items()))
         order = sorted(self.kinds.items(), key=lambda entry: (-entry[1].secrets, entry[0]))
         kinds = tuple((short(kind), f"{total.secrets:,}", f"{total.records:,}") for kind, total in order)

@@ -12,7 +12,7 @@ from operator import add
 
 from tacit.data.inventions import surrogate
 from tacit.data.records import Record, Span, resolve_overlaps
-from tacit.policies.policy import Policy
+from tacit.policies.policy import Policy, difference, overlaps
 
 PLACEHOLDER = "\ue000"
 """One character of the private-use area: neither letter nor digit nor mark, as opaque to a policy as a token is."""
@@ -46,18 +46,19 @@ def mask_stability(policy: Policy, record: Record, rng: random.Random, most: int
     total = StabilityCounts()
     for span in chosen:
         stand_in = surrogate(span.kind, record.text[span.start : span.end], rng)
-        after = policy.find(with_replaced(record, span, stand_in))
+        changed = with_replaced(record, span, stand_in)
+        after = policy.find(changed)
         here = Span(span.start, span.start + len(stand_in), span.kind)
         shift = here.end - span.end
-        expected = [
+        expected = tuple(
             other if other.end <= span.start else Span(other.start + shift, other.end + shift, other.kind)
             for other in found
             if other != span
-        ]
-        inside = sum(max(0, min(here.end, other.end) - max(here.start, other.start)) for other in after)
+        )
+        inside = sum(end - start for _, start, end in overlaps([here], after))
         total += StabilityCounts(
             spans=1,
-            rest_changed=int(_outside(after, here) != expected),
+            rest_changed=int(difference(after, [here], len(changed.text)) != expected),
             found_again=int(inside == here.end - here.start),
             redaction_stable=int(redact(policy, with_replaced(record, span, PLACEHOLDER)) == redacted),
         )
@@ -106,16 +107,6 @@ def _masked(record: Record, spans: Sequence[Span]) -> Record:
     for span in sorted(spans, reverse=True):
         record = with_replaced(record, span, PLACEHOLDER)
     return record
-
-
-def _outside(spans: tuple[Span, ...], hole: Span) -> list[Span]:
-    """`spans` without the characters of `hole`."""
-    pieces = []
-    for start, end, kind in spans:
-        for piece in (Span(start, min(end, hole.start), kind), Span(max(start, hole.end), end, kind)):
-            if piece.start < piece.end:
-                pieces.append(piece)
-    return pieces
 
 
 def _redacted(text: str, spans: tuple[Span, ...]) -> str:

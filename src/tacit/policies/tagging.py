@@ -313,14 +313,10 @@ def needless_for_entities(name: str) -> frozenset[str]:
     components = frozenset(pipeline.components)
     if not components <= _NEEDLESS | _SHARED | {"ner"}:
         return frozenset()
-    return components & (_NEEDLESS if _listens(pipeline.folder) else _NEEDLESS | _SHARED)
-
-
-def _listens(folder: Path) -> bool:
-    """Whether the entity recognizer reads what a component before it computed for several."""
-    config = _read_config(folder)
+    config = _read_config(pipeline.folder)
     sections = [section for section in config.sections() if section.startswith("components.ner")]
-    return any("Listener" in value for section in sections for value in config[section].values())
+    listens = any("Listener" in value for section in sections for value in config[section].values())
+    return components & (_NEEDLESS if listens else _NEEDLESS | _SHARED)  # it reads what an earlier one computed
 
 
 def _read_config(folder: Path) -> configparser.ConfigParser:

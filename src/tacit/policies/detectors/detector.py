@@ -23,9 +23,9 @@ import numpy.typing as npt
 from tacit.common.files import digest
 from tacit.common.serialize import read_json
 from tacit.data.records import Range, Record, Span
-from tacit.errors import ClaimRefused, ConfigError, PolicyError
+from tacit.errors import ClaimRefused, ConfigError
 from tacit.policies.detectors.encoder import Encoder, libraries
-from tacit.policies.detectors.linear import Linear, Window
+from tacit.policies.detectors.linear import Linear, Window, damaged
 from tacit.policies.policy import PIECES, Policy, hash_of, nested, visible
 from tacit.policies.stability import PLACEHOLDER
 
@@ -75,7 +75,7 @@ class TextDigest:
         return tuple(sorted(self._keys)[:_SKETCH_SIZE])
 
     def hexdigest(self) -> str:
-        """Of all records so far."""
+        """The SHA-256 of all records so far."""
         return self._state.hexdigest()
 
 
@@ -106,12 +106,11 @@ def write_detector(
 ) -> None:
     """The detector as files of `folder`, which is there and empty."""
     scorer.save(folder)
-    (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=True) + "\n", encoding="utf-8")
+    (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     (folder / SKETCHES).write_text(json.dumps([list(sketch) for sketch in sketches]) + "\n", encoding="utf-8")
-    kind = next(name for name, known in KINDS.items() if isinstance(scorer, known))
     content = {
         "format": _FORMAT,
-        "kind": kind,
+        "kind": next(name for name, known in KINDS.items() if isinstance(scorer, known)),
         "window": scorer.window._asdict(),
         "bias": scorer.bias,
         "threshold": threshold,
@@ -126,32 +125,22 @@ def read_detector(folder: Path) -> Detector:
         content = read_json(folder / DETECTOR)
         stated = content.pop("hash")
         if hash_of(content) != stated or content["files"] != _files(folder):
-            raise _damaged(folder, "files that are not those that were written")
+            raise damaged(folder, "files that are not those that were written")
         if content["format"] != _FORMAT or content["kind"] not in KINDS:
-            raise _damaged(folder, "a detector of another version of tacit")
+            raise damaged(folder, "a detector of another version of tacit")
         card = read_json(folder / CARD)
-        window = Window(**content["window"])
-        scorer = KINDS[content["kind"]].load(folder, float(content["bias"]), window)
+        scorer = KINDS[content["kind"]].load(folder, float(content["bias"]), Window(**content["window"]))
         sources = tuple(str(source["sha256"]) for source in card["sources"])
-        sketches = read_json(folder / SKETCHES)
-        keys = tuple(tuple(int(key) for key in sketch) for sketch in sketches)
+        keys = tuple(tuple(map(int, sketch)) for sketch in read_json(folder / SKETCHES))
         return Detector(stated, str(card["trained_on"]), sources, float(content["threshold"]), scorer, card, keys)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(folder, type(error).__name__) from error
+        raise damaged(folder, type(error).__name__) from error
 
 
 def _files(folder: Path) -> dict[str, str]:
     """SHA-256 of every file but the one that lists them."""
     found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / DETECTOR)
     return {path.relative_to(folder).as_posix(): digest(path) for path in found}
-
-
-def _damaged(folder: Path, found: str) -> PolicyError:
-    return PolicyError(
-        expected=f"a whole detector in {str(folder)!r}",
-        found=found,
-        way_out="train it again with `tacit detector train`, or use the folder as it was written",
-    )
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ from tacit.policies.detectors.linear import (
     fit,
     load_numbers,
     masked,
-    save_numbers,
 )
 
 HEAD = "head.npy"
@@ -55,22 +54,16 @@ class Encoder:
 
     def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """How sensitive each text is; a text without words has the lowest score there is."""
-        rows: list[str] = []
-        owners: list[int] = []
-        for number, line in enumerate(masked(texts)):
-            words = line.split()
-            pieces = [" ".join(words[start:end]) for start, end in cut(len(words), self.window)] if words else []
-            rows += pieces
-            owners += [number] * len(pieces)
         best = np.full(len(texts), NO_WORDS)
-        if rows:
-            scores = states_of(self.model, rows) @ self.head + self.bias
-            np.maximum.at(best, np.array(owners), np.round(scores, 4))
+        for number, line in enumerate(masked(texts)):
+            if words := line.split():
+                rows = [" ".join(words[start:end]) for start, end in cut(len(words), self.window)]
+                best[number] = np.round(states_of(self.model, rows) @ self.head + self.bias, 4).max()
         return best
 
     def save(self, folder: Path) -> None:
         """The head as a file of numpy; the model's files are copied."""
-        save_numbers(folder / HEAD, self.head)
+        np.save(folder / HEAD, self.head, allow_pickle=False)
         (folder / MODEL).mkdir()
         for path in model_files(self.model):
             copyfile(path, folder / MODEL / path.name)
@@ -142,15 +135,11 @@ def pooled_states(model: Any, tokens: Any, real: Any) -> Any:  # noqa: ANN401  (
 def batch_of(tokenizer: Any, rows: Sequence[str]) -> tuple[Any, Any]:  # noqa: ANN401
     """Tokens and which of them are real, as tensors."""
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
-    encoded = tokenizer.encode_batch(list(rows))
-    longest = max(len(row.ids) for row in encoded)
-    tokens = torch.zeros((len(encoded), longest), dtype=torch.long)
-    real = torch.zeros((len(encoded), longest), dtype=torch.long)
-    for number, row in enumerate(encoded):
-        tokens[number, : len(row.ids)] = torch.tensor(row.ids)
-        real[number, : len(row.ids)] = 1
-    return tokens, real
+    tokens = [torch.tensor(row.ids, dtype=torch.long) for row in tokenizer.encode_batch(list(rows))]
+    real = [torch.ones_like(row) for row in tokens]
+    return pad_sequence(tokens, batch_first=True), pad_sequence(real, batch_first=True)
 
 
 @lru_cache(maxsize=2)
@@ -220,16 +209,7 @@ def fit_encoder(
 
     Progress counts rows: those of every pass of tuning, and those of each pass that a head is fitted on.
     """
-    told = _counting(observe, (settings.epochs + 2 if settings.epochs else 1) * len(rows.lines))
-    head, bias = _fit_head(folder, rows, settings.penalty, told)
-    if settings.epochs:
-        _tune(folder, rows, (head, bias), settings, scratch, told)
-        folder = scratch
-        head, bias = _fit_head(folder, rows, settings.penalty, told)
-    return Encoder(folder, head, round(bias, 9), settings.window)
-
-
-def _counting(observe: Observer, total: int) -> _Told:
+    total = (settings.epochs + 2 if settings.epochs else 1) * len(rows.lines)
     done = 0
 
     def told(rows: int, tokens: int, loss: float | None) -> None:
@@ -237,7 +217,12 @@ def _counting(observe: Observer, total: int) -> _Told:
         done += rows
         observe(Progress("training", done, total, tokens, loss))
 
-    return told
+    head, bias = _fit_head(folder, rows, settings.penalty, told)
+    if settings.epochs:
+        _tune(folder, rows, (head, bias), settings, scratch, told)
+        folder = scratch
+        head, bias = _fit_head(folder, rows, settings.penalty, told)
+    return Encoder(folder, head, round(bias, 9), settings.window)
 
 
 def _fit_head(folder: Path, rows: FeatureRows, penalty: float, told: _Told) -> tuple[Reals, float]:

@@ -8,7 +8,7 @@ false).
 import hashlib
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tacit.data.records import Record, sentences
 from tacit.errors import ConfigError
 from tacit.policies.detectors.detector import TextDigest
 from tacit.policies.detectors.linear import masked
+from tacit.policies.labels import reservoir
 
 _SLOT = re.compile(r"\{[^{}]*\}")
 _SENSITIVE = {"sensitive": True, "1": True, "true": True, "harmless": False, "0": False, "false": False}
@@ -93,24 +94,18 @@ def read_prompts(templates: Path | None, labelled: Path | None) -> Prompts:
 
 def public_sentences(corpus: Path, most: int, seed: int) -> tuple[list[str], TrainingSource]:
     """At most so many sentences of a public corpus, each as likely as any other, and which corpus it was."""
-    rng = random.Random(seed)
-    chosen: list[str] = []
-    digest, seen = TextDigest(), 0
-    for record in read(corpus):
-        digest.add(record)
-        for start, end in sentences(record.text):
-            sentence = record.text[start:end].strip()
-            if not sentence:
-                continue
-            seen += 1
-            place = len(chosen) if len(chosen) < most else rng.randrange(seen)
-            if place < most:
-                chosen[place : place + 1] = [sentence]
+    digest = TextDigest()
+
+    def all_sentences() -> Iterator[str]:
+        for record in read(corpus):
+            digest.add(record)
+            yield from filter(None, (record.text[start:end].strip() for start, end in sentences(record.text)))
+
+    chosen = reservoir(all_sentences(), most, random.Random(seed))
     if len(chosen) < _FEWEST:
         raise ConfigError(
             expected=f"at least {_FEWEST} public sentences", found=str(len(chosen)), way_out="give a larger corpus"
         )
-    rng.shuffle(chosen)
     return chosen, TrainingSource("public sentences of", corpus.name, digest.hexdigest(), len(chosen), digest.sketch())
 
 

@@ -84,45 +84,19 @@ def cut(length: int, window: Window) -> list[tuple[int, int]]:
     return [(start, min(length, start + window.words)) for start in starts]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Windows:
-    """The windows of several texts over all their words in a row: [start, end), and the text each is of."""
-
-    start: Integers
-    end: Integers
-    text: Integers
-
-    @classmethod
-    def of(cls, lengths: Sequence[int], window: Window) -> "Windows":
-        """Windows of texts with these numbers of words."""
-        rows: list[tuple[int, int, int]] = []
-        first = 0
-        for number, length in enumerate(lengths):
-            rows += [(first + start, first + end, number) for start, end in cut(length, window)]
-            first += length
-        start, end, text = np.array(rows, np.int64).reshape(-1, 3).T
-        return cls(start, end, text)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Grams:
+class Grams(NamedTuple):
     """The buckets of all n-grams, kind by kind, those of a kind in the order of their first words.
 
     begins: for each kind the places in `buckets` where the n-grams of each word begin, and where the last end.
-    sizes: over how many words the n-grams of each kind go.
     """
 
     buckets: Integers
     begins: tuple[Integers, ...]
-    sizes: tuple[int, ...]
 
-    def within(self, windows: Windows) -> list[tuple[Integers, Integers]]:
-        """For each kind the places [low, high) in `buckets` of the n-grams that lie wholly in each window."""
-        start, end = windows.start, windows.end
-        return [
-            (begins[start], begins[np.maximum(start, end - size + 1)])
-            for begins, size in zip(self.begins, self.sizes, strict=True)
-        ]
+    def within(self, start: Integers, end: Integers) -> list[tuple[Integers, Integers]]:
+        """For each kind the places [low, high) in `buckets` of the n-grams inside each window [start, end) of words."""
+        kinds = zip(self.begins, _SIZES, strict=True)
+        return [(begins[start], begins[np.maximum(start, end - size + 1)]) for begins, size in kinds]
 
 
 def grams(lines: Sequence[str], bits: int) -> Grams:
@@ -143,7 +117,7 @@ def grams(lines: Sequence[str], bits: int) -> Grams:
     hashes = np.concatenate([hashes for hashes, _ in found])
     buckets = (_mixed(hashes) >> np.uint64(64 - bits)).astype(np.int64)
     begins = tuple(begins + end for (_, begins), end in zip(found, ends[:-1], strict=True))
-    return Grams(buckets, begins, _SIZES)
+    return Grams(buckets, begins)
 
 
 def lengths(lines: Sequence[str]) -> list[int]:
@@ -218,63 +192,56 @@ class Linear:
     bias: float
     window: Window
 
-    @property
-    def bits(self) -> int:
-        """The number of buckets is 2**bits."""
-        return len(self.weights).bit_length() - 1
-
     def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """How sensitive each text is; a text without words has the lowest score there is."""
         lines = masked(texts)
-        counts = lengths(lines)
-        windows = Windows.of(counts, self.window)
-        found = grams(lines, self.bits)
+        rows: list[tuple[int, int, int]] = []
+        first = 0
+        for text, length in enumerate(lengths(lines)):
+            rows += [(first + start, first + end, text) for start, end in cut(length, self.window)]
+            first += length
+        starts, ends, owners = np.array(rows, np.int64).reshape(-1, 3).T
+        found = grams(lines, len(self.weights).bit_length() - 1)
         sums = np.zeros(len(found.buckets) + 1, np.int64)
         np.cumsum(self.weights[found.buckets], out=sums[1:])
-        total, number = np.zeros(len(windows.start), np.int64), np.zeros(len(windows.start), np.int64)
-        for low, high in found.within(windows):
+        total, number = np.zeros((2, len(rows)), np.int64)
+        for low, high in found.within(starts, ends):
             total += sums[high] - sums[low]
             number += high - low
         scores = total * UNIT / np.sqrt(np.maximum(1, number)) + self.bias
         best = np.full(len(texts), NO_WORDS)
-        np.maximum.at(best, windows.text[number > 0], scores[number > 0])
+        np.maximum.at(best, owners[number > 0], scores[number > 0])
         return best
 
     def save(self, folder: Path) -> None:
-        """The weights as a file of numpy."""
-        save_numbers(folder / WEIGHTS, self.weights)
+        np.save(folder / WEIGHTS, self.weights, allow_pickle=False)
 
     @classmethod
     def load(cls, folder: Path, bias: float, window: Window) -> "Linear":
         """What `save` wrote."""
         weights = load_numbers(folder / WEIGHTS, np.int32)
         if not len(weights) or len(weights) & (len(weights) - 1):
-            raise _damaged(folder / WEIGHTS, "another number of weights")
+            raise damaged(folder, "another number of weights")
         return cls(weights, bias, window)
 
 
-def save_numbers(path: Path, numbers: npt.NDArray[Any]) -> None:
-    """A file of numpy, which contains nothing but numbers."""
-    with path.open("wb") as file:
-        np.save(file, numbers, allow_pickle=False)
-
-
 def load_numbers(path: Path, kind: type) -> npt.NDArray[Any]:
-    """What `save_numbers` wrote: a row of numbers of this type; anything else is refused."""
+    """A file of numpy with a row of numbers of this type; anything else is refused."""
     try:
         numbers = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise _damaged(path, type(error).__name__) from error
+        raise damaged(path.parent, type(error).__name__) from error
     if not isinstance(numbers, np.ndarray) or numbers.ndim != 1 or numbers.dtype != kind:
-        raise _damaged(path, "other numbers")
+        raise damaged(path.parent, f"other numbers in {path.name}")
     return numbers
 
 
-def _damaged(path: Path, found: str) -> PolicyError:
+def damaged(folder: Path, found: str) -> PolicyError:
+    """The error for a detector's folder that is not as it was written."""
     return PolicyError(
-        expected=f"the weights of a detector in {path.name}",
+        expected=f"a whole detector in {str(folder)!r}",
         found=found,
-        way_out="train the detector again, or use the folder as `tacit detector train` wrote it",
+        way_out="train it again with `tacit detector train`, or use the folder as it was written",
     )
 
 
@@ -330,10 +297,11 @@ def _cut(words: list[str], length: int, rng: random.Random) -> list[str]:
 
 def hashed(lines: Sequence[str], bits: int) -> csr_matrix:
     """One row per masked text, read whole: how often each bucket is hit, over the root of the number of hits."""
-    counts = lengths(lines)
-    windows = Windows.of(counts, Window(max([1, *counts]), 1))
+    counts = np.array(lengths(lines), np.int64)
+    ends = np.cumsum(counts)
     found = grams(lines, bits)
-    row = np.concatenate([np.repeat(np.arange(len(lines)), high - low) for low, high in found.within(windows)])
+    inside = found.within(ends - counts, ends)
+    row = np.concatenate([np.repeat(np.arange(len(lines)), high - low) for low, high in inside])
     number = np.maximum(1, np.bincount(row, minlength=len(lines)))
     return csr_matrix((1 / np.sqrt(number[row]), (row, found.buckets)), shape=(len(lines), 1 << bits))
 

@@ -52,13 +52,11 @@ class SameMeaning:
     folder: Path
 
     def likeness(self, text: str, others: Sequence[str]) -> Sequence[float]:
-        """The cosine of each of `others` with `text`."""
         states = states_of(self.folder, [text, *others])
         likeness: list[float] = (states[1:] @ states[0]).tolist()
         return likeness
 
     def described(self) -> dict[str, Any]:
-        """Which encoder."""
         return {"encoder": self.folder.name}
 
 
@@ -102,7 +100,6 @@ class ParaphraseFunction:
         return _drawn([prompt, *others], self.most, rng)
 
     def described(self) -> dict[str, Any]:
-        """All of it, for the detector's card."""
         meaning = None if self.meaning is None else {**self.meaning.described(), "at_least": self.alike}
         return {"ways": [way.described() for way in self.ways], "most": self.most, "meaning": meaning}
 
@@ -187,14 +184,12 @@ class RoundTrip:
         return cls(tuple(tuple(program) for program in programs))
 
     def say(self, texts: Sequence[str], seed: int) -> list[list[str]]:
-        """One paraphrase per text."""
         lines = [" ".join(text.split()) for text in texts]
         for program in self.programs:
             lines = self._through(program, lines)
         return [[line] for line in lines]
 
     def described(self) -> dict[str, Any]:
-        """The programs and their arguments."""
         return {"way": "round trip", "programs": [list(program) for program in self.programs]}
 
     def _through(self, program: tuple[str, ...], lines: list[str]) -> list[str]:
@@ -225,7 +220,7 @@ class RoundTrip:
 class Sequence2Sequence:
     """One folder that paraphrases, or two that translate there and back; `prefix` is put before each text.
 
-    beams: how many paraphrases of a text the last model gives.
+    beams: how many paraphrases of a text the last model gives, the most probable ones: nothing is drawn.
     """
 
     folders: tuple[Path, ...]
@@ -233,7 +228,6 @@ class Sequence2Sequence:
     beams: int = 4
 
     def say(self, texts: Sequence[str], seed: int) -> list[list[str]]:
-        """The best beams of each text: nothing is drawn."""
         now = [[text] for text in texts]
         for number, folder in enumerate(self.folders):
             beams = self.beams if number == len(self.folders) - 1 else 1
@@ -245,7 +239,6 @@ class Sequence2Sequence:
         return now
 
     def described(self) -> dict[str, Any]:
-        """The names of the folders."""
         names = [folder.name for folder in self.folders]
         return {"way": "sequence to sequence", "models": names, "prefix": self.prefix, "beams": self.beams}
 

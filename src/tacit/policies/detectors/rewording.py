@@ -117,11 +117,9 @@ class Rewording:
     tries: int = 800
 
     def say(self, texts: Sequence[str], seed: int) -> list[list[str]]:
-        """Rewordings of each text."""
         return [self._reworded(text, rng_for(seed, text)) for text in texts]
 
     def described(self) -> dict[str, Any]:
-        """How much there is of it."""
         return {"way": "rewording", "frames": len(FRAMES), "synonyms": len(SYNONYMS), "tries": self.tries}
 
     def _reworded(self, text: str, rng: random.Random) -> list[str]:

@@ -55,12 +55,10 @@ class FlaggedShare(Result):
     of: int
 
     def to_json(self) -> dict[str, Any]:
-        """With the share and its exact 95 % interval."""
         share = self.flagged / self.of if self.of else None
         return asdict(self) | {"share": share} | exact_interval(self.flagged, self.of)._asdict()
 
     def tables(self) -> Iterator[Note]:
-        """The share."""
         yield Note(f"flagged {self}")
 
     def __str__(self) -> str:
@@ -110,7 +108,6 @@ class TrainedDetector(Result):
     harmless_alarms: FlaggedShare
 
     def tables(self) -> Iterator[Table | Note]:
-        """What it was trained on, and its four shares."""
         yield Note(f"Detector {self.detector.hash} in {self.folder}.\nTrained on {self.detector.trained_on}.")
         shares = {
             "prompts as given": self.verbatim,
@@ -122,7 +119,6 @@ class TrainedDetector(Result):
         yield Note(f"As a policy: {{detector: {{folder: {self.folder}, level: sentence}}}}")
 
     def to_json(self) -> dict[str, Any]:
-        """Folder, hash, what it was trained on, and its four shares."""
         shares = ("verbatim", "recall", "public_alarms", "harmless_alarms")
         about = {"folder": str(self.folder), "hash": self.detector.hash, "trained_on": self.detector.trained_on}
         return about | {name: getattr(self, name).to_json() for name in shares}
@@ -158,7 +154,11 @@ def train(
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
-        scorer = _fitted(rows, settings, draft / "tuned", observe)
+        scorer: Linear | Encoder
+        if settings.encoder is None:
+            scorer = fit_linear(rows.lines, rows.sensitive, settings.bits, settings.penalty, settings.window)
+        else:
+            scorer = fit_encoder(settings.encoder, rows, settings, draft / "tuned", observe)
         threshold, measured = _judged(scorer, said, known, settings, observe)
         card = _card(known, (*known.sources, source), said, rows, phi, settings, threshold, measured)
         folder = draft / "detector"
@@ -197,12 +197,6 @@ class TrainingTexts:
             dealt.by,
         )
         return cls(parts, split_texts([*labelled, *ours], seed), split_texts(sentences, seed))
-
-
-def _fitted(rows: FeatureRows, settings: DetectorSettings, scratch: Path, observe: Observer) -> Linear | Encoder:
-    if settings.encoder is None:
-        return fit_linear(rows.lines, rows.sensitive, settings.bits, settings.penalty, settings.window)
-    return fit_encoder(settings.encoder, rows, settings, scratch, observe)
 
 
 def _judged(
