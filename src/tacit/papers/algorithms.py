@@ -60,7 +60,7 @@ from tacit.models.lstm import LSTM, LSTMLayer, LSTMModule
 from tacit.privacy.plan import Pool, SplitBatch, Step, UsersAndEntities
 from tacit.training.gradients.clipped import MARGIN, Flat, clipped_sum, plain_sum
 from tacit.training.optimizers import Optimizer
-from tacit.training.pools import DrawnUnits, FreshDraws, RowEntities, RowNumbers, Units, bernoulli_positions
+from tacit.training.pools import DrawnUnits, RowEntities, RowNumbers, Sampler, Units, bernoulli_positions
 from tacit.training.randomness import NoiseStream, Streams
 from tacit.training.updates import Done, Updates, next_noise
 
@@ -319,7 +319,7 @@ def _require(learner: LSTM, rows: Sequence[MarkedTokens], update: SplitBatch, no
             )
 
 
-class PairSampler(FreshDraws):
+class PairSampler(Sampler):
     """Each user with the rows that the drawn entities leave."""
 
     def __init__(self, users: Units, entities: RowEntities, rates: UsersAndEntities) -> None:

@@ -7,10 +7,11 @@ G2 (whole). The pieces of one record are flagged all or none.
 """
 
 import math
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -51,23 +52,26 @@ class DrawnUnits:
 
 @dataclass(frozen=True, slots=True)
 class ShuffleState:
-    """Where a sampler stands in its pass: what the order was made from, and how many rows of it were taken."""
+    """A place in a shuffled pass: what the order was made from, and how many rows of it were taken."""
 
     key: str
     taken: int
 
 
-class Sampler(Protocol):
-    """Draws the batches of one step: one, or those of a whole pass."""
+class Sampler(ABC):
+    """Draws the batches of one step. One whose every draw is fresh has no state."""
 
+    @abstractmethod
     def draw(self, generator: np.random.Generator) -> Iterator[DrawnUnits]:
-        """A fresh draw: exactly one batch, except for a shuffled pass, which has one after the other."""
+        """Exactly one batch, except for a shuffled pass, which has one after the other."""
 
     def state(self) -> ShuffleState | None:
-        """Where the sampler stands between two draws; None when it remembers nothing."""
+        """What the sampler remembers between two draws."""
+        return None
 
     def restore(self, state: ShuffleState | None) -> None:
-        """Go on from `state`."""
+        if state is not None:
+            raise foreign_state("no state, as every draw is a fresh one", "the place in a shuffled pass")
 
 
 def bernoulli_positions(count: int, rate: float, generator: np.random.Generator) -> RowNumbers:
@@ -90,17 +94,6 @@ def bernoulli_positions(count: int, rate: float, generator: np.random.Generator)
     return positions[: np.searchsorted(positions, count)]
 
 
-class FreshDraws:
-    """A sampler whose every draw is a fresh one: it has no state."""
-
-    def state(self) -> None:
-        return None
-
-    def restore(self, state: ShuffleState | None) -> None:
-        if state is not None:
-            raise foreign_state("no state, as every draw is a fresh one", "the place in a shuffled pass")
-
-
 def foreign_state(expected: str, found: str) -> RunError:
     """The error for a state of another sampler."""
     return RunError(expected=expected, found=found, way_out="resume with the plan and the store the run began with")
@@ -111,7 +104,7 @@ RowMask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowEntities:
-    """Which of `count` listed entities stand in each row: row `i` has `ids[offsets[i]:offsets[i + 1]]`, from 0 on."""
+    """Which of `count` listed entities occur in each row: row `i` has `ids[offsets[i]:offsets[i + 1]]`, from 0 on."""
 
     offsets: RowNumbers
     ids: RowNumbers
@@ -143,30 +136,31 @@ class RowEntities:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Annotation:
-    """What is public about each row of a store, one entry a row; None where nobody marked the rows."""
+    """What is public about each row of a store, one entry per row; None where nobody marked the rows."""
 
     records: npt.NDArray[np.uint64]
     users: npt.NDArray[np.uint64]  # 0: no user
     span_counts: RowNumbers
     flagged: RowMask | None = None  # routed to the protected set
     kept: RowMask | None = None  # by the contribution caps
-    with_entity: RowMask | None = None  # a listed entity stands in it; follows from `entities` where they are given
+    with_entity: RowMask | None = None  # a listed entity occurs in it; follows from `entities` where they are given
     entities: RowEntities | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.records)
-        for name in ("users", "span_counts"):
-            _check_length(name, getattr(self, name), rows)
-        for name in ("flagged", "kept", "with_entity"):
-            marks = getattr(self, name)
-            if marks is not None:
-                _check_length(name, marks, rows)
-                _require(marks.dtype == np.bool_, f"`{name}` as true or false for each row", f"{marks.dtype} numbers")
-        if self.flagged is not None:
+        for name in ("users", "span_counts", "flagged", "kept", "with_entity"):
+            found = getattr(self, name)
+            if found is not None:
+                _require(
+                    found.shape == (rows,), f"`{name}` with one entry for each of {rows} rows", f"shape {found.shape}"
+                )
+                fits = name in ("users", "span_counts") or found.dtype == np.bool_
+                _require(fits, f"`{name}` as true or false for each row", f"{found.dtype} numbers")
+        if self.flagged is not None and rows:
             _check_flagged_whole(self.records, self.flagged)
         if self.entities is not None:
-            found = len(self.entities)
-            _require(found == rows, f"`entities` for each of {rows} rows", f"those of {found} rows")
+            given = len(self.entities)
+            _require(given == rows, f"`entities` for each of {rows} rows", f"those of {given} rows")
             marks = np.diff(self.entities.offsets) > 0
             agree = self.with_entity is None or np.array_equal(self.with_entity, marks)
             _require(agree, "`with_entity` where `entities` has some", "other rows")
@@ -245,11 +239,11 @@ class Pools:
         return int(self._annotation.users[rows[0]]) if len(rows) else 0
 
     def entities(self) -> RowEntities:
-        """Which listed entities stand in which row; refused when nobody said so."""
+        """Which listed entities occur in which row; refused when nobody said so."""
         entities = self._annotation.entities
         if entities is None:
             raise ConfigError(
-                expected="the annotation `entities`, which says which listed entities stand in which row",
+                expected="the annotation `entities`: which listed entities occur in which row",
                 found="none",
                 way_out="look for the listed entities first, or choose a mechanism that does not draw them",
             )
@@ -296,14 +290,10 @@ def _given(marks: RowMask | None, pool: Pool, name: str, how: str) -> RowMask:
     return marks
 
 
-def _check_length(name: str, values: npt.NDArray[Any], rows: int) -> None:
-    _require(values.shape == (rows,), f"`{name}` with one entry for each of {rows} rows", f"shape {values.shape}")
-
-
 def _check_flagged_whole(records: npt.NDArray[np.uint64], flagged: RowMask) -> None:
     of_one = _grouped(np.arange(len(records)), records)
-    counts = np.add.reduceat(flagged[of_one.rows], of_one.offsets[:-1], dtype=np.int64) if len(records) else flagged
-    split = int(np.count_nonzero((counts > 0) & (counts < np.diff(of_one.offsets)))) if len(records) else 0
+    counts = np.add.reduceat(flagged[of_one.rows], of_one.offsets[:-1], dtype=np.int64)
+    split = int(np.count_nonzero((counts > 0) & (counts < np.diff(of_one.offsets))))
     _require(split == 0, "records whose pieces are flagged all or none", f"{split} that are flagged in part")
 
 

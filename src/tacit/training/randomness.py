@@ -9,12 +9,10 @@ G3 (never twice). A step's noise seed is given once; a resumed release run share
    Every call to `add_` uses a new draw number; streams with different keys share nothing.
 G4 (exact). Research streams that were saved and restored continue as if nothing had happened.
 G5 (deviation). `add_` adds independent normal numbers of exactly the deviation asked for.
+G6 (threads). Noise does not depend on the number of threads.
 
-Gaussian noise of a stated deviation, added in float32, in parallel, from AES-128 in counter mode.
-
-One definition, two implementations: the native kernel, and torch with the cipher of `cryptography` where there is none
-(some ten times slower). Both read the same bits on every processor; the numbers made of them may differ in the last
-digit of a float32.
+Noise has one definition, AES-128 in counter mode, and two implementations: the native kernel, and torch with the cipher
+of `cryptography` (some ten times slower). Both read the same bits; the numbers may differ in a float32's last digit.
 
 The cipher's key is drawn by SHAKE-256 from the stream's. Numbers come in blocks of 131,072. Ciphering (counter, draw),
 64 bits each, little-endian, with counter = 2^15 block + place, gives four words of 32 bits. Each four places give eight
@@ -23,13 +21,9 @@ words w, then eight words t, and with them 16 normal numbers (Box and Muller 195
     r = sqrt(-2 log u),  u = (w + 1/2) / 2^32,  a = 2 pi t / 2^32
 
 Where w < 2^16, 32 more bits v come from the same place with the counter's top bit set: u = (2^32 w + v + 1/2) / 2^64.
-So no number is beyond 9.50 deviations; a normal one is with probability 3e-21. With 32 bits alone the end would be at
-6.7 (3e-11), and the 10^8 numbers of a large model rule out, over some steps, every sum that lies further from what is
-seen. Nor is u rounded next to 1, where float32 would make one pair in 2^25 exactly zero.
-
-Noise does not depend on the number of threads, no block is ever used twice, and a stream resumes after a restart.
-What is proved of Gaussian noise is proved for real numbers: sums and noise here are float32, and no proof covers what
-their last digits may show (Mironov 2012).
+So no number is beyond 9.50 deviations; a normal one is with probability 3e-21 (why 32 bits are too few:
+docs/pitfalls.md). Nor is u rounded next to 1, where float32 would make one pair in 2^25 exactly zero. What is proved of
+Gaussian noise is proved for real numbers: no proof covers what the last digits of float32 may show (Mironov 2012).
 """
 
 import hashlib
@@ -56,7 +50,7 @@ _SEED_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class GeneratorState:
-    """Where a PCG64DXSM generator stands; numbers wider than 64 bits in hexadecimal."""
+    """The state of a PCG64DXSM generator; numbers wider than 64 bits in hexadecimal."""
 
     state: str = field(repr=False)
     increment: str = field(repr=False)
@@ -66,7 +60,7 @@ class GeneratorState:
 
 @dataclass(frozen=True, slots=True)
 class ExactState:
-    """Where the streams of a research run stand."""
+    """The state of the streams of a research run."""
 
     batches: GeneratorState
     other: GeneratorState
@@ -87,22 +81,17 @@ class NoiseSeeds:
 
     def __init__(self, key: bytes, last_step: int = -1) -> None:
         self._key = key
-        self._last_step = last_step
-
-    @property
-    def last_step(self) -> int:
-        """The last step that took its seed; -1 before the first."""
-        return self._last_step
+        self.last_step = last_step  # that took its seed; -1 before the first
 
     def seed(self, step: int) -> bytes:
         """The 128 bits of `step`. Steps only go up: noise that was used before would hide nothing."""
-        if step <= self._last_step:
+        if step <= self.last_step:
             raise ClaimRefused(
-                expected=f"a step after {self._last_step}, whose noise was drawn already",
+                expected=f"a step after {self.last_step}, whose noise was drawn already",
                 found=f"step {step}",
                 way_out="number the steps upwards, and draw all noise of a step from one generator",
             )
-        self._last_step = step
+        self.last_step = step
         return hashlib.blake2b(step.to_bytes(8, "little"), key=self._key, digest_size=_SEED_BYTES).digest()
 
 
@@ -110,11 +99,7 @@ class Streams:
     """The three streams of a run. Make them with `research`, `release` or `resumed`."""
 
     def __init__(self, mode: Mode, batches: np.random.Generator, noise: NoiseSeeds, other: np.random.Generator) -> None:
-        """Private: use `research`, `release` or `resumed`."""
-        self.mode = mode
-        self.batches = batches
-        self.noise = noise
-        self.other = other
+        self.mode, self.batches, self.noise, self.other = mode, batches, noise, other
 
     @classmethod
     def research(cls, seed: int) -> Self:
@@ -133,12 +118,12 @@ class Streams:
 
     @classmethod
     def resumed(cls, state: StreamsState) -> Self:
-        """The streams of a run that goes on: research ones where they stood, release ones drawn anew."""
+        """The streams of a resumed run: research ones continue, release ones are drawn anew."""
         if state.mode == Mode.RELEASE:
             return cls.release()
         exact = state.exact
         if exact is None:
-            raise RunError("where the streams of a research run stood", "nothing", "use another checkpoint")
+            raise RunError("the state of the streams of a research run", "nothing", "use another checkpoint")
         noise = NoiseSeeds(bytes.fromhex(exact.noise_key), exact.last_noisy_step)
         return cls(Mode.RESEARCH, _restored(exact.batches), noise, _restored(exact.other))
 
@@ -212,8 +197,7 @@ def add_normal_(key: bytes, draw: int, blocks: Sequence[Tensor], deviation: floa
             numbers += deviation * normals(key, draw, index * _BLOCK + first, len(numbers))
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        for _ in pool.map(add, pieces):
-            pass
+        list(pool.map(add, pieces))
 
 
 def normals(key: bytes, draw: int, first: int, size: int) -> Tensor:

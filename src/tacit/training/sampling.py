@@ -9,6 +9,7 @@ G4 (cheap). Time and memory of a Poisson draw grow with the draw, not with the p
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pkgutil import resolve_name
 
 import numpy as np
@@ -17,7 +18,6 @@ from tacit.errors import ConfigError
 from tacit.privacy.plan import Draw, Plan, PoissonRecords, PoissonUsers, Pool, ShuffledBatch, ShuffledPass, Step
 from tacit.training.pools import (
     DrawnUnits,
-    FreshDraws,
     Pools,
     RowNumbers,
     Sampler,
@@ -31,37 +31,36 @@ _KEY_BYTES = 16
 _PAIR_SAMPLER = "tacit.papers.algorithms:PairSampler"  # of UeDP as printed
 
 
-class PoissonRecordSampler(FreshDraws):
+@dataclass(frozen=True)
+class PoissonRecordSampler(Sampler):
     """Each record of the pool independently; a drawn record of several rows gives one of them, any as likely."""
 
-    def __init__(self, units: Units, rate: float) -> None:
-        self._units = units
-        self._rate = rate
+    units: Units
+    rate: float
 
     def draw(self, generator: np.random.Generator) -> Iterator[DrawnUnits]:
-        drawn = bernoulli_positions(len(self._units), self._rate, generator)
-        yield _of_single_rows(_one_row_each(self._units, drawn, generator))
+        drawn = bernoulli_positions(len(self.units), self.rate, generator)
+        yield _of_single_rows(_one_row_each(self.units, drawn, generator))
 
 
-class PoissonUserSampler(FreshDraws):
+@dataclass(frozen=True)
+class PoissonUserSampler(Sampler):
     """Each user independently, with all of the user's rows in the pool."""
 
-    def __init__(self, units: Units, rate: float) -> None:
-        self._units = units
-        self._rate = rate
+    units: Units
+    rate: float
 
     def draw(self, generator: np.random.Generator) -> Iterator[DrawnUnits]:
-        drawn = bernoulli_positions(len(self._units), self._rate, generator)
-        rows = np.concatenate((np.empty(0, np.int64), *self._units.rows_of(drawn)))
-        yield DrawnUnits(rows, np.concatenate(([0], np.cumsum(self._units.sizes(drawn)))))
+        drawn = bernoulli_positions(len(self.units), self.rate, generator)
+        rows = np.concatenate((np.empty(0, np.int64), *self.units.rows_of(drawn)))
+        yield DrawnUnits(rows, np.concatenate(([0], np.cumsum(self.units.sizes(drawn)))))
 
 
-class ShuffledPassSampler(FreshDraws):
+class ShuffledPassSampler(Sampler):
     """All records once, in shuffled batches; one row of each record. The last batch may be short."""
 
     def __init__(self, units: Units, batch_size: int) -> None:
-        self._units = units
-        self._batch_size = _checked(batch_size)
+        self._units, self._batch_size = units, _checked(batch_size)
 
     def draw(self, generator: np.random.Generator) -> Iterator[DrawnUnits]:
         order = generator.permutation(len(self._units))
@@ -70,15 +69,12 @@ class ShuffledPassSampler(FreshDraws):
             yield _of_single_rows(rows[start : start + self._batch_size])
 
 
-class ShuffledBatchSampler:
-    """Endless shuffled passes over the rows of a pool, a batch a draw. The last batch of a pass may be short."""
+class ShuffledBatchSampler(Sampler):
+    """Endless shuffled passes over the rows of a pool, one batch per draw. The last batch of a pass may be short."""
 
     def __init__(self, rows: RowNumbers, batch_size: int) -> None:
-        self._rows = rows
-        self._batch_size = _checked(batch_size)
-        self._key = ""
-        self._order = np.empty(0, np.int64)
-        self._taken = 0
+        self._rows, self._batch_size = rows, _checked(batch_size)
+        self.restore(None)
 
     def draw(self, generator: np.random.Generator) -> Iterator[DrawnUnits]:
         if self._taken >= len(self._order):
@@ -112,11 +108,10 @@ class Samplers:
         self._samplers = {step: sampler_for(step.draw, step.pool, pools) for step in plan.executions()}
 
     def draw(self, step: Step, generator: np.random.Generator) -> Iterator[DrawnUnits]:
-        """The batches of one execution of `step`: exactly one, except for a shuffled pass. Take them all."""
+        """The batches of one execution of `step`. Take them all."""
         return self._samplers[step].draw(generator)
 
     def states(self) -> dict[str, ShuffleState]:
-        """Where each sampler that remembers something stands, for a checkpoint."""
         states = {name: sampler.state() for name, sampler in self._named()}
         return {name: state for name, state in states.items() if state is not None}
 

@@ -5,19 +5,9 @@ G1 (as priced). A private draw reaches the model only through its noisy sum, ove
    are priced so, with who was drawn in the open.
 G2 (rates). An optimizer's schedule spans all the updates it will make; those printed have SGD and one rate.
 
-A user's whole update as one clipped vector: train on the user's rows, take the difference, clip it.
-
-McMahan et al., "Learning Differentially Private Recurrent Language Models" (ICLR 2018, arXiv 1710.06963), DP-FedAvg.
-
-| paper | here |
-|---|---|
-| E, B, eta | `LocalConfig` |
-| -Delta_k | the pseudo-gradient theta - theta_local, so that an optimizer may go down along the sum |
-| S | `clipping.clip_norm` |
-| w_k <= 1 | the weight of a unit, a public number |
-
-Where we differ: the update is clipped once, when it is complete, not after every local step as well. One local step on
-all rows is the clipped gradient of their mean loss, times the learning rate: DP-FedSGD.
+`local_sum` is DP-FedAvg (McMahan et al., ICLR 2018, arXiv 1710.06963): a user's whole update is one clipped vector. Of
+the paper, E, B and eta are `LocalConfig`, -Delta_k is theta - theta_local, S is `clip_norm`, w_k a unit's weight. Where
+we differ: the update is clipped once, when it is complete. One local step on all rows is DP-FedSGD.
 
 G3 (sensitivity). A unit adds a vector of length at most `clip_norm` x its weight, rounding included, whatever its rows
    and the learning rate are; a weight too small for float32 adds nothing. `sensitivity` is `clip_norm`: it does not
@@ -45,7 +35,6 @@ from tacit.errors import ClaimRefused, ConfigError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
 from tacit.privacy.plan import (
-    ClipStyle,
     Noisy,
     Plain,
     Plan,
@@ -125,55 +114,43 @@ def local_sum(
     return LocalSum(sums, clipping.clip_norm, found, int((~found.isfinite()).sum()))
 
 
+@dataclass(eq=False)
 class _LocalTraining(Generic[BatchKind]):
     """Trains from the same start again and again."""
 
-    def __init__(
-        self,
-        learner: Trainable[BatchKind],
-        parameters: Mapping[str, nn.Parameter],
-        settings: LocalConfig,
-        positions: int | None,
-    ) -> None:
-        self._learner = learner
-        self._parameters = parameters
-        self._settings = settings
-        self._positions = positions
-        self._start = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    learner: Trainable[BatchKind]
+    parameters: Mapping[str, nn.Parameter]
+    settings: LocalConfig
+    positions: int | None
+
+    def __post_init__(self) -> None:
+        self._start = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
 
     def update(self, batch: BatchKind, generator: np.random.Generator) -> dict[str, Tensor]:
         """theta - theta_local: the local steps summed up, which loses no digits to a subtraction."""
-        update = zero_sums(self._parameters)
+        update = zero_sums(self.parameters)
         try:
             for number, part in enumerate(self._parts(batch, generator)):
                 if number:  # the first step finds the start in place, and where the last one leads nobody looks
-                    self._move(update)
-                self._step(update, part)
+                    self._place(update)
+                gradient = plain_sum(self.learner, part, positions=self.positions, parameters=self.parameters)
+                if gradient.weight:
+                    for name, total in gradient.sums.items():
+                        update[name].add_(total.div_(gradient.weight), alpha=self.settings.learning_rate)
         finally:
-            self._restore()
+            self._place(None)
         return update
 
     def _parts(self, batch: BatchKind, generator: np.random.Generator) -> Iterator[BatchKind]:
-        for _ in range(self._settings.epochs):
+        for _ in range(self.settings.epochs):
             order = torch.from_numpy(generator.permutation(len(batch))).to(batch.weights.device)
-            for first in range(0, len(order), self._settings.batch_size):
-                yield batch.rows(order[first : first + self._settings.batch_size])
-
-    def _step(self, update: dict[str, Tensor], part: BatchKind) -> None:
-        gradient = plain_sum(self._learner, part, positions=self._positions, parameters=self._parameters)
-        if gradient.weight:
-            for name, total in gradient.sums.items():
-                update[name].add_(total.div_(gradient.weight), alpha=self._settings.learning_rate)
+            for first in range(0, len(order), self.settings.batch_size):
+                yield batch.rows(order[first : first + self.settings.batch_size])
 
     @torch.no_grad()
-    def _move(self, update: Mapping[str, Tensor]) -> None:
-        for name, parameter in self._parameters.items():
-            parameter.copy_(self._start[name] - update[name])
-
-    @torch.no_grad()
-    def _restore(self) -> None:
-        for name, parameter in self._parameters.items():
-            parameter.copy_(self._start[name])
+    def _place(self, update: Mapping[str, Tensor] | None) -> None:
+        for name, parameter in self.parameters.items():
+            parameter.copy_(self._start[name] if update is None else self._start[name] - update[name])
 
 
 def _add_clipped(sums: dict[str, Tensor], update: Mapping[str, Tensor], clipping: Clipping, weight: float) -> float:
@@ -194,11 +171,7 @@ _AS_PRINTED = {  # steps of the papers' algorithms, by how they split a batch
     "records": "tacit.papers.algorithms:update_by_records",
     "segments": "tacit.papers.algorithms:update_by_segments",
 }
-_STYLES: dict[ClipStyle, Callable[[float], Clipping]] = {
-    "flat": Flat,
-    "automatic": Automatic,
-    "per parameter": PerParameter,
-}
+_STYLES = {"flat": Flat, "automatic": Automatic, "per parameter": PerParameter}
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +305,7 @@ class Updates:
             positions=self._positions,
             parameters=self.moving[step.trainable],
         )
-        rule = self.optimizers[step.optimizer]
-        self._apply(rule, update, result.sums, most * result.sensitivity, streams)
+        self._apply(self.optimizers[step.optimizer], update, result.sums, most * result.sensitivity, streams)
         return Done(sum(counts), None, _facts(result.norms, result.non_finite))
 
     def _apply(
@@ -369,14 +341,13 @@ def moving_names(learner: Trainable[Any], trainable: TrainablePart) -> list[str]
     """The names of the parameters that a step moves."""
     known = {name: p for name, p in learner.module.named_parameters() if p.requires_grad}
     of_head = {id(parameter) for parameter in learner.head.parameters()}
-    belongs: dict[TrainablePart, Callable[[str], bool]] = {
-        "all": lambda name: True,
-        "head": lambda name: id(known[name]) in of_head,
-        "biases": lambda name: name.endswith("bias"),
-        "adapters": lambda name: ".lora_" in name,
+    chosen: dict[TrainablePart, list[str]] = {
+        "all": list(known),
+        "head": [name for name, parameter in known.items() if id(parameter) in of_head],
+        "biases": [name for name in known if name.endswith("bias")],
+        "adapters": [name for name in known if ".lora_" in name],
     }
-    names = [name for name in known if belongs[trainable](name)]
-    if not names:
+    if not (names := chosen[trainable]):
         raise ConfigError(
             f"a model with {trainable} to train", "none", "choose another `plan.trainable`, or another model"
         )
