@@ -19,11 +19,10 @@ from torch import Tensor
 
 from neighbor_corpora import HELD_OUT_USERS, Draft
 from runs import quiet
-from tacit.config.load import check_public_steps, load_config
+from tacit.config.load import load_config
 from tacit.config.schema import Config
 from tacit.data.batches import Examples, tokens_of
 from tacit.data.corpus import write_jsonl
-from tacit.data.labels import check_learns_labels
 from tacit.data.ownership import RecordMarks
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
@@ -34,7 +33,7 @@ from tacit.mechanisms.registry import build_mechanism
 from tacit.privacy.plan import Plan, Step, View
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
-from tacit.training.checks import check_duplicates, check_run
+from tacit.training.checks import check_mechanism, check_run
 from tacit.training.covered import check_covered
 from tacit.training.gradients.clipped import check_gradients
 from tacit.training.marking import Caps, annotate, mark_once, marked_corpus
@@ -143,13 +142,10 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
         first = mechanism is None
         mechanism = mechanism or _mechanism(experiment, annotation, pools)
         plan = mechanism.plan()
-        if experiment.classifies:
-            check_learns_labels(plan)
         _check_dependence(mechanism, tokenizer.depends_on, policies.marking.hash)
-        check_duplicates(mechanism, experiment)
-        check_public_steps(experiment, plan)
+        check_mechanism(experiment, mechanism)
         learner = make_learner(experiment, tokenizer)
-        choice = _choice(experiment, policies.marking, tokenizer, learner, mechanism, run)
+        choice = _choice(experiment, policies.marking, tokenizer, learner, run)
     reader = make_reader(experiment, tokenizer, store)
     updates = Updates(learner, plan, reader, pools, train_settings(experiment).updates)
     for moving in updates.moving.values() if first else ():

@@ -53,7 +53,7 @@ from tacit.policies.marking import Policies
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
-from tacit.training.checks import invents
+from tacit.training.checks import invents, public_choice
 from tacit.training.pools import ShuffleState
 from tacit.training.randomness import StreamsState
 
@@ -64,7 +64,7 @@ _STEP = re.compile(r"step-\d+")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """Where a run stands after `step` steps of its plan."""
+    """The state of a run after `step` steps of its plan."""
 
     step: int
     model: Mapping[str, Tensor]
@@ -120,7 +120,13 @@ class Checkpoints:
         draft = self._folder / f"{DRAFT}{place.name}"
         if place.exists() and _is_whole(place):
             return place
-        self._check_last(checkpoint.step)
+        later = [other.name for other in self._latest_first() if _step_of(other) > checkpoint.step]
+        if later:
+            raise RunError(
+                expected=f"no checkpoint after step {checkpoint.step} yet",
+                found=", ".join(later),
+                way_out="resume from the latest one, or begin a new run",
+            )
         try:
             clear_drafts(self._folder)
             draft.mkdir()
@@ -159,15 +165,6 @@ class Checkpoints:
                 way_out="restore one from a backup, or begin a new run: what this one spent stays spent",
             )
         return None
-
-    def _check_last(self, step: int) -> None:
-        later = [place.name for place in self._latest_first() if _step_of(place) > step]
-        if later:
-            raise RunError(
-                expected=f"no checkpoint after step {step} yet",
-                found=", ".join(later),
-                way_out="resume from the latest one, or begin a new run",
-            )
 
     def _latest_first(self) -> list[Path]:
         try:
@@ -267,8 +264,8 @@ def check_tokenizer(run: RunFolder, tokenizer: Tokenizer) -> None:
     """Note the tokenizer of a run, or refuse another one than was noted."""
     began = run.read_json(RunIdentity, PrivateFile.IDENTITY)
     learned_from = tokenizer.depends_on  # its hash of the policy is keyed once the run has a key
-    now = {_TOKENIZER: f"{tokenizer.hash} {learned_from.source} {learned_from.corpus}"}
-    now = _keyed(bytes.fromhex(began.key), now)
+    made_of = f"{tokenizer.hash} {learned_from.source} {learned_from.corpus}"
+    now = _keyed(bytes.fromhex(began.key), {_TOKENIZER: made_of})
     if _TOKENIZER in began.parts:
         _check_same({_TOKENIZER: began.parts[_TOKENIZER]}, now)
     else:
@@ -294,8 +291,8 @@ def _parts(config: Config, policies: Policies) -> dict[str, str]:
     files = {name: words[name] for name in (*_CORPORA, *_OTHER_FILES) if words[name] is not None}
     if not config.is_new:
         files["model"] = config.model
-    if config.training.eval_steps is not None and config.training.eval_on not in ("redacted", "full"):
-        files["training.eval_on"] = config.training.eval_on
+    if (chooses := public_choice(config)) is not None:
+        files["training.eval_on"] = chooses
     hashed = {"policy", "marking.conservative_policy", "tokenizer", *files, *_MOVES_NO_NUMBER}
     fields = fields_of(asdict(config.data))
     for name in _CORPORA:

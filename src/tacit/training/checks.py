@@ -1,7 +1,4 @@
-"""All that can be refused before the corpus is read and a folder made, because no corpus could make it right.
-
-What a configuration needs because of its mechanism; what can be refused before the corpus is read.
-"""
+"""What a configuration needs because of its mechanism; what can be refused before the corpus is read."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -34,10 +31,15 @@ def invents(config: Config) -> bool:
     return (config.plan.public_view or needs_of(config).public_view) == "invented"
 
 
+def public_choice(config: Config) -> str | None:
+    """The corpus declared public that chooses the model, if one does."""
+    on = config.training.eval_on
+    return on if config.training.eval_steps is not None and on not in ("redacted", "full") else None
+
+
 def load_checked(source: Path, keywords: Mapping[str, Any], *layers: Mapping[str, Any]) -> Config:
     """The settings of a corpus or a YAML file, with keywords (None: not given) and `layers` over them, checked."""
-    given = {name: value for name, value in keywords.items() if value is not None}
-    config = load_config(source, given, *layers)
+    config = load_config(source, {name: value for name, value in keywords.items() if value is not None}, *layers)
     check_run(config)
     return config
 
@@ -46,12 +48,10 @@ def check_run(config: Config) -> None:
     """Refuse settings that contradict each other, and those that nothing would use."""
     check_used(config)
     needs, data, marking = needs_of(config), config.data, config.marking
-    listed = marking.entity_kinds is not None or marking.aliases is not None
-    owned = data.user_source == "given" or needs.users
-    routed = marking.conservative_policy is None or needs.conservative
-    require(
-        not listed or needs.entities, f"entities for {_those_with('entities')}", "leave entity_kinds and aliases out"
-    )
+    listed = needs.entities or (marking.entity_kinds is None and marking.aliases is None)
+    routed = needs.conservative or marking.conservative_policy is None
+    owned = needs.users or data.user_source == "given"
+    require(listed, f"entities for {_those_with('entities')}", "leave entity_kinds and aliases out")
     require(routed, f"a conservative policy for {_those_with('conservative')}", "leave conservative_policy out")
     require(owned, f"user_source for {_those_with('users')}", "leave user_source out")
     invented = invents(config) or not marking.inventions
@@ -87,13 +87,18 @@ def check_start(config: Config) -> Mechanism:
     check_run(config)
     _check_model(config)
     mechanism = build_mechanism(config.plan, _nominal_counts(config))
-    check_duplicates(mechanism, config)
+    check_mechanism(config, mechanism)
+    return mechanism
+
+
+def check_mechanism(config: Config, mechanism: Mechanism) -> None:
+    """Refuse settings that the steps or the claim of `mechanism` do not allow."""
+    _check_duplicates(mechanism, config)
     check_public_steps(config, mechanism.plan())
     if config.classifies:
         check_learns_labels(mechanism.plan())
     if config.training.eval_steps is not None:
-        check_choice(mechanism, config.training.eval_on)
-    return mechanism
+        _check_choice(mechanism, config.training.eval_on)
 
 
 def _nominal_counts(config: Config) -> MeasuredCounts:
@@ -104,7 +109,7 @@ def _nominal_counts(config: Config) -> MeasuredCounts:
     return {name: lambda count=count: count for name, count in {**units, **parts, **rates}.items()}  # type: ignore[misc]
 
 
-def check_duplicates(mechanism: Mechanism, config: Config) -> None:
+def _check_duplicates(mechanism: Mechanism, config: Config) -> None:
     """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
     secrets_only = all(neighbors.unit == Unit.SECRETS for neighbors in mechanism.notions())
     redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
@@ -116,7 +121,7 @@ def check_duplicates(mechanism: Mechanism, config: Config) -> None:
         )
 
 
-def check_choice(mechanism: Mechanism, on: str) -> None:
+def _check_choice(mechanism: Mechanism, on: str) -> None:
     """Refuse a look at text that the claim protects."""
     refused = mechanism.notions() if on == "full" else [n for n in mechanism.notions() if n.unit != Unit.SECRETS]
     if on in ("full", "redacted") and refused:

@@ -17,10 +17,7 @@ from tacit.errors import ClaimRefused
 from tacit.mechanisms.registry import REGISTRY, entries, entry_of
 from tacit.mechanisms.settings import MechanismEntry
 from tacit.privacy.plan import Unit
-from tacit.training.checks import duplicates_of, invents
-
-SettingChoice = Mapping[str, str]
-"""A value for each setting of the table."""
+from tacit.training.checks import duplicates_of, invents, public_choice
 
 OWN = "own"
 _CLAIMING = tuple(entry for entry in entries() if entry.units)
@@ -39,6 +36,9 @@ WITH_USERS = _those(lambda entry: entry.needs.users)
 WITH_ENTITIES = _those(lambda entry: entry.needs.entities)
 CAPPING_BOTH = _using("entity_cap")
 ROUTING = _those(lambda entry: entry.needs.conservative)
+FOR_LANGUAGE = _those(lambda entry: entry.needs.tasks == ("language",))
+FOR_LSTM = _those(lambda entry: entry.needs.models == ("lstm",))
+OF_ONE_RULE = _those(lambda entry: entry.needs.private_rule is not None)
 DROPPING = _those(lambda entry: entry.needs.duplicates != "keep")
 CLIPPING = (*_using("clip_style"), OWN)
 WITH_PUBLIC_STEPS = (*(name for name in _using("public_batch_size") if name not in WITH_ENTITIES), OWN)
@@ -88,9 +88,13 @@ class Rule:
     allowed: tuple[str, ...]
     why: str
 
-    def broken_by(self, choice: SettingChoice) -> bool:
+    def broken_by(self, choice: Mapping[str, str]) -> bool:
         """Whether the other setting has a value that does not go with it."""
         return choice[self.setting] == self.value and choice[self.other] not in self.allowed
+
+
+def _rules(setting: str, values: tuple[str, ...], other: str, allowed: tuple[str, ...], why: str) -> Iterator[Rule]:
+    return (Rule(setting, value, other, allowed, why) for value in values)
 
 
 RULES: tuple[Rule, ...] = (
@@ -107,38 +111,21 @@ RULES: tuple[Rule, ...] = (
     Rule("entity_kinds", "some", "mechanism", WITH_ENTITIES, "others do not ask for entities"),
     Rule("aliases", "given", "mechanism", WITH_ENTITIES, "others do not ask for entities"),
     Rule("user_cap", "given", "mechanism", _using("user_cap"), "others cap nothing"),
-    *(Rule("mechanism", name, "user_cap", ("given",), "its price is that of capped users") for name in CAPPING_BOTH),
+    *_rules("mechanism", CAPPING_BOTH, "user_cap", ("given",), "its price is that of capped users"),
     Rule("rest", "plain", "mechanism", CAPPING_BOTH, "others have no rest"),
-    Rule("clip_style", "automatic", "mechanism", CLIPPING, "algorithms as printed clip as printed"),
-    Rule("clip_style", "per parameter", "mechanism", CLIPPING, "algorithms as printed clip as printed"),
-    *(
-        Rule("trainable", value, "mechanism", CLIPPING, "algorithms as printed move everything")
-        for value in ("head", "biases", "adapters")
-    ),
+    *_rules("clip_style", COVERED["clip_style"][1:], "mechanism", CLIPPING, "algorithms as printed clip as printed"),
+    *_rules("trainable", COVERED["trainable"][1:], "mechanism", CLIPPING, "algorithms as printed move everything"),
     Rule("trainable", "adapters", "lora", ("given",), "there are no other adapters"),
     Rule("trainable", "head", "lora", ("none",), "adapters move, the head does not"),
     Rule("trainable", "biases", "lora", ("none",), "adapters have no biases"),
     Rule("lora", "given", "model", ("gpt", "folder"), "the lstm and own models have no adapters"),
     Rule("task", "classification", "model", ("lstm", "folder"), "others have no head for classes"),
-    *(
-        Rule("mechanism", entry.name, "task", entry.needs.tasks, "it was printed for language models")
-        for entry in _CLAIMING
-        if len(entry.needs.tasks) == 1
-    ),
-    *(
-        Rule("mechanism", entry.name, "model", entry.needs.models, "it noises the states of an lstm")
-        for entry in _CLAIMING
-        if entry.needs.models
-    ),
-    *(
-        Rule("mechanism", entry.name, setting, allowed, "algorithms as printed move as printed")
-        for entry in _CLAIMING
-        if entry.needs.private_rule is not None
-        for setting, allowed in {"private.optimizer": ("sgd",), "private.max_grad_norm": ("none",)}.items()
-    ),
+    *_rules("mechanism", FOR_LANGUAGE, "task", ("language",), "it was printed for language models"),
+    *_rules("mechanism", FOR_LSTM, "model", ("lstm",), "it noises the states of an lstm"),
+    *_rules("mechanism", OF_ONE_RULE, "private.optimizer", ("sgd",), "algorithms as printed move as printed"),
+    *_rules("mechanism", OF_ONE_RULE, "private.max_grad_norm", ("none",), "algorithms as printed move as printed"),
     Rule("dropout", "of the model", "model", ("own", "folder"), "new models have the dropouts of their shape"),
-    Rule("model", "own", "dropout", ("of the model",), "own models and folders have their own dropouts"),
-    Rule("model", "folder", "dropout", ("of the model",), "own models and folders have their own dropouts"),
+    *_rules("model", ("own", "folder"), "dropout", ("of the model",), "own models and folders have their own dropouts"),
     Rule("embedding_dropout", "some", "model", ("lstm",), "others have none"),
     Rule("embedding_dropout", "some", "mechanism", WITH_PUBLIC_STEPS, "private steps drop nothing"),
     Rule("weight_drop", "some", "model", ("lstm",), "others have none"),
@@ -166,11 +153,11 @@ def pairs() -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
 def choice_of(config: Config) -> dict[str, str]:
     """The value of each setting of the table."""
     plan, entry = config.plan, entry_of(config.plan.mechanism)
-    dropouts = _dropouts(config)
     settings = entry.needs.settings or frozenset()
     published_corpus = config.data.vocabulary_corpus is not None
     tokenizers = {"bytes": "bytes", "bpe": "bpe of a public corpus" if published_corpus else "bpe of the corpus"}
-    choosing = config.training.eval_steps is not None
+    on = config.training.eval_on if public_choice(config) is None else "public"
+    model = config.model if config.is_new else "folder"
     return {
         "mechanism": entry.name if entry.name in REGISTRY else OWN,
         "task": config.task,
@@ -188,16 +175,16 @@ def choice_of(config: Config) -> dict[str, str]:
         "rest": "plain" if "entity_cap" in settings and plan.public_epochs is not None else "none",
         "clip_style": str(plan.clip_style or "flat"),
         "trainable": str(plan.trainable or "all"),
-        "model": _model(config),
+        "model": "own" if is_custom(config.model) else model,
         "lora": _given(config.lora),
-        **dropouts,
+        **_dropouts(config),
         "tokenizer": tokenizers.get(config.tokenizer_name, "a file"),
         "precision": config.execution.precision,
         "microbatch_tokens": "default" if config.execution.microbatch_tokens is None else "given",
         "public.optimizer": config.public.optimizer or "adam",
         "private.optimizer": (entry.needs.private_rule or config.private).optimizer or "adam",
         "private.max_grad_norm": _given(config.private.max_grad_norm),
-        "eval_on": _looked_at(config) if choosing else "never",
+        "eval_on": "never" if config.training.eval_steps is None else on,
         "held_out": "share" if config.data.held_out_corpus is None else "corpus",
     }
 
@@ -223,16 +210,6 @@ def check_covered(config: Config) -> None:
 
 def _given(value: object) -> str:
     return "none" if value is None else "given"
-
-
-def _model(config: Config) -> str:
-    if is_custom(config.model):
-        return "own"
-    return config.model if config.is_new else "folder"
-
-
-def _looked_at(config: Config) -> str:
-    return config.training.eval_on if config.training.eval_on in ("redacted", "full") else "public"
 
 
 def _dropouts(config: Config) -> dict[str, str]:

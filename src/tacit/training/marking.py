@@ -37,7 +37,6 @@ from tacit.data.marked import (
     Part,
     Shares,
     Split,
-    WriteMarked,
     split_of,
 )
 from tacit.data.ownership import Capped, RecordMarks, cap_contributions, dealt_users, salted_order
@@ -77,10 +76,7 @@ def mark_once(config: Config, policies: Policies, run: RunFolder, observe: Obser
         known = run.read_json(CorpusSummary, PrivateFile.SUMMARY)
         if run.path(ReleaseFile.PLAN).exists() or marked.is_intact(known.files):  # with a plan, all was made of it
             return known
-    marking = _Marking(config, policies, run)
-    with marked.written() as write:
-        marking.go(write, observe)
-    return marking.summary(marked)
+    return _Marking(config, policies, run).carry_out(marked, observe)
 
 
 def marked_corpus(run: RunFolder) -> MarkedCorpus:
@@ -166,28 +162,23 @@ class _Marking:
         self._detectors = DetectorOverlap(policies.together())
         self._sampler, self._card, self._held_out = RecordSampler(), CardCounts(), HeldOutSample(MOST_MEASURED)
 
-    def go(self, write: WriteMarked, observe: Observer) -> None:
-        """Mark and write every record; refuse files that are too much alike."""
-        with closing(mark_all(self._policies, self._records())) as found:
+    def carry_out(self, marked: MarkedCorpus, observe: Observer) -> CorpusSummary:
+        """Mark, count and write every record, and the summary last; refuse files that are too much alike."""
+        run, held_out = self._run, self._held_out
+        with marked.written() as write, closing(mark_all(self._policies, self._records())) as found:
             for one, marks in counted(found, observe):
                 if marks.refusal is not None and one.part != Part.HELD_OUT:
                     raise PolicyError(*marks.refusal)
                 self._count(one, marks)
                 write(one.part, MarkedRecord(one.record, marks))
-        self._run.write_json(PrivateFile.SHARED, Shared(self._overlap.check()))
-
-    def summary(self, marked: MarkedCorpus) -> CorpusSummary:
-        """What was counted, also written to the run; the summary comes last."""
-        run = self._run
+            run.write_json(PrivateFile.SHARED, Shared(self._overlap.check()))
         run.write_json(PrivateFile.SAMPLE, Inside(self._sampler.excerpts(), ()))
         card = card_of_run(self._policies.marking, self._card)
         if card is not None:
             run.write_json(PrivateFile.POLICY, card)
         population = None if self._population is None else self._population.hexdigest()
-        held_out = self._held_out
-        summary = CorpusSummary(
-            marked.hashes(), held_out.limit, held_out.characters, population, self._detectors.found()
-        )
+        counts = (held_out.limit, held_out.characters, population)
+        summary = CorpusSummary(marked.hashes(), *counts, self._detectors.found())
         run.write_json(PrivateFile.SUMMARY, summary)
         return summary
 

@@ -24,6 +24,7 @@ from tacit.config.schema import Config
 from tacit.data.corpus import read
 from tacit.data.records import Record
 from tacit.errors import ConfigError
+from tacit.training.checks import public_choice
 
 SHORTEST_COMPARED = 20  # characters of a text that is looked for in the other file
 MOST_SHARED = 0.2  # of the texts of a file: from there on it is no other one
@@ -36,7 +37,8 @@ class Overlap:
 
     def __init__(self, config: Config) -> None:
         corpus, apart = config.corpus, config.data.held_out_corpus
-        public = _declared_public(config)
+        named = {"vocabulary_corpus": config.data.vocabulary_corpus, "eval_on": public_choice(config)}
+        public = {setting: file for setting, file in named.items() if file is not None}
         if apart is not None:
             _check_other_file("held_out_corpus", apart, "the corpus", corpus)
         for setting, file in public.items():
@@ -133,8 +135,8 @@ class _HeldOut:
     def __init__(self) -> None:
         self._users: set[str] = set()
         self._owned = 0
-        texts: Counter[int] = Counter()
-        self._texts, self._match = texts, _TextMatch(texts)
+        self._texts: Counter[int] = Counter()
+        self._match = _TextMatch(self._texts)
 
     def add(self, record: Record) -> None:
         self._texts[_text_hash(record)] += 1
@@ -201,12 +203,6 @@ class _Comparison:
             _Texts(len(self._file.lines), len(self._found), MOST_LINES_SHARED, "lines"),
             _Texts(len(some), len(here), MOST_LINES_SHARED, "lines"),
         )
-
-
-def _declared_public(config: Config) -> dict[str, str]:
-    looks = config.training.eval_steps is not None and config.training.eval_on not in ("redacted", "full")
-    files = {"vocabulary_corpus": config.data.vocabulary_corpus, "eval_on": config.training.eval_on if looks else None}
-    return {setting: file for setting, file in files.items() if file is not None}
 
 
 def _check_other_file(setting: str, file: str, whose: str, protected: str) -> None:

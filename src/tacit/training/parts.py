@@ -60,11 +60,8 @@ def make_tokenizer(config: Config, policy: Policy, marked: MarkedCorpus) -> Toke
     size = config.data.vocabulary_size or DEFAULT_VOCABULARY
     public = config.data.vocabulary_corpus
     if public is not None:
-        return train_bpe(
-            (record.text for record in read(public)),
-            size,
-            Dependence(VocabularySource.PUBLIC_CORPUS, Path(public).name),
-        )
+        declared = Dependence(VocabularySource.PUBLIC_CORPUS, Path(public).name)
+        return train_bpe((record.text for record in read(public)), size, declared)
     return train_bpe(public_text(marked.records(Part.TRAIN)), size, learned_from_training(policy))
 
 
@@ -82,7 +79,7 @@ def prepare_stores(
     held_out_limit: int | None = None,
 ) -> None:
     """Both sides of the marked corpus as stores, and the marks of the records beside them; what is there stays."""
-    marked, policy = marked_corpus(run), policies.marking
+    marked, policy, marking = marked_corpus(run), policies.marking, config.marking
     settings = PrepareConfig(config.data.max_tokens, duplicates_of(config), config.classifies)
     place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
 
@@ -91,7 +88,9 @@ def prepare_stores(
 
     if not (place.exists() and marks.exists()):
         shutil.rmtree(place, ignore_errors=True)  # marks are written last
-        annotator = make_annotator(config)
+        kinds = None if marking.entity_kinds is None else frozenset(marking.entity_kinds)
+        aliases = {} if marking.aliases is None else read_aliases(Path(marking.aliases))
+        annotator = Annotator(needs_of(config).entities, kinds, aliases)
         store = prepare(annotator.watching(planted()), policy, tokenizer, place, settings)
         inside = run.read_json(Inside, PrivateFile.SAMPLE)
         run.write_json(PrivateFile.SAMPLE, replace(inside, kinds=store.kind_counts()))
@@ -107,26 +106,12 @@ def prepare_stores(
             prepare(counted(records, observe), policy, tokenizer, run.path(name), whole)
 
 
-def make_annotator(config: Config) -> Annotator:
-    """What is noted of each training record."""
-    return Annotator(
-        needs_of(config).entities,
-        None if config.marking.entity_kinds is None else frozenset(config.marking.entity_kinds),
-        {} if config.marking.aliases is None else read_aliases(Path(config.marking.aliases)),
-    )
-
-
 def train_settings(config: Config) -> TrainSettings:
-    states = config.plan.noised_states
-    updates = UpdateSettings(
-        config.public,
-        config.private,
-        config.local,
-        config.execution.microbatch_tokens,
-        config.execution.precision,
-        DEFAULT_NOISED_STATES if states is None else states,
-    )
-    return TrainSettings(updates, config.execution.checkpoint_steps, 60 * config.execution.checkpoint_minutes)
+    execution, states = config.execution, config.plan.noised_states
+    states = DEFAULT_NOISED_STATES if states is None else states
+    rules = (config.public, config.private, config.local)
+    updates = UpdateSettings(*rules, execution.microbatch_tokens, execution.precision, states)
+    return TrainSettings(updates, execution.checkpoint_steps, 60 * execution.checkpoint_minutes)
 
 
 def make_reader(config: Config, tokenizer: Tokenizer, store: PreparedCorpus) -> AnyBatchReader:
@@ -140,8 +125,7 @@ def make_reader(config: Config, tokenizer: Tokenizer, store: PreparedCorpus) -> 
 def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
     """A new model, or the one of a folder with room for the tokenizer's special tokens; on the device asked for."""
     torch.manual_seed(config.seed or 0 if config.mode == Mode.RESEARCH else torch.seed())
-    make = _classifier if config.classifies else _learner
-    learner = make(config, tokenizer.vocabulary_size)
+    learner = (_classifier if config.classifies else _learner)(config, tokenizer.vocabulary_size)
     try:
         learner.module.to(config.execution.device)
     except (RuntimeError, AssertionError) as error:
@@ -172,8 +156,7 @@ def _classifier(config: Config, vocabulary_size: int) -> Classifier:
     if config.model == "lstm":
         shape = shaped(LSTMConfig, config.model_config, {"vocabulary_size": vocabulary_size})
         return LSTMClassifier.new(shape, settings)
-    folder = Path(config.model)
-    classifier = EncoderClassifier.from_folder(folder, settings, config.lora, vocabulary_size)
+    classifier = EncoderClassifier.from_folder(Path(config.model), settings, config.lora, vocabulary_size)
     _check_context(config, classifier.context, 1)
     return classifier
 

@@ -1,7 +1,5 @@
 """`tacit train`: from a corpus and some settings to a run folder with a model, its utility and its guarantee.
 
-The model predicts text, or with `task: classification` the labels of records; plans and prices are the same.
-
 G1 (vocabulary). A tokenizer that could break the claim is refused before the first step.
 G2 (held out). Records that measure utility take part in nothing else; a user is on one side only.
 G3 (as spent). The guarantee is concluded from the ledger (`tacit.mechanisms.build`), and sealed last.
@@ -11,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import cast
@@ -18,12 +17,12 @@ from typing import cast
 import numpy as np
 
 from tacit.common.progress import Observer, Progress
-from tacit.config.load import check_public_steps, load_config, released, to_dict
+from tacit.config.load import load_config, released, to_dict
 from tacit.config.schema import Config
 from tacit.config.setting import Mode
 from tacit.data.batches import RowReader
 from tacit.data.corpus import read
-from tacit.data.labels import LabelReader, check_learns_labels
+from tacit.data.labels import LabelReader
 from tacit.data.marked import CorpusSummary, Split
 from tacit.data.ownership import RecordMarks
 from tacit.data.prepare import PrepareConfig, prepare
@@ -50,7 +49,7 @@ from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_out
 from tacit.runs.verify import check_stores, check_verified, note_stores
 from tacit.runs.weights import keep_model, write_model
 from tacit.training.checkpoints import check_identity, check_tokenizer, identity_of
-from tacit.training.checks import check_choice, check_duplicates, check_start, needs_of
+from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice
 from tacit.training.covered import check_covered
 from tacit.training.marking import Caps, Shared, annotate, mark_once, marked_corpus, side_of
 from tacit.training.parts import (
@@ -64,18 +63,17 @@ from tacit.training.parts import (
     prepare_stores,
     train_settings,
 )
-from tacit.training.pools import Annotation, Pools, measured_counts
+from tacit.training.pools import Pools, measured_counts
 from tacit.training.randomness import Streams
 from tacit.training.trainer import Choice, Trainer, watched
 
-USER_ORIGINS = {
+_USER_ORIGINS = {
     "given": None,
     "documents": "each record is taken as one user's",
     "dealt": "invented: records were dealt at random, about 15 to each",
 }
-
-WHERE_NONE_IS_NAMED = "as the corpus names them; where it names none, the text that the record was cut from"
-RECORD_IS = {"record": None, "turn": "one turn of a dialog", "sentence": "one sentence"}
+_ORIGIN_OF_PIECES = "as the corpus names them; where it names none, the text that the record was cut from"
+_RECORD_IS = {"record": None, "turn": "one turn of a dialog", "sentence": "one sentence"}
 _SECONDS_BETWEEN_PRICES = 5.0
 
 
@@ -153,34 +151,34 @@ def _carried_out(config: Config, policies: Policies, run: RunFolder, observe: Ob
     store, held_out = (PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
     reader, test_reader = (make_reader(config, tokenizer, one) for one in (store, held_out))
     _check_held_out(held_out)
-    annotation, caps_dropped, entity_list_hash = _annotated(config, store, run)
+    marks = RecordMarks.load(run.path(PrivateFile.MARKS))
+    annotation, dropped = annotate(store, marks, Caps(config.plan.user_cap, config.plan.entity_cap))
     pools = Pools(annotation)
-    evidence = _evidence(config, policies, summary, entity_list_hash, caps_dropped)
+    evidence = _evidence(config, policies, summary, marks.entity_list_hash, dropped)
     planned = price(config.plan, evidence, measured_counts(annotation, pools, config.plan))
     _check_dependence(planned.mechanism, tokenizer.depends_on, hash_outside(policy, run.key))
-    check_duplicates(planned.mechanism, config)
-    check_public_steps(config, planned.plan)
+    check_mechanism(config, planned.mechanism)
     if planned.mechanism.notions():
         check_detector_data(summary.detector_overlap)
-    if config.classifies:
-        check_learns_labels(planned.plan)
+        check_covered(config)
     measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(config))
     chooses = config.training.eval_steps is not None
     terms = Terms.of(planned.mechanism, classifies=config.classifies, chooses=chooses, measuring=measuring)
     run.write_json(ReleaseFile.PLAN, terms)
-    _declare(run, terms)
+    known = run.ledger.charges()  # a resumed ledger knows the prices already
+    for step, prices in terms.prices().items():
+        if step not in known:
+            run.ledger.declare(step, prices)
     learner = make_learner(config, tokenizer)
     run.write_json(ReleaseFile.ARCHITECTURE, learner.description())
-    choice = _choice(config, policy, tokenizer, learner, planned.mechanism, run)
-    if planned.mechanism.notions():
-        check_covered(config)
-    streams = Streams.research(config.seed or 0) if config.mode == Mode.RESEARCH else Streams.release()
+    choice = _choice(config, policy, tokenizer, learner, run)
+    seeded = config.mode == Mode.RESEARCH
+    streams = Streams.research(config.seed or 0) if seeded else Streams.release()
     trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(config), choice)
     with watched(run, config.training.report_to, _priced(observe, run, planned)) as watching:
         trainer.train(streams, _keeping(watching, run, config.training.save_steps, learner))
     utility, contributions = _measure(summary.held_out_characters, learner, held_out, test_reader, observe)
     run.write_json(PrivateFile.UTILITY, utility)
-    seeded = config.mode == Mode.RESEARCH
     release_utility(run, contributions, Random(f"utility {config.seed or 0}") if seeded else SystemRandom())
     write_model(run, dict(learner.module.named_parameters()))
     run.write_json(ReleaseFile.CONFIG, released(config))
@@ -196,14 +194,13 @@ def _carried_out(config: Config, policies: Policies, run: RunFolder, observe: Ob
 
 def _tokenizer(config: Config, policy: Policy, run: RunFolder) -> Tokenizer:
     """The run's tokenizer, which is made first where it is missing."""
-    if run.path(ReleaseFile.TOKENIZER).exists():
-        tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
-        check_tokenizer(run, tokenizer)
-        return tokenizer
-    tokenizer = make_tokenizer(config, policy, marked_corpus(run))
+    place = run.path(ReleaseFile.TOKENIZER)
+    made = place.exists()
+    tokenizer = load_tokenizer(place) if made else make_tokenizer(config, policy, marked_corpus(run))
     check_tokenizer(run, tokenizer)
-    tokenizer = tokenizer.made_under(hash_outside(policy, run.key))
-    run.write(ReleaseFile.TOKENIZER, tokenizer.save)
+    if not made:
+        tokenizer = tokenizer.made_under(hash_outside(policy, run.key))
+        run.write(ReleaseFile.TOKENIZER, tokenizer.save)
     return tokenizer
 
 
@@ -238,29 +235,19 @@ def _keeping(observe: Observer, run: RunFolder, every: int | None, learner: Mode
     return told
 
 
-def _choice(
-    config: Config, policy: Policy, tokenizer: Tokenizer, learner: Model, mechanism: Mechanism, run: RunFolder
-) -> Choice | None:
-    if config.training.eval_steps is None:
+def _choice(config: Config, policy: Policy, tokenizer: Tokenizer, learner: Model, run: RunFolder) -> Choice | None:
+    training, public = config.training, public_choice(config)
+    if training.eval_steps is None:
         return None
-    on = config.training.eval_on
-    check_choice(mechanism, on)
-    place = run.path(PrivateFile.HELD_OUT)
-    if on not in ("redacted", "full"):
-        place = run.path(PrivateFile.CHOICE)
-        if not place.exists():
-            settings = PrepareConfig(config.data.max_tokens, labelled=config.classifies)
-            prepare(mark_records(policy, read(on)), policy, tokenizer, place, settings)
+    place = run.path(PrivateFile.HELD_OUT if public is None else PrivateFile.CHOICE)
+    if public is not None and not place.exists():
+        settings = PrepareConfig(config.data.max_tokens, labelled=config.classifies)
+        prepare(mark_records(policy, read(public)), policy, tokenizer, place, settings)
     store = PreparedCorpus(place)
     reader = make_reader(config, tokenizer, store)
-    redacted = on == "redacted"
-    view, targets = (View.REDACTED, Targets.PUBLIC) if redacted else (View.FULL, Targets.ALL)
-    return Choice(
-        run,
-        config.training.eval_steps,
-        config.training.early_stopping_patience,
-        lambda: mean_nats(learner, store, reader, view, targets),
-    )
+    seen = (View.REDACTED, Targets.PUBLIC) if training.eval_on == "redacted" else (View.FULL, Targets.ALL)
+    nats = partial(mean_nats, learner, store, reader, *seen)
+    return Choice(run, training.eval_steps, training.early_stopping_patience, nats)
 
 
 def _check_held_out(store: PreparedCorpus) -> None:
@@ -272,39 +259,31 @@ def _check_held_out(store: PreparedCorpus) -> None:
         )
 
 
-def _annotated(config: Config, store: PreparedCorpus, run: RunFolder) -> tuple[Annotation, float | None, str]:
-    """The annotation, the share of records that the caps dropped, and the hash of the entity list."""
-    marks = RecordMarks.load(run.path(PrivateFile.MARKS))
-    caps = Caps(config.plan.user_cap, config.plan.entity_cap)
-    return *annotate(store, marks, caps), marks.entity_list_hash
-
-
 def _evidence(
     config: Config, policies: Policies, summary: CorpusSummary, entity_list_hash: str, dropped: float | None
 ) -> Evidence:
-    policy = policies.marking
+    policy, second, data = policies.marking, policies.conservative, config.data
     covered = Covered()
     if config.marking.coverage is not None:
-        second = None if policies.conservative is None else policies.conservative.hash
         used = TrainedOn(
-            lambda _: summary.population_hash,
-            config.data.segment_by,
-            lambda owner: side_of(config, owner) == Split.TRAIN,
+            lambda _: summary.population_hash, data.segment_by, lambda owner: side_of(config, owner) == Split.TRAIN
         )
-        covered = read_coverage(Path(config.marking.coverage), policy.hash, second, used)
+        second_hash = None if second is None else second.hash
+        covered = read_coverage(Path(config.marking.coverage), policy.hash, second_hash, used)
+    cut = data.user_source == "given" and data.segment_by != "record"
     return Evidence(
         policy_id=policy.id,
         policy_hash=policy.hash,
         coverage=covered.coverage,
-        conservative_id=None if policies.conservative is None else policies.conservative.id,
+        conservative_id=None if second is None else second.id,
         conservative_coverage=covered.conservative_coverage,
         among_secrets=covered.among_secrets,
         dropped_share=dropped,
         # elsewhere a hash of secrets would leave
         entity_list_hash=entity_list_hash if needs_of(config).entities else None,
         detector_data=detector_data(policies.together()),
-        user_origin=_user_origin(config),
-        record_is=RECORD_IS[config.data.segment_by],
+        user_origin=_ORIGIN_OF_PIECES if cut else _USER_ORIGINS[data.user_source],
+        record_is=_RECORD_IS[data.segment_by],
         examples_given=bool(config.marking.inventions),
         pretrained=not config.is_new,
         accelerated=config.execution.device != "cpu",
@@ -312,21 +291,8 @@ def _evidence(
     )
 
 
-def _user_origin(config: Config) -> str | None:
-    cut = config.data.user_source == "given" and config.data.segment_by != "record"
-    return WHERE_NONE_IS_NAMED if cut else USER_ORIGINS[config.data.user_source]
-
-
 def _chosen_by_held_out(config: Config) -> bool:
     return config.training.eval_steps is not None and config.training.eval_on in ("redacted", "full")
-
-
-def _declare(run: RunFolder, terms: Terms) -> None:
-    """Tell the ledger what each step costs each kind of neighbors; a resumed ledger knows already."""
-    known = run.ledger.charges()
-    for step, prices in terms.prices().items():
-        if step not in known:
-            run.ledger.declare(step, prices)
 
 
 def _check_dependence(mechanism: Mechanism, depends: Dependence, policy_hash: str) -> None:
