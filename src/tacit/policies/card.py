@@ -159,7 +159,6 @@ class PolicyCard:
 
     @property
     def overall(self) -> PolicyQuality:
-        """All kinds together."""
         return quality(self.counts.overall())
 
     @property

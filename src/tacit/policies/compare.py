@@ -66,16 +66,6 @@ class ComparedPolicy(Scan):
         """Records per second on one core."""
         return self.records / max(self.seconds, 1e-9)
 
-    @property
-    def mask_moved(self) -> float | None:
-        """Of the secrets that were replaced by another of their kind, the share that moved the rest of the mask."""
-        return self.stability.rest_changed / self.stability.spans if self.stability.spans else None
-
-    @property
-    def redaction_stable(self) -> float | None:
-        """Of the secrets that were masked, the share after which redaction gives the same text."""
-        return self.stability.redaction_stable / self.stability.spans if self.stability.spans else None
-
     def costs(self) -> tuple[str, ...]:
         """Cells: tokens, records, findings, speed, and how stable the mask is."""
         return (

@@ -87,7 +87,6 @@ class CoverageCounts(Result):
 
     @property
     def sampled(self) -> int:
-        """Labelled records."""
         return len(self.outcomes)
 
     @property
@@ -215,7 +214,14 @@ def read_coverage(
         _check_frozen(found.conservative, conservative_hash, "conservative policy")
     if corpus is not None:
         _check_population(found.population, corpus)
-        found = _of_trained(found, corpus)
+        outcomes = tuple(one for one in found.outcomes if corpus.trains(one.owner))  # G9
+        if not outcomes:
+            raise ClaimRefused(
+                expected="a labelled sample with at least one record that is trained on",
+                found=f"{found.sampled:,} labelled {corpus.segment_by}s, all of them held out",
+                way_out="draw and label a larger sample, or hold out less",
+            )
+        found = replace(found, outcomes=outcomes)
     if conservative_hash is None:
         return Covered(found.coverage)
     return Covered(found.coverage, found.conservative_coverage, found.among_secrets)
@@ -234,18 +240,6 @@ def _check_population(population: Population, corpus: TrainedOn) -> None:
             found=f"those of another one ({population.records:,} {population.segment_by}s), or before it was changed",
             way_out="draw and label a sample of this corpus",
         )
-
-
-def _of_trained(found: CoverageCounts, corpus: TrainedOn) -> CoverageCounts:
-    """G9."""
-    outcomes = tuple(one for one in found.outcomes if corpus.trains(one.owner))
-    if not outcomes:
-        raise ClaimRefused(
-            expected="a labelled sample with at least one record that is trained on",
-            found=f"{found.sampled:,} labelled {corpus.segment_by}s, all of them held out",
-            way_out="draw and label a larger sample, or hold out less",
-        )
-    return replace(found, outcomes=outcomes)
 
 
 def _check_frozen(frozen: Frozen | None, now: str | None, which: str) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib.metadata import version
 from itertools import accumulate
@@ -54,8 +54,15 @@ class Capitals(Policy):
         )
 
 
+class _Compiled(Policy):
+    """A policy with an automaton, which cannot be pickled and is built anew where it is needed."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
-class Regex(Policy):
+class Regex(_Compiled):
     """Every match of a regular expression that is not empty: the syntax of Python's `re`, searched in linear time."""
 
     pattern: str
@@ -77,10 +84,6 @@ class Regex(Policy):
 
     def find(self, record: Record) -> tuple[Span, ...]:
         return resolve_overlaps(Span(start, end, self.kind) for start, end in self._expression.places(record.text))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: RE2's automaton cannot be pickled and is built anew where it is needed."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class Everything(Policy):
 
 
 @dataclass(frozen=True)
-class Dictionary(Policy):
+class Dictionary(_Compiled):
     """Every occurrence of a listed string as whole words.
 
     One automaton finds all entries in one pass, however many there are (Aho and Corasick 1975). An entry that
@@ -185,10 +188,6 @@ class Dictionary(Policy):
     @cached_property
     def _entries_hash(self) -> str:
         return _hash_of(self.entries)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: the automaton cannot be pickled and is built anew where it is needed."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)

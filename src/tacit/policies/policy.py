@@ -113,8 +113,7 @@ class Either(_OfTwo):
         return super().content() | {"kinds": "right"}
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        told = self.right.find(record)
-        return melted(self.left.find(record), told)
+        return melted(self.left.find(record), self.right.find(record))
 
 
 class Both(_OfTwo):
@@ -140,8 +139,7 @@ class Without(_OfTwo):
     _sign, _key = "-", "without"
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        right = self.right.find(record)
-        return difference(self.left.find(record), right, len(record.text))
+        return difference(self.left.find(record), self.right.find(record), len(record.text))
 
 
 def _whole(text: str) -> list[Range]:
@@ -247,20 +245,17 @@ class Forgetful(Policy):
 
 
 def melted(found: tuple[Span, ...], told: tuple[Span, ...]) -> tuple[Span, ...]:
-    """The characters of both as spans, with the kinds of `told` where they overlap."""
-    return tuple(_with_kinds_of(told, resolve_overlaps(found + told)))
-
-
-def _with_kinds_of(told: Sequence[Span], melted: Iterable[Span]) -> Iterator[Span]:
-    """The melted spans, each with the kind of the longest of the spans `told` inside it; both are sorted."""
+    """The characters of both as spans, each with the kind of the longest of the spans `told` inside it."""
+    spans = []
     at = 0
-    for span in melted:
+    for span in resolve_overlaps(found + told):
         first = at
         while at < len(told) and told[at].start < span.end:
             at += 1
         inside = told[first:at]
         kind = max(inside, key=lambda one: one.end - one.start).kind if inside else span.kind
-        yield span._replace(kind=kind)
+        spans.append(span._replace(kind=kind))
+    return tuple(spans)
 
 
 def _runs(spans: Sequence[Span]) -> list[Range]:

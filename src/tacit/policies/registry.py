@@ -51,7 +51,14 @@ def parse_policy(words: str) -> Policy:
     or in the folder that it calls `beside`.
     """
     if Path(words).suffix in (".yaml", ".yml"):
-        return _from_yaml(Path(words))
+        path, document = Path(words), read_yaml(Path(words))
+        if not isinstance(document, Mapping) or "policy" not in document:
+            raise PolicyError(
+                expected="a YAML file with the key `policy`",
+                found=f"{words!r}, which has no such key at its top",
+                way_out="write `policy: pii`, or a definition in place of `pii`",
+            )
+        return _build(document["policy"], path.parent / str(document.get("beside", "")))
     return reduce(Either, (build_policy(name.strip()) for name in words.split(",")))
 
 
@@ -139,17 +146,6 @@ def _read_fields(key: str, row: _Row, given: dict[str, Value], folder: Path) -> 
         else:
             values.append(field.default)
     return values
-
-
-def _from_yaml(path: Path) -> Policy:
-    document = read_yaml(path)
-    if not isinstance(document, Mapping) or "policy" not in document:
-        raise PolicyError(
-            expected="a YAML file with the key `policy`",
-            found=f"{str(path)!r}, which has no such key at its top",
-            way_out="write `policy: pii`, or a definition in place of `pii`",
-        )
-    return _build(document["policy"], path.parent / str(document.get("beside", "")))
 
 
 def _wrong(expected: str, found: Value) -> PolicyError:

@@ -90,7 +90,6 @@ class Scan(Result):
 
     @property
     def users(self) -> int:
-        """Users of all sizes."""
         return sum(group.users for group in self.user_groups)
 
     @property
@@ -102,6 +101,16 @@ class Scan(Result):
     def share_of_records(self) -> float:
         """The share of records with a secret."""
         return self.records_with_secrets / self.records if self.records else 0.0
+
+    @property
+    def mask_moved(self) -> float | None:
+        """Of the secrets that were replaced by another of their kind, the share that moved the rest of the mask."""
+        return self.stability.rest_changed / self.stability.spans if self.stability.spans else None
+
+    @property
+    def redaction_stable(self) -> float | None:
+        """Of the secrets that were masked, the share after which redaction gives the same text."""
+        return self.stability.redaction_stable / self.stability.spans if self.stability.spans else None
 
     def tables(self) -> Iterator[Table | Note]:
         yield Table((), tuple(self._counts().items()))
@@ -124,11 +133,10 @@ class Scan(Result):
             "secrets": f"{self.secrets:,}",
             "time": f"{self.seconds:.1f} s ({self.characters / max(self.seconds, 1e-9):,.0f} characters/s)",
         }
-        if spans := self.stability.spans:
-            changed, stable = self.stability.rest_changed / spans, self.stability.redaction_stable / spans
+        if self.stability.spans:
             rows["mask stability"] = (
-                f"of {spans:,} secrets: rest of the mask changed with {percent(changed)}, "
-                f"redaction stable for {floor(stable)}"
+                f"of {self.stability.spans:,} secrets: rest of the mask changed with {percent(self.mask_moved)}, "
+                f"redaction stable for {floor(self.redaction_stable)}"
             )
         return rows
 
@@ -188,7 +196,6 @@ class BatchCounts:
         self.to_check = heapq.nsmallest(STABILITY_RECORDS, self.to_check + other.to_check, key=_key)
 
     def add(self, record: Record, found: tuple[Span, ...]) -> None:
-        """Count one record."""
         tokens, sensitive = count_tokens(record.text, found)
         self.records += 1
         self.records_with_secrets += bool(found)

@@ -190,14 +190,9 @@ def pieces(text: str, longest: int) -> Iterator[Range]:
 
 def _cut(window: str) -> int:
     """Where a window that is full is best cut."""
-    line = window.rfind("\n") + 1
-    if line:
-        return line
-    last = sentences(window)[-1][0]
-    if last:
-        return last
     space = _SPACE_BEFORE_END.search(window)
-    return space.start() + 1 if space else len(window)
+    in_sentence = space.start() + 1 if space else len(window)
+    return window.rfind("\n") + 1 or sentences(window)[-1][0] or in_sentence
 
 
 def tidied(text: str, spans: Iterable[Span]) -> list[Span]:
@@ -246,7 +241,6 @@ class Tagger:
 
     @property
     def vocab(self) -> "Vocab":
-        """The words it knows."""
         return self._pipeline.vocab
 
     def __call__(self, text: str) -> "Doc":

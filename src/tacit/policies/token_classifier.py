@@ -64,7 +64,8 @@ class TokenClassifier(Policy):
             if not 0 <= value <= 1:
                 raise PolicyError(f"`{name}` between 0 and 1", repr(value), "give a probability, such as 0.3")
         known = frozenset(_labels(self.folder)) - {_PLAIN}
-        _check_weights(self.folder)
+        if not any(Path(self.folder).glob("*.safetensors")):  # reading a pickle runs what its author wrote
+            raise _unreadable(self.folder, "no weights in safetensors; those in a pickle (.bin, .pt) are never read")
         object.__setattr__(self, "kinds", check_kinds(self.kinds, known, f"the model in {Path(self.folder).name!r}"))
 
     @property
@@ -111,7 +112,6 @@ class _Model:
     def __init__(self, folder: str) -> None:
         from transformers import AutoModelForTokenClassification
 
-        _check_weights(folder)
         self._tokenizer = tokenizer_of(Path(folder))
         self._model = from_folder(AutoModelForTokenClassification, Path(folder))
         if not self._tokenizer.is_fast:
@@ -185,12 +185,6 @@ def _labels(folder: str) -> tuple[str, ...]:
     if _PLAIN not in labels or len(labels) < 2:
         raise _unreadable(folder, f"labels without {_PLAIN}, which says that a token is plain")
     return tuple(_PLAIN if label == _PLAIN else common_kind(label) for label in labels)
-
-
-def _check_weights(folder: str) -> None:
-    """Weights in other files are pickles, and reading a pickle runs what its author wrote."""
-    if not any(Path(folder).glob("*.safetensors")):
-        raise _unreadable(folder, "no weights in safetensors; those in a pickle (.bin, .pt) are never read")
 
 
 def _unreadable(folder: str, found: str) -> PolicyError:

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,6 @@ class TextDigest:
         self._keys: set[int] = set()
 
     def add(self, record: Record) -> None:
-        """One more record."""
         text = record.text.encode("utf-8", "surrogatepass")
         self._state.update(len(text).to_bytes(8, "big") + text)
         key = text_key(record.text)
@@ -176,10 +176,8 @@ class Detected(Policy):
         return {"detector": known, "level": self.level, "kind": self.kind, "libraries": read_by}
 
     def learned_from(self) -> Iterable[tuple[str, frozenset[int]]]:
-        detector = self.detector
-        empty = ((),) * (len(detector.sources) - len(detector.sketches))
-        sketches: tuple[tuple[int, ...], ...] = (*detector.sketches, *empty)
-        return zip(detector.sources, map(frozenset, sketches), strict=True)
+        sketches = map(frozenset, self.detector.sketches)
+        return zip_longest(self.detector.sources, sketches, fillvalue=frozenset())
 
     def find(self, record: Record) -> tuple[Span, ...]:
         pieces = list(self._pieces(record.text))
@@ -224,20 +222,17 @@ class DetectorOverlap:
 
     def watching(self, records: Iterable[Record]) -> Iterator[Record]:
         """The same records, each seen."""
-        return map(self._seen, records) if self._learned else iter(records)
-
-    def _seen(self, record: Record) -> Record:
-        self._digest.add(record)
-        key = text_key(record.text)
-        for keys, (_, sketch) in zip(self._shared, self._learned, strict=True):
-            if key in sketch:
-                keys.add(key)
-        return record
+        for record in records:
+            if self._learned:
+                self._digest.add(record)
+                key = text_key(record.text)
+                for keys, (_, sketch) in zip(self._shared, self._learned, strict=True):
+                    if key in sketch:
+                        keys.add(key)
+            yield record
 
     def found(self) -> bool:
         """Whether the records that went by are a source, or share too many texts with one."""
-        if not self._learned:
-            return False
         whole = self._digest.hexdigest()
         return any(
             whole == known or len(keys) > min(_MOST_SHARED, _MOST_SHARE * len(sketch))

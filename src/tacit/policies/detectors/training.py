@@ -160,10 +160,11 @@ def train(
         else:
             scorer = fit_encoder(settings.encoder, rows, settings, draft / "tuned", observe)
         threshold, measured = _judged(scorer, said, known, settings, observe)
-        card = _card(known, (*known.sources, source), said, rows, phi, settings, threshold, measured)
+        sources = (*known.sources, source)
+        card = _card(sources, said, rows, phi, settings, threshold, measured)
         folder = draft / "detector"
         folder.mkdir()
-        write_detector(folder, scorer, threshold, card, [one.sketch for one in (*known.sources, source)])
+        write_detector(folder, scorer, threshold, card, [one.sketch for one in sources])
         os.replace(folder, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -232,7 +233,6 @@ def with_values(texts: Sequence[str]) -> list[str]:
 
 
 def _card(
-    known: Prompts,
     sources: Sequence[TrainingSource],
     said: TrainingTexts,
     rows: FeatureRows,

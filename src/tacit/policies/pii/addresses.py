@@ -93,7 +93,8 @@ def find_addresses(text: str, folded: str, numbers: Sequence[int]) -> Iterator[S
     if "apt" in folded or "apartment" in folded or "suite" in folded:
         yield from (Span(*match.span(), "ADDRESS") for match in _UNIT_ALONE.finditer(folded))
     if "box" in folded:
-        yield from (Span(match.start(), _place_end(text, match.end()), "ADDRESS") for match in _BOX.finditer(folded))
+        for match in _BOX.finditer(folded):
+            yield Span(match.start(), (_PLACE.match(text, match.end()) or match).end(), "ADDRESS")
     for match in _STATE_ZIP.finditer(text):
         if match.group()[:2] in _STATE_CODES and not text[match.start() - 1 : match.start()].isalnum():
             before = max(0, match.start() - _LOOK_BACK)
@@ -175,12 +176,6 @@ def _read_word(seen: "_Reading", word: str, small: str, end: int) -> bool:
     seen.capitals += capital
     seen.end = end
     return True
-
-
-def _place_end(text: str, start: int) -> int:
-    """Where a city, state and ZIP code after `start` end; `start` when there are none."""
-    match = _PLACE.match(text, start)
-    return match.end() if match else start
 
 
 def _ordinal(number: str) -> bool:

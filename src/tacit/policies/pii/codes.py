@@ -8,8 +8,9 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
-from tacit.data.records import Range, Span
+from tacit.data.records import Span
 from tacit.policies.pii.cues import CODE_CUES, COMMON_PAIRS, Cue, covers, phrases, words
 
 _CODE = re.compile(r"(?<![$€£@.])[-_/]{0,2}[A-Za-z0-9]{1,200}(?:[-_/][A-Za-z0-9]{1,200}){0,12}(?![@%]|[.,:]\d)")
@@ -42,38 +43,41 @@ Announcement = tuple[str, bool]
 """The kind a cue announces, and whether the cue is strong."""
 
 
+class _CodeCue(NamedTuple):
+    start: int
+    end: int
+    kind: str
+    strong: bool
+
+
 class Announcements:
     """The code cues of one text, to be asked for the nearest one before a place."""
 
     def __init__(self, text: str, folded: str, cues: Sequence[Cue]) -> None:
         self._text = text
-        self._places: list[Range] = []
-        self._kinds: list[str] = []
-        self._strong: list[bool] = []
+        self.cues: list[_CodeCue] = []
         for start, end, cue in cues:
             if cue in CODE_CUES:
-                compound = cue in _GENERIC and self._places and 0 < start - self._places[-1][1] <= 2
-                self._kinds.append(self._kinds[-1] if compound else CODE_CUES[cue])
+                compound = cue in _GENERIC and self.cues and 0 < start - self.cues[-1].end <= 2
                 speaker = cue in _PERSONS and folded.startswith(":", end)
                 named = compound or (_STRONG.match(folded, end) and not speaker)
-                self._strong.append(cue in _ALWAYS_STRONG or bool(named))
-                self._places.append((start, end))
-        self._starts = [start for start, _ in self._places]
+                kind = self.cues[-1].kind if compound else CODE_CUES[cue]
+                self.cues.append(_CodeCue(start, end, kind, cue in _ALWAYS_STRONG or bool(named)))
+        self._starts = [cue.start for cue in self.cues]
 
     def before(self, place: int) -> Announcement | None:
-        """The cue that announces what stands at `place`: the nearest strong one of its turn, else the nearest weak
-        one, else a strong one in the turn before."""
-        at = bisect_left(self._starts, place) - 1
+        """What announces `place`: the nearest strong cue of its turn, else a weak one, else a strong one before it."""
         weak: Announcement | None = None
-        while at >= 0 and (distance := place - self._places[at][1]) <= _REPLY_REACH:
-            lines = self._text.count("\n", self._places[at][1], place)
+        for at in range(bisect_left(self._starts, place) - 1, -1, -1):
+            cue = self.cues[at]
+            distance = place - cue.end
+            lines = self._text.count("\n", cue.end, place) if distance <= _REPLY_REACH else 2
             if lines > 1 or (lines and weak):
                 break
-            if self._strong[at] and (lines or distance <= _STRONG_REACH):
-                return self._kinds[at], True
+            if cue.strong and (lines or distance <= _STRONG_REACH):
+                return cue.kind, True
             if weak is None and not lines and distance <= _WEAK_REACH:
-                weak = (self._kinds[at], False)
-            at -= 1
+                weak = (cue.kind, False)
         return weak
 
     def after(self, place: int) -> Announcement | None:
@@ -81,14 +85,8 @@ class Announcements:
         named = _NAMED_AFTER.match(self._text, place)
         at = bisect_left(self._starts, named.end()) if named else len(self._starts)
         if named and at < len(self._starts) and self._starts[at] == named.end():
-            return self._kinds[at], self._strong[at]
+            return self.cues[at].kind, self.cues[at].strong
         return None
-
-    def strong(self) -> Iterator[tuple[int, str]]:
-        """The end and kind of every strong cue."""
-        for (_, end), kind, strong in zip(self._places, self._kinds, self._strong, strict=True):
-            if strong:
-                yield end, kind
 
 
 def find_codes(
@@ -112,9 +110,9 @@ def find_codes(
         elif (phone := _LOOSE_PHONE.match(text, start)) and announcements.before(start) == ("PHONE", True):
             yield Span(*phone.span(), "PHONE")
     if _LETTERS_SIGN.search(text):
-        for end, kind in announcements.strong():
-            if kind in ("ORDER", "TRACKING", "ID"):
-                yield from _letters_after(text, end, kind)
+        for cue in announcements.cues:
+            if cue.strong and cue.kind in ("ORDER", "TRACKING", "ID"):
+                yield from _letters_after(text, cue.end, cue.kind)
         yield from _letter_codes(text, announcements)
 
 

@@ -114,56 +114,52 @@ def find_names(text: str, folded: str, cues: Sequence[Cue], addresses: Sequence[
         if words and words[-1] in BEFORE_VOCATIVE:
             found.extend(_vocative(text, match.end()))
     for span in addresses:
-        found.extend(_addressee(text, span.start))
+        found.extend(name for name in _ending_at(text, span.start, _ADDRESSEE, 80) if " " in text[slice(*name)])
     taken = [piece for piece in found if not overlaps(addresses, *piece)]
     yield from (Span(start, end, "NAME") for start, end in taken)
     yield from (Span(start, end, "NAME") for start, end in find_mentions(text, folded, taken))
 
 
-def _beside(role: str, start: int, end: int, text: str, folded: str) -> Iterator[Range]:
+def _beside(role: str, start: int, end: int, text: str, folded: str) -> list[Range]:
     match role:
         case "name":
-            yield from _after_name_cue(start, end, text, folded)
+            return _after_name_cue(start, end, text, folded)
         case "who":
-            yield from _reply(text, folded, end)
+            return _reply(text, folded, end)
         case "title":
             if (text[start].isupper() or text[start - 1 : start].isspace()) and _TITLE.match(text, start):
-                yield from _capital_name(text, start)
+                return _capital_name(text, start)
         case "here":
-            yield from _before(text, start)
+            return _ending_at(text, start, _NAME_BEFORE, 60)
         case "kin":
             between = _KIN_BETWEEN.match(text, end)
             if between and folded[max(0, start - 6) : start].endswith(
                 ("my ", "his ", "her ", "their ", "our ", "your ")
             ):
-                yield from _capital_name(text, between.end(), loud=text[start:end].isupper())
+                return _capital_name(text, between.end(), loud=text[start:end].isupper())
         case "greets":
             between = _GREETING_END.match(folded, end)
-            if between:
-                yield from _vocative(text, between.end())
+            return _vocative(text, between.end()) if between else []
         case _:
             place = end
             while place < len(text) and place < end + 3 and text[place] in " ,:\n\t":
                 place += 1
             if place > end:
-                yield from _capital_name(text, place, loud=text[start:end].isupper() and end - start > 2)
+                return _capital_name(text, place, loud=text[start:end].isupper() and end - start > 2)
+    return []
 
 
-def _after_name_cue(start: int, end: int, text: str, folded: str) -> Iterator[Range]:
+def _after_name_cue(start: int, end: int, text: str, folded: str) -> list[Range]:
     """`my name is X`, `Name: X`, and the reply when a name was asked for."""
     before = folded[max(0, start - 14) : start].removesuffix("'s ").split()
     if (before and before[-1] in _NAMED_THINGS) or folded.startswith((" of the ", " of your "), end):
-        return
+        return []
     after = _AFTER_NAME.match(folded, end)
-    if after and after.end() > end:
-        said = list(_any_name(text, after.end()))
-        if said:
-            yield from said
-            return
-    yield from _reply(text, folded, end)
+    said = _any_name(text, after.end()) if after and after.end() > end else []
+    return said or _reply(text, folded, end)
 
 
-def _reply(text: str, folded: str, end: int) -> Iterator[Range]:
+def _reply(text: str, folded: str, end: int) -> list[Range]:
     """The name given after a question: behind the question mark, or at the start of the next turn."""
     sentence_end = _SENTENCE_END.search(text, end, end + _REPLY_REACH)
     line_end = text.find("\n", end, end + 2 * _REPLY_REACH)
@@ -176,12 +172,10 @@ def _reply(text: str, folded: str, end: int) -> Iterator[Range]:
         for _ in range(8):
             filler = _FILLER.match(folded, place)
             place = filler.end() if filler else place
-        answer = (
-            list(_any_name(text, place)) or list(_capital_names(text, place)) or list(_small_name(text, folded, place))
-        )
+        answer = _any_name(text, place) or list(_capital_names(text, place)) or _small_name(text, folded, place)
         if answer:
-            yield from answer
-            return
+            return answer
+    return []
 
 
 def _capital_names(text: str, start: int) -> Iterator[Range]:
@@ -198,13 +192,11 @@ def _capital_names(text: str, start: int) -> Iterator[Range]:
                 place = max(end, place)
 
 
-def _small_name(text: str, folded: str, start: int) -> Iterator[Range]:
+def _small_name(text: str, folded: str, start: int) -> list[Range]:
     """One to three small words at the end of the reply's first clause: `you can find me as jane roe.`"""
     lead = _LEAD_IN.match(folded, start)
-    if lead:
-        begin, end = lead.span("name")
-        if all(_could_be_small_name(word.group()) for word in NAME_WORD.finditer(text, begin, end)):
-            yield begin, end
+    words = NAME_WORD.finditer(text, *lead.span("name")) if lead else ()
+    return [lead.span("name")] if lead and all(_could_be_small_name(word.group()) for word in words) else []
 
 
 def _words(text: str, start: int) -> Iterator[tuple[int, int, str]]:
@@ -240,44 +232,34 @@ def _capital_run(text: str, start: int) -> list[tuple[int, int, str]]:
         if small in NEVER_A_NAME and small not in NAMESAKES and not (len(word[2]) == 1 and run):
             break
         run.append(word)
-    if run and len(run) == 1 and run[0][2].lower() in NEVER_A_NAME:
+    if len(run) == 1 and run[0][2].lower() in NEVER_A_NAME:
         return []
     while run and run[-1][2][0].islower():
         run.pop()
     return run
 
 
-def _capital_name(text: str, start: int, loud: bool = False) -> Iterator[Range]:
+def _capital_name(text: str, start: int, loud: bool = False) -> list[Range]:
     """A run of capitalized words, with a title before it. After a cue in capitals, capitals mean nothing."""
     if text[start : start + 1].islower():
-        return
+        return []
     title = _TITLE.match(text, start)
     run = _capital_run(text, title.end() if title else start)
-    if run and not (loud and run[0][2].isupper()) and (len(run[0][2]) > 1 or len(run) > 1):
-        yield start, _with_dot(text, run[-1])
+    sure = run and not (loud and run[0][2].isupper()) and (len(run[0][2]) > 1 or len(run) > 1)
+    return [(start, _with_dot(text, run[-1]))] if sure else []
 
 
-def _any_name(text: str, start: int) -> Iterator[Range]:
+def _any_name(text: str, start: int) -> list[Range]:
     """After a sure cue: a capitalized name, or up to three small words that fill the clause."""
-    capital = list(_capital_name(text, start))
-    if capital:
-        begin, end = capital[0]
-        last = NAME_WORD.match(text, end + 1)
-        alone = " " not in text[begin:end]
-        if (
-            alone
-            and last
-            and text[end] == " "
-            and _could_be_small_name(last.group())
-            and _CLAUSE_END.match(text, last.end())
-        ):
+    for begin, end in _capital_name(text, start):
+        last = NAME_WORD.match(text, end + 1) if " " not in text[begin:end] and text[end : end + 1] == " " else None
+        if last and _could_be_small_name(last.group()) and _CLAUSE_END.match(text, last.end()):
             end = last.end()
-        yield begin, end
-        return
+        return [(begin, end)]
     words = takewhile(lambda word: _could_be_small_name(word[2]) or word[2] in NAMESAKES, _words(text, start))
     run = list(words)[:3]
-    if run and len(run[0][2]) > 1 and any(_could_be_small_name(word[2]) for word in run):
-        yield start, _with_dot(text, run[-1])
+    sure = run and len(run[0][2]) > 1 and any(_could_be_small_name(word[2]) for word in run)
+    return [(start, _with_dot(text, run[-1]))] if sure else []
 
 
 def _could_be_small_name(word: str) -> bool:
@@ -290,38 +272,18 @@ def _with_dot(text: str, word: tuple[int, int, str]) -> int:
     return word[1] + dotted
 
 
-def _vocative(text: str, start: int) -> Iterator[Range]:
+def _vocative(text: str, start: int) -> list[Range]:
     """A capitalized name that is spoken to: nothing but the end of the clause may follow."""
-    for begin, end in _capital_name(text, start):
-        if _CLAUSE_END.match(text, end):
-            yield begin, end
+    return [name for name in _capital_name(text, start) if _CLAUSE_END.match(text, name[1])]
 
 
-def _before(text: str, end: int) -> Iterator[Range]:
-    """`X Y here`, `X Y speaking`."""
-    window = max(0, end - 60)
-    match = _NAME_BEFORE.search(text[window:end])
-    if match:
-        yield from _last_run(text, window + match.start(), end)
-
-
-def _addressee(text: str, address_start: int) -> Iterator[Range]:
-    """Two or three capitalized words right before an address: to whom it is sent."""
-    window = max(0, address_start - 80)
-    match = _ADDRESSEE.search(text[window:address_start])
-    if match:
-        for begin, end in _last_run(text, window + match.start(), address_start):
-            if " " in text[begin:end]:
-                yield begin, end
-
-
-def _last_run(text: str, start: int, end: int) -> Iterator[Range]:
-    """The name among the capitalized words of [start, end) that ends there, without the words that are never one."""
-    begin, stop = end, end
-    for word in reversed(list(NAME_WORD.finditer(text, start, end))):
+def _ending_at(text: str, end: int, pattern: re.Pattern[str], reach: int) -> list[Range]:
+    """The name right before `end` (`X Y speaking`, or an address), without the words that are never one."""
+    window = max(0, end - reach)
+    match = pattern.search(text[window:end])
+    begin = end
+    for word in reversed(list(NAME_WORD.finditer(text, window + match.start(), end)) if match else []):
         if word.group().lower() in NEVER_A_NAME:
             break
-        begin, stop = word.start(), max(word.end(), stop if begin < end else word.end())
-    if begin < end:
-        last = text[begin:end].rstrip(" ,\n")
-        yield begin, begin + len(last)
+        begin = word.start()
+    return [(begin, begin + len(text[begin:end].rstrip(" ,\n")))] if begin < end else []

@@ -8,6 +8,7 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -134,16 +135,9 @@ def _urls(text: str) -> Iterator[Span]:
 def _ipv6(text: str) -> Iterator[Span]:
     for match in _IPV6.finditer(text):
         candidate = match.group() if match.group().endswith("::") else match.group().rstrip(":")
-        if candidate.count(":") > 1 and _is_ipv6(candidate):
+        with suppress(ValueError):
+            ipaddress.IPv6Address(candidate)
             yield Span(match.start(), match.start() + len(candidate), "IP")
-
-
-def _is_ipv6(candidate: str) -> bool:
-    try:
-        ipaddress.IPv6Address(candidate)
-    except ValueError:
-        return False
-    return True
 
 
 def _iban(match: re.Match[str]) -> Iterator[Span]:
