@@ -1,15 +1,10 @@
 """How well a policy does on labeled text, with exact intervals: the policy card.
 
-What is counted
-- recall, by the kind the label gives: gold spans whose every character lies in found spans (of whatever kind, and
-  several found spans may share the work), white space excepted: where a name is marked word by word, the blank that is
-  left only reveals where marks are, which is public annotation. Those with some but not all characters found are
-  counted beside it, and are misses.
-- precision, by the kind the policy gives: found spans that overlap a gold span of whatever kind; and the same for
-  characters.
+What is counted, with kinds of one vocabulary (`common_kind`: NAME and PER are one kind)
+- recall, by the label's kind: gold spans whose every character but white space is in found spans, of whatever kinds;
+  those of which some characters are found are counted beside it, and are misses.
+- precision, by the policy's kind: found spans that overlap a gold span of whatever kind; and the same for characters.
 - records: a record is missed when it contains at least one gold span that is not completely found.
-
-Kinds are those of one vocabulary (`common_kind`): what one calls NAME and another PER is one kind.
 
 Intervals for recall and precision are two-sided Clopper-Pearson, exact if spans were drawn one by one; spans of one
 record resemble each other, so read them as a guide. The claim a certificate may use is the bound on records, which
@@ -42,7 +37,7 @@ from tacit.common.formatting import Interval, exact_interval, interval, percent,
 from tacit.data.records import Record, Span, common_kind, spans_fault
 from tacit.errors import PolicyError
 from tacit.policies.patterns import Gold
-from tacit.policies.policy import Policy, nested, overlaps
+from tacit.policies.policy import Policy, difference, nested, overlaps
 
 PRINTED_KINDS = 20
 CONFIDENCE = 0.95
@@ -89,7 +84,8 @@ class CardCounts:
         self.records += 1
         missed = False
         for span, common in zip(record.spans, common_characters(record.spans, found), strict=True):
-            covered = common == span.end - span.start or _all_but_blanks(record.text, span, found)
+            left = difference([span], found, len(record.text)) if common < span.end - span.start else ()
+            covered = not any(record.text[start:end].strip() for start, end, _ in left)
             missed |= not covered
             self._count(span.kind, KindCounts(gold=1, covered=int(covered), partly=int(common > 0 and not covered)))
         self.missed_records += missed
@@ -240,17 +236,6 @@ def common_characters(spans: tuple[Span, ...], others: tuple[Span, ...]) -> list
     for place, start, end in overlaps(spans, others):
         common[place] += end - start
     return common
-
-
-def _all_but_blanks(text: str, span: Span, found: tuple[Span, ...]) -> bool:
-    at = span.start
-    for other in found:
-        if other.end <= at or other.start >= span.end:
-            continue
-        if text[at : other.start].strip():
-            return False
-        at = other.end
-    return not text[at : span.end].strip()
 
 
 def _quality_to_json(measured: PolicyQuality) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import secrets as system_randomness
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -330,11 +331,8 @@ def _labelled(records: list[Record], rows: list[dict[str, Any]], labels: LabelOr
 def _places(entry: object, text: str) -> list[Span]:
     """Where a secret is: everywhere for a text, at [start, end] or [start, end, kind], nowhere when it is wrong."""
     if isinstance(entry, str) and entry.strip():
-        starts, at = [], text.find(entry)
-        while at >= 0:
-            starts.append(at)
-            at = text.find(entry, at + 1)
-        return [Span(start, start + len(entry), _LABELED) for start in starts]
+        places = re.finditer(f"(?={re.escape(entry)})", text)  # also those that overlap
+        return [Span(place.start(), place.start() + len(entry), _LABELED) for place in places]
     if not isinstance(entry, list) or len(entry) not in (2, 3) or any(type(end) is not int for end in entry[:2]):
         return []
     start, end, kind = (*entry, _LABELED)[:3]

@@ -155,15 +155,11 @@ def excerpt(record: Record, found: tuple[Span, ...], number: int, show_secrets: 
         if state is ExcerptState.PLAIN:
             pieces.append(ExcerptPart(state, "", printable(text)))
         else:
-            pieces.append(ExcerptPart(state, short(span.kind), _shown(text) if show_secrets else None))
+            shown = printable(text[:_LONGEST_SECRET_SHOWN]) + ("…" if len(text) > _LONGEST_SECRET_SHOWN else "")
+            pieces.append(ExcerptPart(state, short(span.kind), shown if show_secrets else None))
         left -= len(text) if state is ExcerptState.PLAIN else _COST_OF_A_SECRET
     shown_id = printable(record.id)[:_LONGEST_SECRET_SHOWN] if show_secrets else None
     return Excerpt(number, shown_id, start > 0, end < len(record.text), tuple(pieces))
-
-
-def _shown(secret: str) -> str:
-    clipped = secret[:_LONGEST_SECRET_SHOWN]
-    return printable(clipped) + ("…" if len(secret) > len(clipped) else "")
 
 
 def _secrets(record: Record, found: tuple[Span, ...]) -> list[tuple[Span, ExcerptState]]:

@@ -68,7 +68,7 @@ class Pipeline:
         return {
             "pipeline": self.name,
             "version": self.version,
-            "files": digest_of(str(self.folder)),
+            "files": digest_of(self.folder),
             "spacy": version("spacy"),
         }
 
@@ -131,10 +131,7 @@ def _described(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and {"lang", "name", "version"} <= found.keys() else None
 
 
-@cache
-def digest_of(folder: str) -> str:
-    """The digest of a folder, taken once in a process."""
-    return digest(Path(folder))
+digest_of = cache(digest)  # of a folder, taken once per process
 
 
 def check_kinds(wanted: tuple[str, ...] | None, known: frozenset[str], whose: str) -> tuple[str, ...]:

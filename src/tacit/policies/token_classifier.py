@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,12 +36,8 @@ _LONGEST_WINDOW = 512
 _FEWEST_TOKENS = 8
 
 
-class _Word(NamedTuple):
-    """A token's characters and the probability of each label there."""
-
-    start: int
-    end: int
-    probabilities: npt.NDArray[np.float64]
+_Word = tuple[int, int, npt.NDArray[np.float64]]
+"""Where a token's word starts and ends, and the probability of each label of the token."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +60,7 @@ class TokenClassifier(Policy):
             if not 0 <= value <= 1:
                 raise PolicyError(f"`{name}` between 0 and 1", repr(value), "give a probability, such as 0.3")
         known = frozenset(_labels(self.folder)) - {_PLAIN}
-        if not any(Path(self.folder).glob("*.safetensors")):  # reading a pickle runs what its author wrote
-            raise _unreadable(self.folder, "no weights in safetensors; those in a pickle (.bin, .pt) are never read")
+        _check_weights(self.folder)
         object.__setattr__(self, "kinds", check_kinds(self.kinds, known, f"the model in {Path(self.folder).name!r}"))
 
     @property
@@ -75,7 +70,7 @@ class TokenClassifier(Policy):
 
     def content(self) -> Any:  # noqa: ANN401
         return {
-            "token-classifier": digest_of(self.folder),
+            "token-classifier": digest_of(Path(self.folder)),
             "libraries": {name: version(name) for name in ("torch", "transformers", "tokenizers")},
             "kinds": sorted(self.kinds or ()),
             "threshold": self.threshold,
@@ -86,12 +81,12 @@ class TokenClassifier(Policy):
         text = record.text
         labels = _labels(self.folder)
         found: list[Span] = []
-        for word in _model(self.folder).read(readable(text)):
-            kind = self._kind(labels, word.probabilities)
-            if kind and found and found[-1].kind == kind and not text[found[-1].end : word.start].strip(" "):
-                found[-1] = found[-1]._replace(end=max(found[-1].end, word.end))
+        for start, end, probabilities in _model(self.folder).read(readable(text)):
+            kind = self._kind(labels, probabilities)
+            if kind and found and found[-1].kind == kind and not text[found[-1].end : start].strip(" "):
+                found[-1] = found[-1]._replace(end=max(found[-1].end, end))
             elif kind:
-                found.append(Span(word.start, word.end, kind))
+                found.append(Span(start, end, kind))
         return resolve_overlaps(tidied(text, found))
 
     def _kind(self, labels: tuple[str, ...], probabilities: npt.NDArray[np.float64]) -> str | None:
@@ -112,6 +107,7 @@ class _Model:
     def __init__(self, folder: str) -> None:
         from transformers import AutoModelForTokenClassification
 
+        _check_weights(folder)
         self._tokenizer = tokenizer_of(Path(folder))
         self._model = from_folder(AutoModelForTokenClassification, Path(folder))
         if not self._tokenizer.is_fast:
@@ -141,7 +137,7 @@ class _Model:
                 whole[word] = (min(begin, first), max(finish, last))
         for word, row in zip(words, self._probabilities(encoded), strict=True):
             if word is not None and whole[word][0] < whole[word][1]:
-                yield _Word(start + whole[word][0], start + whole[word][1], row)
+                yield start + whole[word][0], start + whole[word][1], row
 
     def _probabilities(self, encoded: Any) -> npt.NDArray[np.float64]:  # noqa: ANN401
         import torch
@@ -185,6 +181,12 @@ def _labels(folder: str) -> tuple[str, ...]:
     if _PLAIN not in labels or len(labels) < 2:
         raise _unreadable(folder, f"labels without {_PLAIN}, which says that a token is plain")
     return tuple(_PLAIN if label == _PLAIN else common_kind(label) for label in labels)
+
+
+def _check_weights(folder: str) -> None:
+    """Weights in other files are pickles, and reading a pickle runs what its author wrote."""
+    if not any(Path(folder).glob("*.safetensors")):
+        raise _unreadable(folder, "no weights in safetensors; those in a pickle (.bin, .pt) are never read")
 
 
 def _unreadable(folder: str, found: str) -> PolicyError:

@@ -14,7 +14,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +175,9 @@ class Detected(Policy):
         return {"detector": known, "level": self.level, "kind": self.kind, "libraries": read_by}
 
     def learned_from(self) -> Iterable[tuple[str, frozenset[int]]]:
-        sketches = map(frozenset, self.detector.sketches)
-        return zip_longest(self.detector.sources, sketches, fillvalue=frozenset())
+        detector = self.detector
+        missing = len(detector.sources) - len(detector.sketches)
+        return zip(detector.sources, map(frozenset, [*detector.sketches, *[()] * missing]), strict=True)
 
     def find(self, record: Record) -> tuple[Span, ...]:
         pieces = list(self._pieces(record.text))

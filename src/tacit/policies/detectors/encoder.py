@@ -70,7 +70,6 @@ class Encoder:
 
     @classmethod
     def load(cls, folder: Path, bias: float, window: Window) -> "Encoder":
-        """What `save` wrote."""
         return cls(folder / MODEL, load_numbers(folder / HEAD, np.float64), bias, window)
 
 

@@ -218,7 +218,6 @@ class Linear:
 
     @classmethod
     def load(cls, folder: Path, bias: float, window: Window) -> "Linear":
-        """What `save` wrote."""
         weights = load_numbers(folder / WEIGHTS, np.int32)
         if not len(weights) or len(weights) & (len(weights) - 1):
             raise damaged(folder, "another number of weights")

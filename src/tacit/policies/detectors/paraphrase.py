@@ -16,6 +16,7 @@ import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -89,7 +90,10 @@ class ParaphraseFunction:
             fed = [_drawn(list(texts.values()), _FED_ON, rng) for texts, rng in zip(said, rngs, strict=True)]
             place = iter(way.say([text for texts in fed for text in texts], seed))
             for texts, known in zip(fed, said, strict=True):
-                _add(known, [one for _ in texts for one in next(place)])
+                tidy = [" ".join(one.split()) for _ in texts for one in next(place)]
+                for text, line in zip(tidy, masked(tidy), strict=True):
+                    if line:  # and it reads differently from all that are known
+                        known.setdefault(line, text)
         return [self._kept(list(known.values()), rng) for known, rng in zip(said, rngs, strict=True)]
 
     def _kept(self, texts: list[str], rng: random.Random) -> list[str]:
@@ -102,14 +106,6 @@ class ParaphraseFunction:
     def described(self) -> dict[str, Any]:
         meaning = None if self.meaning is None else {**self.meaning.described(), "at_least": self.alike}
         return {"ways": [way.described() for way in self.ways], "most": self.most, "meaning": meaning}
-
-
-def _add(known: dict[str, str], texts: Sequence[str]) -> None:
-    """Those that read differently from all that are known."""
-    tidy = [" ".join(text.split()) for text in texts]
-    for text, line in zip(tidy, masked(tidy), strict=True):
-        if line:
-            known.setdefault(line, text)
 
 
 def _drawn(texts: list[str], most: int, rng: random.Random) -> list[str]:
@@ -175,13 +171,8 @@ class RoundTrip:
             parts = list(lexer)
         except ValueError as error:
             raise ConfigError("a command with its quotes closed", str(error), "correct the command") from error
-        programs: list[list[str]] = [[]]
-        for part in parts:
-            if part == "|":
-                programs.append([])
-            else:
-                programs[-1].append(part)
-        return cls(tuple(tuple(program) for program in programs))
+        bars = [-1, *(place for place, part in enumerate(parts) if part == "|"), len(parts)]
+        return cls(tuple(tuple(parts[left + 1 : right]) for left, right in pairwise(bars)))
 
     def say(self, texts: Sequence[str], seed: int) -> list[list[str]]:
         lines = [" ".join(text.split()) for text in texts]

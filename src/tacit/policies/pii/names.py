@@ -116,8 +116,7 @@ def find_names(text: str, folded: str, cues: Sequence[Cue], addresses: Sequence[
     for span in addresses:
         found.extend(name for name in _ending_at(text, span.start, _ADDRESSEE, 80) if " " in text[slice(*name)])
     taken = [piece for piece in found if not overlaps(addresses, *piece)]
-    yield from (Span(start, end, "NAME") for start, end in taken)
-    yield from (Span(start, end, "NAME") for start, end in find_mentions(text, folded, taken))
+    yield from (Span(start, end, "NAME") for start, end in (*taken, *find_mentions(text, folded, taken)))
 
 
 def _beside(role: str, start: int, end: int, text: str, folded: str) -> list[Range]:

@@ -117,10 +117,8 @@ def _phone(text: str, start: int) -> Iterator[Span]:
 
 
 def _possible_phone(candidate: str) -> bool:
-    if candidate.startswith("00"):
-        candidate = "+" + candidate[2:]
     try:
-        return phonenumbers.is_possible_number(phonenumbers.parse(candidate, None))
+        return phonenumbers.is_possible_number(phonenumbers.parse(re.sub("^00", "+", candidate), None))
     except phonenumbers.NumberParseException:
         return False
 
