@@ -270,11 +270,8 @@ def read_labels(path: Path) -> Sample:
 
 def _row(item: LabelItem) -> dict[str, Any]:
     record = item.record
-    row: dict[str, Any] = {"id": record.id, "text": record.text, "user": record.user, "label": record.label}
-    row = {name: value for name, value in row.items() if value is not None}
-    if item.found is not None:
-        row["found"] = item.found
-    return row | {"secrets": item.secrets}
+    row = {"id": record.id, "text": record.text, "user": record.user, "label": record.label, "found": item.found}
+    return {name: value for name, value in row.items() if value is not None} | {"secrets": item.secrets}
 
 
 def _lines(path: Path) -> list[str]:

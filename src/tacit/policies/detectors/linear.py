@@ -142,8 +142,7 @@ class _Rolling:
 def _character_grams(rolling: _Rolling, first: Integers, last: Integers, size: int) -> tuple[Hashes, Integers]:
     """All slices of `size` characters of each word with the blanks around it; where those of each word begin."""
     count = np.maximum(0, last - first + 3 - size)
-    begins = np.zeros(len(first) + 1, np.int64)
-    np.cumsum(count, out=begins[1:])
+    begins = np.pad(np.cumsum(count), (1, 0))
     start = np.repeat(first - 1 - begins[:-1], count) + np.arange(begins[-1])
     return rolling.of(start, start + size), begins
 
@@ -156,10 +155,8 @@ def _word_grams(word: Hashes, line: Integers) -> list[tuple[Hashes, Integers]]:
         if size > 1:
             hashes = _mixed(hashes[:-1]) + word[size - 1 :] + np.uint64(size)
         whole = line[: len(hashes)] == line[size - 1 :]
-        begins = np.zeros(len(word) + 1, np.int64)
-        np.cumsum(whole, out=begins[1 : len(hashes) + 1])
-        begins[len(hashes) + 1 :] = begins[len(hashes)]
-        found.append((hashes[whole], begins))
+        begins = np.pad(np.cumsum(whole), (1, 0))
+        found.append((hashes[whole], np.pad(begins, (0, len(word) - len(hashes)), "edge")))
     return found
 
 
@@ -202,8 +199,7 @@ class Linear:
             first += length
         starts, ends, owners = np.array(rows, np.int64).reshape(-1, 3).T
         found = grams(lines, len(self.weights).bit_length() - 1)
-        sums = np.zeros(len(found.buckets) + 1, np.int64)
-        np.cumsum(self.weights[found.buckets], out=sums[1:])
+        sums = np.pad(np.cumsum(self.weights[found.buckets], dtype=np.int64), (1, 0))
         total, number = np.zeros((2, len(rows)), np.int64)
         for low, high in found.within(starts, ends):
             total += sums[high] - sums[low]
