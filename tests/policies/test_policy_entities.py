@@ -224,7 +224,7 @@ def test_the_digest_sees_names_and_bytes(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / name).write_text(content)
         (folder / ".hidden").write_text(str(number))
-        digests.add(digest_of(str(folder)))
+        digests.add(digest_of(folder))
     assert len(digests) == 3
 
 
