@@ -21,6 +21,7 @@ from tacit.common.serialize import to_json
 from tacit.data.tokenizer import byte_tokenizer, load_tokenizer
 from tacit.errors import LedgerError, RunError
 from tacit.mechanisms.build import Terms, plan
+from tacit.mechanisms.registry import describe
 from tacit.privacy.events import Free
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.plan import Plan
@@ -29,7 +30,7 @@ from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.weights import read_model, write_model
 
 PLANNED = plan({"mechanism": "selective", "noise_multiplier": 1.0, "records": 500})
-TERMS = Terms.of(PLANNED.mechanism)
+TERMS = Terms(describe(PLANNED.mechanism), PLANNED.plan)
 
 
 def names(folder: Path) -> set[str]:
@@ -198,7 +199,8 @@ def test_g3_without_the_ledger_there_is_no_going_on(run: RunFolder) -> None:
 def test_g4_the_plan_stays(run: RunFolder) -> None:
     run.write_json(ReleaseFile.PLAN, TERMS)
     run.write_json(ReleaseFile.PLAN, TERMS)
-    other = Terms.of(plan({"mechanism": "selective", "noise_multiplier": 2.0, "records": 500}).mechanism)
+    planned = plan({"mechanism": "selective", "noise_multiplier": 2.0, "records": 500})
+    other = Terms(describe(planned.mechanism), planned.plan)
     with pytest.raises(RunError, match="another one"):
         run.write_json(ReleaseFile.PLAN, other)
     assert run.read_json(Terms, ReleaseFile.PLAN) == TERMS

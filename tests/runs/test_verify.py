@@ -31,7 +31,7 @@ from tacit.errors import PrepareError, RunError, TacitError
 from tacit.mechanisms.build import Terms, plan
 from tacit.mechanisms.custom import Own
 from tacit.mechanisms.mechanism import PrivateSteps
-from tacit.mechanisms.registry import register_mechanism
+from tacit.mechanisms.registry import describe, register_mechanism
 from tacit.mechanisms.settings import PlanSettings
 from tacit.models.loading import load
 from tacit.privacy.guarantee import Evidence, Guarantee
@@ -369,7 +369,7 @@ def test_a_run_that_stops_by_choice_is_charged_whole(tmp_path: Path) -> None:
         {"mechanism": "dpsgd", "noise_multiplier": 1.0, "steps": 60, "expected_batch_size": 64, "records": 2000}
     )
     for chooses in (True, False):
-        terms = Terms.of(planned.mechanism, chooses=chooses)
+        terms = Terms(describe(planned.mechanism), planned.plan, chooses=chooses)
         with RunFolder.create(tmp_path / str(chooses)) as opened:
             opened.ledger.declare("private", terms.prices()["private"])
             opened.ledger.charge("private", 5)

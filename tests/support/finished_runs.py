@@ -25,6 +25,7 @@ from tacit.common.files import write_new
 from tacit.common.serialize import to_json
 from tacit.config.setting import Method
 from tacit.mechanisms.build import Planned, Terms, plan
+from tacit.mechanisms.registry import describe
 from tacit.policies.card import CardCounts, KindCounts, PolicyCard
 from tacit.policies.pii.policy import Pii
 from tacit.privacy.guarantee import Coverage, Evidence, Guarantee
@@ -102,7 +103,7 @@ def write_run(
             run.ledger.declare(step.name, {str(neighbors): cost(step, neighbors) for neighbors in notions})
             if times:
                 run.ledger.charge(step.name, times)
-        run.write_json(ReleaseFile.PLAN, Terms.of(planned.mechanism))
+        run.write_json(ReleaseFile.PLAN, Terms(describe(planned.mechanism), planned.plan))
         settings = {"task": "language", "mode": "research", "plan": chosen, **(config or {})}
         run.write(ReleaseFile.CONFIG, lambda path: write_new(path, to_json(settings).encode()))  # hostile ones too
         exact = utility or text_utility(5.2, 80.0)

@@ -93,11 +93,12 @@ def save_tiny_run(folder: Path, seed: int = 0) -> Path:
 def finish_plainly(run: "RunFolder") -> None:
     """All that a finished run of `plain` has beside its model."""
     from tacit.mechanisms.build import Terms, plan
+    from tacit.mechanisms.registry import describe
     from tacit.runs.release import ReleaseFile
 
     planned = plan({"mechanism": "plain", "public_epochs": 1, "records": 32})
     run.ledger.declare("public", {})
     run.ledger.charge("public")
-    run.write_json(ReleaseFile.PLAN, Terms.of(planned.mechanism))
+    run.write_json(ReleaseFile.PLAN, Terms(describe(planned.mechanism), planned.plan))
     run.write_json(ReleaseFile.GUARANTEE, planned.guarantee)
     run.seal()

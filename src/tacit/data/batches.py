@@ -265,7 +265,8 @@ class TokenLosses:
     @property
     def per_row(self) -> Tensor:
         """(rows,): the weighted sum over each row."""
-        return _weighted(self.losses, self.weights).sum(dim=1)
+        counted = torch.where(self.weights != 0, self.losses, 0.0)  # a loss without weight need not be finite
+        return (counted * self.weights).sum(dim=1)
 
     @property
     def total(self) -> Tensor:
@@ -276,11 +277,6 @@ class TokenLosses:
         """The weighted mean; zero when nothing counts."""
         weight = self.weights.sum()
         return self.total / weight if float(weight) else self.total
-
-
-def _weighted(losses: Tensor, weights: Tensor) -> Tensor:
-    """The product, zero where the weight is zero even if the loss is not finite there."""
-    return torch.where(weights != 0, losses, 0.0) * weights
 
 
 VALUES = 1024
@@ -359,11 +355,8 @@ class RowReader:
         self._store = store
         self._end = end
         self._longest = longest
+        self.longest = longest + 1
         self._inventions = inventions
-
-    @property
-    def longest(self) -> int:
-        return self._longest + 1
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> TextBatch:
         """The rows as a batch; placeholders count as the secrets they replace, inventions as public."""

@@ -62,7 +62,6 @@ _COMPRESSIBLE = ("jsonl", "csv", "txt")
 LONGEST_RECORD = 2_000_000
 """Bytes. A policy reads a record as one text, some seven microseconds per character at worst, without progress."""
 
-_PLAIN = {".jsonl", ".csv", ".txt"}
 IN_MEMORY = Path("records")  # the name of a corpus that has no file
 
 
@@ -94,7 +93,7 @@ class CorpusReader:
     def __iter__(self) -> Iterator[Record]:
         self.tally = tally = Tally()
         missing = self._fields.renamed()
-        size = self.path.stat().st_size if self.path.suffix in _PLAIN else 0
+        size = self.path.stat().st_size if self.path.suffix[1:] in _COMPRESSIBLE else 0
         with closing(Quarantine(self._quarantine)) as quarantine, closing(Seen()) as seen:
             for place, row in self._source.rows():
                 tally.read += 1

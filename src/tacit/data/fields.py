@@ -110,12 +110,12 @@ class Quarantine:
     def add(self, place: FilePosition, fault: Fault) -> None:
         if self._path is None:
             return
-        entry = {"unit": place.unit, "number": place.number, "byte": place.byte}
+        entry = place._asdict() | {"reason": fault.reason, "detail": fault.detail}
         try:
             if self._file is None:
                 opened = owner_alone(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 self._file = os.fdopen(opened, "w", encoding="utf-8", newline="\n")
-            self._file.write(json.dumps(entry | {"reason": fault.reason, "detail": fault.detail}) + "\n")
+            self._file.write(json.dumps(entry) + "\n")
             self._file.flush()
         except OSError as error:
             raise not_writable(self._path, error.strerror or "an error while writing") from error
@@ -201,13 +201,8 @@ def record_of(row: RawRow, fields: Fields, made_id: str) -> Record:
     else:
         text = _checked_text(text, fields)
         spans = None if _absent(row.get(fields.spans)) else _spans(row[fields.spans], text, fields.spans)
-    return Record(
-        id=_name(row, fields.id) or made_id,
-        text=text,
-        user=_name(row, fields.user),
-        label=_name(row, fields.label),
-        spans=spans,
-    )
+    record_id, user, label = (_name(row, field) for field in (fields.id, fields.user, fields.label))
+    return Record(record_id or made_id, text, user, label, spans)
 
 
 def bounded(row: RawRow | Fault, limit: int) -> RawRow | Fault:

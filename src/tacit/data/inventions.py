@@ -64,9 +64,8 @@ def _same_shape(original: str, rng: random.Random) -> str:
 
 def _same_class(character: str, rng: random.Random) -> str:
     category = unicodedata.category(character)
-    return (
-        rng.choice(_class_of(ord(character) // 64, category)) if category[0] == "L" or category == "Nd" else character
-    )
+    varies = category[0] == "L" or category == "Nd"
+    return rng.choice(_class_of(ord(character) // 64, category)) if varies else character
 
 
 @cache
@@ -77,14 +76,10 @@ def _class_of(block: int, category: str) -> str:
 
 
 def _name(original: str, rng: random.Random) -> str:
-    words = [word for word in _WORD.findall(original) if not _kept_in_name(word)]
+    words = [word for word in _WORD.findall(original) if not _KEPT_IN_NAMES.fullmatch(word)]
     last = len(words) - 1
     made = iter([_like(word, rng, _LAST_NAMES if at == last > 0 else _FIRST_NAMES) for at, word in enumerate(words)])
-    return _WORD.sub(lambda match: match[0] if _kept_in_name(match[0]) else next(made), original)
-
-
-def _kept_in_name(word: str) -> bool:
-    return _KEPT_IN_NAMES.fullmatch(word) is not None
+    return _WORD.sub(lambda match: match[0] if _KEPT_IN_NAMES.fullmatch(match[0]) else next(made), original)
 
 
 def _address(original: str, rng: random.Random) -> str:
@@ -130,11 +125,9 @@ def _phone(original: str, rng: random.Random) -> str:
 
 def _email(original: str, rng: random.Random) -> str:
     start, dot, top = original.rpartition(".")
-    return "".join(_ascii_like(character, rng) for character in start) + dot + top
-
-
-def _ascii_like(character: str, rng: random.Random) -> str:
-    return _same_class(character, rng) if character.isascii() else rng.choice("abcdefghijklmnopqrstuvwxyz")
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    made = (_same_class(one, rng) if one.isascii() else rng.choice(letters) for one in start)
+    return "".join(made) + dot + top
 
 
 def _url(original: str, rng: random.Random) -> str:
@@ -300,10 +293,7 @@ def _invented_address(rng: random.Random) -> str:
     return street if rng.random() < 0.25 else whole
 
 
-def _surname(rng: random.Random) -> str:
-    return _faked("last_name")(rng)
-
-
+_surname = _faked("last_name")
 _INVENTORS: dict[str, Callable[[random.Random], str]] = {
     "ADDRESS": _invented_address,
     "AGE": lambda rng: str(rng.randint(1, 99)),

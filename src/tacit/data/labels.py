@@ -36,12 +36,8 @@ class LabelReader:
         self.store = store
         self._inventions = inventions
         self._end = end
-        self._longest = longest
+        self.longest = longest + 1
         self.labels = _numbered(store, classes)
-
-    @property
-    def longest(self) -> int:
-        return self._longest + 1
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets = Targets.ALL) -> LabeledBatch:
         """The rows as a batch. A label is public, so that steps on public targets learn it too."""
@@ -51,30 +47,26 @@ class LabelReader:
                 found="steps whose targets are secrets alone, which a label never is",
                 way_out="targets: all, or another mechanism",
             )
-        tokens = [self._framed(int(row), view) for row in rows]
-        return LabeledBatch.of_rows(tokens, [int(self.labels[int(row)]) for row in rows])
+        read = (tokens_of(self.store, int(row), view, self._inventions)[0] for row in rows)
+        framed = [[self._end, *tokens.tolist()][: self.longest] for tokens in read]
+        return LabeledBatch.of_rows(framed, [int(self.labels[int(row)]) for row in rows])
 
     def batches(self, view: View) -> Iterator[LabeledBatch]:
         """All rows in their order, a few at a time."""
         for start in range(0, len(self.store), _ROWS):
             yield self.batch(range(start, min(start + _ROWS, len(self.store))), view)
 
-    def _framed(self, row: int, view: View) -> list[int]:
-        tokens, _ = tokens_of(self.store, row, view, self._inventions)
-        return [self._end, *tokens[: self._longest].tolist()]
-
 
 def check_learns_labels(plan: Plan) -> None:
     """Refuse a plan with steps that have no meaning for labels, before anything is spent."""
     for step in plan.executions():
         if step.targets == Targets.PRIVATE:
-            raise _no_meaning("private steps that learn secrets alone", "plan.targets: all, or another mechanism")
-        if isinstance(step.update, SplitBatch):
-            raise _no_meaning("an algorithm printed for language models", "its sound form: cadp, or selective")
-
-
-def _no_meaning(found: str, way_out: str) -> ConfigError:
-    return ConfigError("steps that can learn labels", found, way_out)
+            found, way_out = "private steps that learn secrets alone", "plan.targets: all, or another mechanism"
+        elif isinstance(step.update, SplitBatch):
+            found, way_out = "an algorithm printed for language models", "its sound form: cadp, or selective"
+        else:
+            continue
+        raise ConfigError("steps that can learn labels", found, way_out)
 
 
 def _numbered(store: PreparedCorpus, classes: Sequence[str]) -> np.ndarray:

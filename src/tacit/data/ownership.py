@@ -105,14 +105,10 @@ def dealt_users(record_ids: Iterable[str], mean: float, deviation: float, salt: 
 def _repeated_numbers(mean: float, deviation: float, salt: str) -> Iterator[int]:
     """One invented user after the other, each as often as it has records."""
     for number in count(1):
-        size = round(mean + deviation * NormalDist().inv_cdf(_uniform(salt, number)))
-        yield from repeat(number, max(1, size))
-
-
-def _uniform(salt: str, number: int) -> float:
-    content = f"{len(salt)}:{salt}/size of user {number}"
-    digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
-    return ((int.from_bytes(digest[:8]) >> (64 - _BITS)) + 0.5) / (1 << _BITS)
+        content = f"{len(salt)}:{salt}/size of user {number}"
+        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
+        uniform = ((int.from_bytes(digest[:8]) >> (64 - _BITS)) + 0.5) / (1 << _BITS)
+        yield from repeat(number, max(1, round(mean + deviation * NormalDist().inv_cdf(uniform))))
 
 
 _SPACE = re.compile(r"\s+")
@@ -161,9 +157,14 @@ class Annotator:
     _named: bool = field(default=False, init=False)
 
     def watching(self, records: Iterable[MarkedRecord]) -> Iterator[MarkedRecord]:
-        for record in records:
-            self._see(record)
-            yield record
+        for one in records:
+            spans = one.marks.spans
+            self._flagged.append(one.marks.flagged)
+            self._marked |= bool(spans)
+            listed = [span for span in spans if self.lists_entities and self._is_entity(span)]
+            self._named |= bool(listed)
+            self._entities.add({self._number(normalised(one.record.text[span.start : span.end])) for span in listed})
+            yield one
 
     def search(self, records: Iterable[MarkedRecord]) -> None:
         """Look for every listed string in the same records: what is an entity here may be marked otherwise there."""
@@ -193,19 +194,9 @@ class Annotator:
         flagged = np.frombuffer(self._flagged, np.bool_)
         return RecordMarks(flagged, np.array(self._entities.ends), np.array(self._entities.ids), digest)
 
-    def _see(self, one: MarkedRecord) -> None:
-        record, spans = one.record, one.marks.spans
-        self._flagged.append(one.marks.flagged)
-        self._marked |= bool(spans)
-        listed = [span for span in spans if self.lists_entities and self._is_entity(span)]
-        self._named |= bool(listed)
-        self._entities.add({self._number(normalised(record.text[span.start : span.end])) for span in listed})
-
     def _is_entity(self, span: Span) -> bool:
         """Whether its own kind is listed, or what that means in the one vocabulary: a listed kind is never widened."""
-        if self.entity_kinds is None:
-            return True
-        return span.kind in self.entity_kinds or common_kind(span.kind) in self.entity_kinds
+        return self.entity_kinds is None or not self.entity_kinds.isdisjoint({span.kind, common_kind(span.kind)})
 
     def _number(self, string: str) -> int:
         return self._ids.setdefault(self.aliases.get(string, string), len(self._ids))

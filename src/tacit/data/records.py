@@ -49,8 +49,7 @@ class Record:
 class Seen:
     """Which digests came before in a stream: a table in an unnamed temporary file, in memory that does not grow.
 
-    Of each digest 128 bits count. Among n different ones, two are taken for equal with probability below n^2 / 2^129:
-    under 2e-21 for a billion.
+    Of each digest 128 bits count: among n, two are taken for equal with probability below n^2 / 2^129.
     """
 
     def __init__(self) -> None:
@@ -147,16 +146,13 @@ def segment_records(records: Iterable[Record], segment_by: SegmentBy) -> Iterato
         return
     for record in records:
         for number, (start, end) in enumerate(_BOUNDARIES[segment_by](record.text)):
-            if not record.text[start:end].isspace():
-                yield _piece(record, number, start, end)
-
-
-def _piece(record: Record, number: int, start: int, end: int) -> Record:
-    spans = None
-    if record.spans is not None:
-        inside = (span for span in record.spans if span.start < end and span.end > start)
-        spans = tuple(Span(max(s.start, start) - start, min(s.end, end) - start, s.kind) for s in inside)
-    return Record(f"{record.id}/{number}", record.text[start:end], record.user or record.id, record.label, spans)
+            text, spans = record.text[start:end], None
+            if text.isspace():
+                continue
+            if record.spans is not None:
+                inside = (span for span in record.spans if span.start < end and span.end > start)
+                spans = tuple(Span(max(s.start, start) - start, min(s.end, end) - start, s.kind) for s in inside)
+            yield Record(f"{record.id}/{number}", text, record.user or record.id, record.label, spans)
 
 
 ONTONOTES = (
@@ -240,13 +236,11 @@ def common_kind(label: str) -> str:
 
 Range = tuple[int, int]
 
-US_STATES = frozenset(
-    (
-        *("AL", "AK", "AZ", "AR", "CA", "CO", "CT", "DE", "FL", "GA", "HI", "ID", "IL", "IN", "IA", "KS", "KY", "LA"),
-        *("ME", "MD", "MA", "MI", "MN", "MS", "MO", "MT", "NE", "NV", "NH", "NJ", "NM", "NY", "NC", "ND", "OH", "OK"),
-        *("OR", "PA", "RI", "SC", "SD", "TN", "TX", "UT", "VT", "VA", "WA", "WV", "WI", "WY", "DC", "PR"),
-    )
+_STATES = (
+    "AL AK AZ AR CA CO CT DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK "
+    "OR PA RI SC SD TN TX UT VT VA WA WV WI WY DC PR"
 )
+US_STATES = frozenset(_STATES.split())
 
 
 def luhn_remainder(digits: str) -> int:
@@ -264,8 +258,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def without_surrogates(text: str) -> str:
-    """The text with another character for each lone surrogate, which an automaton cannot read."""
-    return _SURROGATE.sub("\ufffd", text)
+    """The text with U+FFFD for each lone surrogate, which no valid text has."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def stands_alone(text: str, start: int, end: int) -> bool:

@@ -230,9 +230,8 @@ class StoreWriter:
     def finish(self, facts: Facts, counts: StoreCounts) -> None:
         """Close the columns and write the headers."""
         columns = {name: writer.close() for name, writer in self._public.items()}
-        header = StoreHeader(facts=facts, counts=counts, kinds=list(self._kinds), columns=columns).model_dump_json(
-            indent=1
-        )
+        public = StoreHeader(facts=facts, counts=counts, kinds=list(self._kinds), columns=columns)
+        header = public.model_dump_json(indent=1)
         private = PrivateHeader(
             public_header_sha256=hashlib.sha256(header.encode()).hexdigest(),
             columns={name: writer.close() for name, writer in self._private.items()},

@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -38,13 +39,6 @@ class FileLine(NamedTuple):
     data: bytes | None
 
 
-def open_to_read(path: Path) -> io.BufferedIOBase:
-    """The decompressed bytes of `path`. Damage shows as EOFError, or as an error of the compression's own."""
-    open_file(path).close()  # never a device or a pipe, which may have no end
-    decompress = _DECOMPRESS.get(path.suffix.lower())
-    return io.BufferedReader(io.FileIO(path), 1 << 18) if decompress is None else decompress(path, "rb")
-
-
 def lines(path: Path, limit: int) -> Iterator[FileLine]:
     """The lines of `path`, a byte order mark left out. Holds at most `limit` bytes of a line, however long it is.
 
@@ -52,18 +46,19 @@ def lines(path: Path, limit: int) -> Iterator[FileLine]:
     """
     number, byte = 0, 0
     try:
-        with open_to_read(path) as stream:
+        open_file(path).close()  # never a device or a pipe, which may have no end
+        decompress = _DECOMPRESS.get(path.suffix.lower())
+        with io.BufferedReader(io.FileIO(path), 1 << 18) if decompress is None else decompress(path, "rb") as stream:
             while data := stream.readline(limit + 1):
                 number += 1
-                size = len(data)
-                too_long = size > limit and not data.endswith(b"\n")
-                if too_long:
-                    del data
-                    size += _skip_line(stream)
-                    yield FileLine(number, byte, None)
+                start, byte = byte, byte + len(data)
+                if len(data) > limit and not data.endswith(b"\n"):
+                    while data and not data.endswith(b"\n"):
+                        data = stream.readline(_SKIP_BYTES)
+                        byte += len(data)
+                    yield FileLine(number, start, None)
                 else:
-                    yield FileLine(number, byte, data.removeprefix(_BYTE_ORDER_MARK) if byte == 0 else data)
-                byte += size
+                    yield FileLine(number, start, data.removeprefix(_BYTE_ORDER_MARK) if start == 0 else data)
     except EOFError as error:
         raise Fault(FaultReason.TRUNCATED_FILE, f"the compressed file is cut off after line {number}") from error
     except (zlib.error, lzma.LZMAError, zstd.ZstdError, gzip.BadGzipFile) as error:
@@ -79,15 +74,6 @@ def unreadable(path: Path, error: OSError) -> CorpusError:
         found=error.strerror or "an error while reading",
         way_out="check the path, that you may read it, and the disk",
     )
-
-
-def _skip_line(stream: io.BufferedIOBase) -> int:
-    skipped = 0
-    while piece := stream.readline(_SKIP_BYTES):
-        skipped += len(piece)
-        if piece.endswith(b"\n"):
-            break
-    return skipped
 
 
 Placed = tuple[FilePosition, RawRow | Fault]
@@ -149,7 +135,7 @@ class TextBlocks:
         block: list[str] = []
         fault: Fault | None = None
         try:
-            for line in lines(self.path, self.max_record_bytes):
+            for line in chain(lines(self.path, self.max_record_bytes), [FileLine(0, 0, b"")]):
                 if _is_blank(line):
                     if block or fault:
                         yield FilePosition("block", number, byte), fault or {self.text_field: "\n".join(block)}
@@ -166,8 +152,6 @@ class TextBlocks:
                         block.append(text)
                 except Fault as new_fault:
                     block, fault = [], fault or new_fault
-            if block or fault:
-                yield FilePosition("block", number, byte), fault or {self.text_field: "\n".join(block)}
         except Fault as file_fault:
             yield FilePosition("block", number + 1), file_fault
 
@@ -208,7 +192,10 @@ class CommaSeparated:
             else:
                 if not cells:
                     continue
-                problem = feed.fault or self._columns_fault(cells)
+                problem = feed.fault
+                if problem is None and len(cells) != len(self._columns):
+                    found = f"{len(cells)} cells under {len(self._columns)} columns"
+                    problem = Fault(FaultReason.WRONG_COLUMNS, found)
             number += 1
             place = FilePosition("row", number, feed.byte)
             if problem is None:
@@ -231,11 +218,6 @@ class CommaSeparated:
                 way_out="put a header there, and save the file as UTF-8",
             )
         return columns
-
-    def _columns_fault(self, cells: list[str]) -> Fault | None:
-        if len(cells) == len(self._columns):
-            return None
-        return Fault(FaultReason.WRONG_COLUMNS, f"{len(cells)} cells under {len(self._columns)} columns")
 
 
 class _CsvFeed:

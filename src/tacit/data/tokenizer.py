@@ -1,7 +1,5 @@
 """Text to token ids and back, and what each tokenizer may have learned from which text.
 
-Formal guarantees:
-
 G1 (hostile text). `encode` gives ids below `first_special` only: text that spells `<MASK>` or `<END>` is ordinary text.
    Special tokens of the vocabulary it came from, such as `<|endoftext|>`, are not looked for in text either. Special
    ids enter a sequence only when a program puts them there.
@@ -15,8 +13,7 @@ G5 (public training). A BPE is a function of the segments it is trained on, in w
 import hashlib
 import json
 import lzma
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -30,11 +27,11 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from tacit.common.files import read_bytes, why
 from tacit.common.libraries import foreign
 from tacit.common.serialize import parse_json
+from tacit.data.records import without_surrogates
 from tacit.errors import PrepareError
 
 FORMAT = "tacit-tokenizer"
 FORMAT_VERSION = 1
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPECIAL_NAMES = ("END", "MASK")
 
 
@@ -72,9 +69,8 @@ class Dependence:
 
     def free_for_secrets(self, policy_hash: str) -> bool:
         """Whether the vocabulary says nothing about the secrets that the policy with this hash marks."""
-        return self.free_for_records or (
-            self.source is VocabularySource.REDACTED_VIEW and self.policy_hash == policy_hash
-        )
+        redacted = self.source is VocabularySource.REDACTED_VIEW
+        return self.free_for_records or (redacted and self.policy_hash == policy_hash)
 
 
 NOTHING = Dependence(VocabularySource.NOTHING)
@@ -119,7 +115,13 @@ class HuggingFace:
     """Any `tokenizer.json`, without what would break G1 and G2: templates, padding, truncation and dropout."""
 
     def __init__(self, content: dict[str, Any]) -> None:
-        with foreign(_no_tokenizer):
+        with foreign(
+            lambda found: PrepareError(
+                expected="the content of a tokenizer.json",
+                found=f"something the tokenizers library cannot build ({found})",
+                way_out="save the tokenizer anew with the tokenizers library",
+            )
+        ):
             model = {**content["model"], "dropout": None} if "dropout" in content["model"] else content["model"]
             bare = {**content, "model": model, "truncation": None, "padding": None, "post_processor": None}
             self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(bare))
@@ -176,11 +178,15 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, on all cores where the codec can."""
-        return self.codec.encode_batch([_valid(text) for text in texts])
+        return self.codec.encode_batch([without_surrogates(text) for text in texts])
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of the ids; special ids become `<END>`, `<MASK>` and the like, for people to read."""
-        return "".join(self._decoded(int(token) for token in tokens))
+        parts: list[str] = []
+        for ordinary, run in groupby(map(int, tokens), lambda token: 0 <= token < self.codec.size):
+            part = list(run)
+            parts += [self.codec.decode(part)] if ordinary else map(self._special, part)
+        return "".join(parts)
 
     @cached_property
     def hash(self) -> str:
@@ -204,19 +210,11 @@ class Tokenizer:
         }
         path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
-    def _decoded(self, tokens: Iterator[int]) -> Iterator[str]:
-        for ordinary, run in groupby(tokens, lambda token: 0 <= token < self.codec.size):
-            if ordinary:
-                yield self.codec.decode(list(run))
-            else:
-                yield from (f"<{self._special_name(token)}>" for token in run)
-
-    def _special_name(self, token: int) -> str:
+    def _special(self, token: int) -> str:
         if not 0 <= token < self.vocabulary_size:
-            raise PrepareError(
-                f"ids in [0, {self.vocabulary_size})", f"id {token}", "decode with the tokenizer that encoded"
-            )
-        return _SPECIAL_NAMES[token - self.codec.size]
+            known = f"ids in [0, {self.vocabulary_size})"
+            raise PrepareError(known, f"id {token}", "decode with the tokenizer that encoded")
+        return f"<{_SPECIAL_NAMES[token - self.codec.size]}>"
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -231,7 +229,7 @@ def train_bpe(segments: Iterable[str], codec_size: int, depends_on: Dependence) 
     trainer = trainers.BpeTrainer(
         vocab_size=codec_size, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
-    learner.train_from_iterator((_valid(segment) for segment in segments), trainer)
+    learner.train_from_iterator(map(without_surrogates, segments), trainer)
     return Tokenizer(HuggingFace(json.loads(learner.to_str())), depends_on)
 
 
@@ -290,7 +288,12 @@ def _byte_level(content: dict[str, Any]) -> bool:
     return (
         content["normalizer"] is None
         and all(token["special"] for token in content["added_tokens"])
-        and all(_keeps_text(step) for step in steps)
+        and all(
+            (step.get("type") == "ByteLevel" and not step["add_prefix_space"])
+            or (step.get("type") == "Split" and step["behavior"] == "Isolated")
+            or step.get("type") == "Digits"
+            for step in steps
+        )
         and steps[-1].get("type") == "ByteLevel"
         and decoder.get("type") == "ByteLevel"
         and model["type"] == "BPE"
@@ -298,19 +301,6 @@ def _byte_level(content: dict[str, Any]) -> bool:
         and not model.get("end_of_word_suffix")
         and set(pre_tokenizers.ByteLevel.alphabet()) <= model["vocab"].keys()
     )
-
-
-def _keeps_text(step: dict[str, Any]) -> bool:
-    kind = step.get("type")
-    return (
-        (kind == "ByteLevel" and not step["add_prefix_space"])
-        or (kind == "Split" and step["behavior"] == "Isolated")
-        or kind == "Digits"
-    )
-
-
-def _valid(text: str) -> str:
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _read_text(path: Path) -> str:
@@ -331,14 +321,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise _damaged(path, "JSON that is no object")
     return content
-
-
-def _no_tokenizer(found: str) -> PrepareError:
-    return PrepareError(
-        expected="the content of a tokenizer.json",
-        found=f"something the tokenizers library cannot build ({found})",
-        way_out="save the tokenizer anew with the tokenizers library",
-    )
 
 
 def _damaged(path: Path, found: str) -> PrepareError:

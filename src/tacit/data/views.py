@@ -4,7 +4,7 @@ REDACTED is the public text with one placeholder for each secret. FULL is the te
 secrets are encoded apart, so that both views share their public tokens; white space stays on the side of the border
 where it is. FULL is built from REDACTED and the secrets' tokens, never the other way round.
 
-Guarantees, for valid spans (sorted, disjoint, non-empty, inside the text):
+For valid spans (sorted, disjoint, non-empty, inside the text):
 
 G1 (invariant). Texts that differ only inside their spans, in content or in length, give the same redacted tokens.
 G2 (nothing survives). A redacted record contains one placeholder per span and no token of a secret.
@@ -25,7 +25,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -150,24 +150,18 @@ class _Shown:
     def __init__(self, public: PublicText) -> None:
         self.text = STAND_IN.join(public.segments)
         self._kinds = public.kinds
-        self._positions: list[int] = []
-        position = -1
-        for segment in public.segments[:-1]:
-            position += len(segment) + 1
-            self._positions.append(position)
+        self._positions = list(accumulate((len(segment) + 1 for segment in public.segments[:-1]), initial=-1))[1:]
 
     def stretch(self, start: int, end: int) -> PublicText:
         first, last = bisect_left(self._positions, start), bisect_left(self._positions, end)
-        inside = self._positions[first:last]
-        borders = pairwise([start - 1, *inside, end])
+        borders = pairwise([start - 1, *self._positions[first:last], end])
         return PublicText(tuple(self.text[left + 1 : right] for left, right in borders), self._kinds[first:last])
 
 
 def _sentences(text: str) -> list[tuple[int, int]]:
     """Sentences, each with the space before it instead of the one behind it."""
     ends = [end for _, end in sentences(text)]
-    starts = [0, *(end - (text[end - 1] == " ") for end in ends[:-1])]
-    borders = [*starts, len(text)]
+    borders = [0, *(end - (text[end - 1] == " ") for end in ends[:-1]), len(text)]
     return [(start, end) for start, end in pairwise(borders) if start < end]
 
 

@@ -20,7 +20,7 @@ from tacit.config.load import load
 from tacit.config.plan_schema import PlanConfig, PlanRequest
 from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Mechanism, Spent, calibrated, concluded, planned, with_private
-from tacit.mechanisms.registry import Described, build_mechanism, describe, rebuild
+from tacit.mechanisms.registry import Described, build_mechanism, rebuild
 from tacit.mechanisms.settings import MeasuredCounts
 from tacit.privacy.account import quick_account
 from tacit.privacy.events import Event, Unbounded
@@ -128,11 +128,6 @@ class Measuring:
     noise_multiplier: float
     chose: bool = False
 
-    @property
-    def of_training(self) -> Event:
-        """What a training step costs a held-out record."""
-        return Unbounded("the model was chosen on held-out records") if self.chose else NOT_READ
-
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -148,18 +143,6 @@ class Terms:
     chooses: bool = False
     measuring: Measuring | None = None
 
-    @classmethod
-    def of(
-        cls,
-        mechanism: Mechanism,
-        *,
-        classifies: bool = False,
-        chooses: bool = False,
-        measuring: Measuring | None = None,
-    ) -> "Terms":
-        """The terms of a run of `mechanism`."""
-        return cls(describe(mechanism), mechanism.plan(), classifies, chooses, measuring)
-
     def rebuilt(self) -> Mechanism:
         """The mechanism, refused when the plan does not follow from it."""
         return rebuild(self.mechanism, self.plan)
@@ -170,7 +153,8 @@ class Terms:
         prices = {step.name: {str(one): cost(step, one) for one in notions} for step in self.plan.executions()}
         measuring = self.measuring
         if measuring is not None:
-            prices = {step: {**known, HELD_OUT: measuring.of_training} for step, known in prices.items()}
+            training = Unbounded("the model was chosen on held-out records") if measuring.chose else NOT_READ
+            prices = {step: {**known, HELD_OUT: training} for step, known in prices.items()}
             alone = dict.fromkeys(map(str, notions), HELD_OUT_ALONE)
             prices[STEP] = {**alone, HELD_OUT: price(measuring.noise_multiplier)}
         return prices

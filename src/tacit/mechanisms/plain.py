@@ -1,9 +1,4 @@
-"""No protection: the baseline that shows what leaks.
-
-| paper | here |
-|---|---|
-| SGD, "No-DP", "Noiseless" | `plain` |
-"""
+"""No protection: the baseline that shows what leaks; papers call it SGD, "No-DP" or "Noiseless"."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -17,6 +17,7 @@ G5 (environment). made.json names no place on the machine, no person and no time
 import hashlib
 import platform
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -258,9 +259,12 @@ class MadeWith:
 
 
 def environment() -> Environment:
-    found = ((name, _version(name)) for name in _LIBRARIES)
-    installed = tuple((name, known) for name, known in found if known is not None)
-    return Environment(code_hash(), platform.python_version(), f"{platform.system()} {platform.machine()}", installed)
+    installed = []
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            installed.append((name, version(name)))
+    system = f"{platform.system()} {platform.machine()}"
+    return Environment(code_hash(), platform.python_version(), system, tuple(installed))
 
 
 @cache
@@ -273,10 +277,3 @@ def code_hash() -> str:
         state.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode())
         state.update(content)
     return state.hexdigest()
-
-
-def _version(library: str) -> str | None:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return None

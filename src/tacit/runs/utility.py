@@ -114,24 +114,18 @@ class Utility(Result):
             )
             yield Table(("held-out text", "tokens", "perplexity", "accuracy"), rows)
             yield Note(f"nats per character {self.nats_a_character:.4f}")
-        else:
-            rates = {
-                "overall": labels.overall,
-                "without secrets": labels.without_secrets,
-                "with secrets": labels.with_secrets,
-                "always the commonest class": labels.commonest,
-            }
-            cells = (
-                (
-                    name,
-                    f"{one.records:,}",
-                    f"{one.errors:,}",
-                    f"{one.share:.1%}",
-                    "{:.1%} to {:.1%}".format(*one.interval()),
-                )
-                for name, one in rates.items()
-            )
-            yield Table(("held-out records", "records", "errors", "test error rate", "95 % interval"), tuple(cells))
+            return
+        rates = {
+            "overall": labels.overall,
+            "without secrets": labels.without_secrets,
+            "with secrets": labels.with_secrets,
+            "always the commonest class": labels.commonest,
+        }
+        cells = []
+        for name, one in rates.items():
+            interval = "{:.1%} to {:.1%}".format(*one.interval())
+            cells.append((name, f"{one.records:,}", f"{one.errors:,}", f"{one.share:.1%}", interval))
+        yield Table(("held-out records", "records", "errors", "test error rate", "95 % interval"), tuple(cells))
 
 
 _DIGEST = re.compile(r", SHA-256 [0-9a-f]+")

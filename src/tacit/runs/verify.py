@@ -37,7 +37,7 @@ from tacit.mechanisms.build import Terms
 from tacit.mechanisms.mechanism import Spent
 from tacit.privacy.account import account
 from tacit.privacy.events import Event
-from tacit.privacy.guarantee import Figure, Guarantee
+from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import read_lines
 from tacit.privacy.ledger_lines import Parsed, event_to_json
 from tacit.runs.folder import RunFolder
@@ -70,15 +70,13 @@ def disagreement(written: Guarantee, follows: Guarantee) -> str | None:
 def untrue_curve(written: Guarantee, follows: Guarantee, spent: Spent) -> str | None:
     """Which curve has a point that is not true of what was spent; `follows` has as many figures, of the same units."""
     for place, (one, other) in enumerate(zip(written.figures, follows.figures, strict=True)):
-        if one.curve and one.curve != other.curve and not _is_true(one, spent):
+        if not one.curve or one.curve == other.curve:
+            continue
+        epsilons, deltas = np.array(one.curve).T
+        least = np.minimum(account(spent[one.neighbors]).law.deltas(epsilons), 1) * (1 - TOLERANCE)
+        if not (np.all(epsilons >= 0) and np.all(deltas >= least)):
             return f"has a point in figures.{place}.curve that is not true of what ledger.jsonl counts"
     return None
-
-
-def _is_true(figure: Figure, spent: Spent) -> bool:
-    epsilons, deltas = np.array(figure.curve).T
-    law = account(spent[figure.neighbors]).law
-    return bool(np.all(epsilons >= 0) and np.all(deltas >= np.minimum(law.deltas(epsilons), 1) * (1 - TOLERANCE)))
 
 
 def _without_curves(guarantee: Guarantee) -> _Json:
@@ -317,8 +315,7 @@ def _present(run: RunFolder) -> list[str]:
 
 
 def _noted(run: RunFolder) -> dict[str, str]:
-    noted = run.read_optional(Noted, PrivateFile.NOTED)
-    return {} if noted is None else noted.files
+    return (run.read_optional(Noted, PrivateFile.NOTED) or Noted({})).files
 
 
 @dataclass(frozen=True, slots=True)

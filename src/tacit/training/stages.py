@@ -32,6 +32,7 @@ from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
 from tacit.mechanisms.build import Measuring, Planned, Terms
 from tacit.mechanisms.build import plan as price
 from tacit.mechanisms.mechanism import Mechanism
+from tacit.mechanisms.registry import describe
 from tacit.models.classifier import Classifier
 from tacit.models.evaluation import evaluate, label_quality, mean_nats
 from tacit.models.language_model import Learner
@@ -163,7 +164,7 @@ def _carried_out(config: Config, policies: Policies, run: RunFolder, observe: Ob
         check_covered(config)
     measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(config))
     chooses = config.training.eval_steps is not None
-    terms = Terms.of(planned.mechanism, classifies=config.classifies, chooses=chooses, measuring=measuring)
+    terms = Terms(describe(planned.mechanism), planned.plan, config.classifies, chooses, measuring)
     run.write_json(ReleaseFile.PLAN, terms)
     known = run.ledger.charges()  # a resumed ledger knows the prices already
     for step, prices in terms.prices().items():
