@@ -12,7 +12,7 @@ from test_prepare_views import Annotated
 from marking import prepare
 from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span
-from tacit.data.store import PRIVATE, PUBLIC, PreparedCorpus, StoredRow, StoreWriter, user_key
+from tacit.data.store import PRIVATE, PUBLIC, PreparedCorpus, StoreWriter, user_key
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.data.views import PublicTokens
 from tacit.errors import PrepareError, RunError
@@ -45,7 +45,6 @@ def test_rows_give_back_what_went_in(store: PreparedCorpus) -> None:
     assert store.span_counts().tolist() == [2, 0, 0, 0]
     assert tokenizer.decode(store.redacted(0)) == "I am <MASK>. Call <MASK>."
     assert tokenizer.decode(store.full(0).tokens) == RECORDS[0].text
-    assert store.lengths().tolist() == [len(store.redacted(row)) for row in range(4)]
     assert store.redacted(0).dtype == "<u2"
     store.verify()
 
@@ -71,7 +70,7 @@ def test_g2_only_full_reads_private_columns(store: PreparedCorpus) -> None:
     store._private = Forbidden()
     for row in range(len(store)):
         store.redacted(row), store.kinds(row), store.positions(row), store.record_id(row), store.label(row)
-    store.lengths(), store.span_counts(), store.users, store.records, store.pieces
+    store.span_counts(), store.users, store.records, store.pieces
     with pytest.raises(AssertionError):
         store.full(0)
 
@@ -164,7 +163,7 @@ def test_nothing_in_the_corpus_is_a_store_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("vocabulary_size", "bytes_per_token"), [(1 << 16, 2), ((1 << 16) + 1, 4)])
 def test_tokens_are_as_narrow_as_the_vocabulary(vocabulary_size: int, bytes_per_token: int, tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path, vocabulary_size)
-    writer.add(StoredRow(0, 0, "r", None, None, PublicTokens([vocabulary_size - 1], [], ()), ()))
+    writer.add(0, 0, Record("r", ""), PublicTokens([vocabulary_size - 1], [], ()), ())
     writer._public["tokens"].close()
     assert (tmp_path / PUBLIC / "tokens.bin").stat().st_size == bytes_per_token
     writer.abandon()

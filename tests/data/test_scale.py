@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.data.store import Facts, StoreCounts, StoredRow, StoreWriter
+from tacit.data.records import Record
+from tacit.data.store import Facts, StoreCounts, StoreWriter
 from tacit.data.views import PublicTokens
 
 VOCABULARY = 300
@@ -117,7 +118,7 @@ def write_store(folder: Path, rows: int, vocabulary: int = VOCABULARY, length: i
     publics = [[(first + place) % vocabulary for place in range(length - 3)] for first in range(200)]
     for row in range(rows):
         public = PublicTokens(publics[row % 200], [20], ("CODE",))
-        writer.add(StoredRow(row, 0, "", None, None, public, ([1, 2, 3, row % 256],)))
+        writer.add(row, 0, Record("", ""), public, ([1, 2, 3, row % 256],))
     facts = Facts(
         tokenizer_hash="",
         tokenizer_depends_on={},

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from many_runs import many_run_bound
 from tacit.config.model_schema import LocalConfig, OptimizerConfig
 from tacit.data.batches import RowReader, TextBatch, TokenLosses
-from tacit.data.store import Facts, PreparedCorpus, StoreCounts, StoredRow, StoreWriter
+from tacit.data.records import Record
+from tacit.data.store import Facts, PreparedCorpus, StoreCounts, StoreWriter
 from tacit.data.views import PublicTokens
 from tacit.mechanisms.mechanism import Mechanism, PrivateSteps, planned
 from tacit.models.language_model import losses_of
@@ -104,7 +105,7 @@ def write_store(folder: Path, canaries: Iterable[Canary], directions: int) -> Pr
         tokens, secrets = PublicTokens(public, [], ()), [] if canary.secret is None else [list(canary.secret)]
         if secrets:
             tokens = PublicTokens([*public, PLACEHOLDER], [len(public)], ("CANARY",))
-        writer.add(StoredRow(writer.rows, 0, str(writer.rows), canary.user, None, tokens, tuple(secrets)))
+        writer.add(writer.rows, 0, Record(str(writer.rows), "", canary.user), tokens, secrets)
     counts = StoreCounts(
         records=writer.rows, empty=0, quarantined=0, duplicates=0, rows=writer.rows, spans=writer.spans
     )

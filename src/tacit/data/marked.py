@@ -282,20 +282,16 @@ def plant(
     Each canary has a made-up user of its own. Copies have the ids `canary-3/0`, `canary-3/1`, ...
     Places beyond the end of a corpus that is shorter than said are at its end.
     """
-    copies = [copy for canary in canaries if canary.inside for copy in _copies(plan, canary)]
+    start, copies = len(plan.slot.before), []
+    for canary in canaries:
+        spans = (Span(start, start + len(canary.value), CANARY),) if plan.known else ()
+        numbers = range(canary.repetitions if canary.inside else 0)
+        copies += [Record(f"{canary.id}/{copy}", canary.text, user=canary.id, spans=spans) for copy in numbers]
     places = generator.integers(0, corpus_size, size=len(copies), endpoint=True)
-    arrivals = [(int(places[number]), copies[number]) for number in np.argsort(places, kind="stable")]
-    arrivals.reverse()
+    arrivals = [(int(places[number]), copies[number]) for number in np.argsort(places, kind="stable")[::-1]]
     for number, record in enumerate(records):
         while arrivals and arrivals[-1][0] <= number:
             yield arrivals.pop()[1]
         yield record
     while arrivals:
         yield arrivals.pop()[1]
-
-
-def _copies(plan: CanaryPlan, canary: CanaryRecord) -> Iterator[Record]:
-    start = len(plan.slot.before)
-    spans = (Span(start, start + len(canary.value), CANARY),) if plan.known else ()
-    for copy in range(canary.repetitions):
-        yield Record(f"{canary.id}/{copy}", canary.text, user=canary.id, spans=spans)

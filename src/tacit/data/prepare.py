@@ -26,7 +26,7 @@ from tacit.common.workers import in_batches
 from tacit.config.setting import Duplicates
 from tacit.data.marked import MarkedRecord
 from tacit.data.records import Record, Seen
-from tacit.data.store import PRIVATE, Facts, PreparedCorpus, StoreCounts, StoredRow, StoreWriter
+from tacit.data.store import PRIVATE, Facts, PreparedCorpus, StoreCounts, StoreWriter
 from tacit.data.tokenizer import Tokenizer
 from tacit.data.views import Chunk, PublicText, cut, encode_all, join, surely_too_long
 from tacit.errors import PolicyError, PrepareError, TacitError
@@ -127,7 +127,7 @@ class _Job:
         self._writer = writer
         self._quarantine = quarantine
         self._seen = seen
-        self._records = self._empty = self._duplicates = self._quarantined = 0
+        self._counts = dict.fromkeys(("records", "empty", "quarantined", "duplicates"), 0)
 
     def add(self, batch: Sequence[MarkedRecord]) -> None:
         divided = list(self._divided(batch))
@@ -144,24 +144,18 @@ class _Job:
                 self._store(item, pieces, secrets)
 
     def counts(self) -> StoreCounts:
-        return StoreCounts(
-            records=self._records,
-            empty=self._empty,
-            quarantined=self._quarantined,
-            duplicates=self._duplicates,
-            rows=self._writer.rows,
-            spans=self._writer.spans,
-        )
+        return StoreCounts(**self._counts, rows=self._writer.rows, spans=self._writer.spans)
 
     def _divided(self, batch: Sequence[MarkedRecord]) -> Iterator[_Divided]:
         for marked in batch:
-            number = self._records
-            self._records += 1
+            number = self._counts["records"]
+            self._counts["records"] += 1
             if not marked.record.text:
-                self._empty += 1
+                self._counts["empty"] += 1
                 continue
             try:
-                self._check_label(marked.record)
+                if self._settings.labelled and marked.record.label is None:
+                    raise PrepareError("a label in every record", "no label", "put the class into the field `label`")
                 public, secrets = marked.divided()
             except (PolicyError, PrepareError) as error:
                 self._set_aside(marked.record, error)
@@ -170,12 +164,8 @@ class _Job:
 
     def _set_aside(self, record: Record, error: TacitError) -> None:
         """Count and note a record that cannot be prepared: none is lost silently."""
-        self._quarantined += 1
+        self._counts["quarantined"] += 1
         self._quarantine.write(json.dumps({"id": record.id, "reason": error.found}) + "\n")
-
-    def _check_label(self, record: Record) -> None:
-        if self._settings.labelled and record.label is None:
-            raise PrepareError("a label in every record", "no label", "put the class into the field `label`")
 
     def _whole(self, public: PublicText) -> tuple[str, ...]:
         """The segments to encode uncut: none where a cut is certain."""
@@ -189,9 +179,7 @@ class _Job:
         return cut(public, self._tokenizer, self._settings.max_tokens)
 
     def _is_duplicate(self, item: _Divided) -> bool:
-        if self._seen is None:
-            return False
-        if self._settings.duplicates == "doubtful" and not item.marked.doubtful:
+        if self._seen is None or (self._settings.duplicates == "doubtful" and not item.marked.doubtful):
             return False
         label = item.marked.record.label if self._settings.labelled else None
         return not self._seen.add(DuplicateKey(item.public, label, item.marked.marks.flagged).digest)
@@ -200,13 +188,13 @@ class _Job:
         # Whole records: a piece that two records share would go to whichever came first, so that a protected record
         # decided what is trained of another one, be it a cleared one.
         if self._is_duplicate(item):
-            self._duplicates += 1
+            self._counts["duplicates"] += 1
             return
         record, done = item.marked.record, 0
         for number, piece in enumerate(pieces):
-            inside = tuple(secrets[done : done + len(piece.text.kinds)])
+            inside = secrets[done : done + len(piece.text.kinds)]
             done += len(inside)
-            self._writer.add(StoredRow(item.number, number, record.id, record.user, record.label, piece.tokens, inside))
+            self._writer.add(item.number, number, record, piece.tokens, inside)
 
 
 def _facts(policy: PolicyName, tokenizer: Tokenizer, settings: PrepareConfig) -> Facts:

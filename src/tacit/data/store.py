@@ -27,13 +27,14 @@ from array import array
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.common.files import digest, read_bytes, sync_file
+from tacit.data.records import Record
 from tacit.data.views import FullTokens, PublicTokens, Tokens, fill_in
 from tacit.errors import PrepareError
 
@@ -176,18 +177,6 @@ _MOST_KINDS = 1 << 16
 _ROWS_MAPPED = 128  # read before their pages are given back: each row may map 64 kB of every column
 
 
-class StoredRow(NamedTuple):
-    """One piece of a record, as it is stored."""
-
-    record: int
-    piece: int
-    id: str
-    user: str | None
-    label: str | None
-    tokens: PublicTokens
-    secrets: tuple[list[int], ...]
-
-
 class StoreWriter:
     """Appends rows to the columns of a new store in `folder`, which exists and is empty."""
 
@@ -209,21 +198,22 @@ class StoreWriter:
     def spans(self) -> int:
         return self._public["positions"].length
 
-    def add(self, row: StoredRow) -> None:
+    def add(self, number: int, piece: int, record: Record, tokens: PublicTokens, secrets: Iterable[list[int]]) -> None:
+        """A row: one piece, in tokens, of the record with this number in the stream."""
         public, private = self._public, self._private
-        public["tokens"].extend(row.tokens.tokens)
+        public["tokens"].extend(tokens.tokens)
         public["offsets"].append(public["tokens"].length)
-        public["positions"].extend(row.tokens.positions)
-        public["kinds"].extend(self._kind(kind) for kind in row.tokens.kinds)
+        public["positions"].extend(tokens.positions)
+        public["kinds"].extend(self._kind(kind) for kind in tokens.kinds)
         public["span_offsets"].append(public["positions"].length)
-        public["records"].append(row.record)
-        public["pieces"].append(row.piece)
-        public["users"].append(user_key(row.user))
-        public["ids"].extend(row.id.encode("utf-8", "replace"))
+        public["records"].append(number)
+        public["pieces"].append(piece)
+        public["users"].append(user_key(record.user))
+        public["ids"].extend(record.id.encode("utf-8", "replace"))
         public["id_offsets"].append(public["ids"].length)
-        public["labels"].extend(json.dumps(row.label).encode())
+        public["labels"].extend(json.dumps(record.label).encode())
         public["label_offsets"].append(public["labels"].length)
-        for secret in row.secrets:
+        for secret in secrets:
             private["secrets"].extend(secret)
             private["secret_offsets"].append(private["secrets"].length)
 
@@ -254,7 +244,11 @@ class StoreWriter:
 
 
 class PreparedCorpus:
-    """A prepared corpus on disk. Rows are pieces of records, numbered from 0."""
+    """A prepared corpus on disk. Rows are pieces of records, numbered from 0.
+
+    For each row, `users` has a number for its user (0: none), `records` which record of the corpus it is from, and
+    `pieces` which piece of that.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -266,29 +260,13 @@ class PreparedCorpus:
         self._public = _columns(folder / PUBLIC, self.header.columns, public_types(""))
         self._private = _columns(folder / PRIVATE, private.columns, {"secrets": "", "secret_offsets": "<u8"})
         self._check_lengths()
+        self.users: npt.NDArray[np.uint64] = self._public["users"]
+        self.records: npt.NDArray[np.uint64] = self._public["records"]
+        self.pieces: npt.NDArray[np.uint32] = self._public["pieces"]
         self._rows_read = 0
 
     def __len__(self) -> int:
         return self.header.counts.rows
-
-    @property
-    def users(self) -> npt.NDArray[np.uint64]:
-        """For each row, a number for its user; 0 where there is none. One number for two users is as good as never."""
-        return self._public["users"]
-
-    @property
-    def records(self) -> npt.NDArray[np.uint64]:
-        """For each row, which record of the corpus it is from: the pieces of one record share it."""
-        return self._public["records"]
-
-    @property
-    def pieces(self) -> npt.NDArray[np.uint32]:
-        """For each row, which piece of its record it is."""
-        return self._public["pieces"]
-
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """For each row, how many redacted tokens it has."""
-        return np.diff(self._public["offsets"]).astype(np.int64)
 
     def span_counts(self) -> npt.NDArray[np.int64]:
         """For each row, how many secrets it has."""

@@ -144,34 +144,17 @@ class HuggingFace:
 class Tokenizer:
     """A codec with special ids behind its own, and what it depends on.
 
-    Special ids, from `first_special` on: end of record (also padding), and the placeholder `<MASK>`.
+    Special ids, from `first_special` on: `end` of record (also padding), and the `placeholder` `<MASK>` for a secret.
     """
 
     def __init__(self, codec: Codec, depends_on: Dependence) -> None:
         self.codec = codec
         self.depends_on = depends_on
-
-    @property
-    def first_special(self) -> int:
-        return self.codec.size
-
-    @property
-    def vocabulary_size(self) -> int:
-        return self.codec.size + len(_SPECIAL_NAMES)
-
-    @property
-    def end(self) -> int:
-        """The id that ends a record and pads a batch."""
-        return self.codec.size
-
-    @property
-    def lossless(self) -> bool:
-        return self.codec.lossless
-
-    @property
-    def placeholder(self) -> int:
-        """The id that stands for a secret."""
-        return self.codec.size + 1
+        self.lossless = codec.lossless
+        self.first_special = codec.size
+        self.end = codec.size
+        self.placeholder = codec.size + 1
+        self.vocabulary_size = codec.size + len(_SPECIAL_NAMES)
 
     def encode(self, text: str) -> list[int]:
         return self.encode_batch([text])[0]
@@ -201,14 +184,8 @@ class Tokenizer:
         return Tokenizer(self.codec, replace(self.depends_on, policy_hash=policy_hash))
 
     def save(self, path: Path) -> None:
-        content = {
-            "format": FORMAT,
-            "version": FORMAT_VERSION,
-            "hash": self.hash,
-            "depends_on": asdict(self.depends_on),
-            **self.codec.definition(),
-        }
-        path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        head = {"format": FORMAT, "version": FORMAT_VERSION, "hash": self.hash, "depends_on": asdict(self.depends_on)}
+        path.write_text(json.dumps(head | self.codec.definition(), ensure_ascii=False), encoding="utf-8")
 
     def _special(self, token: int) -> str:
         if not 0 <= token < self.vocabulary_size:

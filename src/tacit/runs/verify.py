@@ -8,9 +8,6 @@ G5 (curves). The points of a curve may be others; each must be true.
 G6 (named). What does not hold is reported in one sentence that names the file and what it disagrees with.
 G7 (prepared). A changed byte in a prepared store, in the marks that make pools or in the planted canaries is refused
    before a run is resumed and before an audit: training would be another one under the same claim.
-
-No signature is involved. Whoever rewrites plan, ledger, guarantee and manifest alike has made the files of another run,
-whose claim does follow from them: only the sender, or an older copy of manifest.json, can tell the two apart.
 """
 
 import json
