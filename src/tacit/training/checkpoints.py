@@ -102,10 +102,6 @@ class _Manifest:
     version: Literal[1] = 1
 
 
-class _Damaged(Exception):
-    """A checkpoint is not what was written."""
-
-
 class Checkpoints:
     """The checkpoints of a run."""
 
@@ -148,15 +144,16 @@ class Checkpoints:
         """The latest whole checkpoint; None before the first. In an open run, damaged ones are set aside."""
         damaged: list[Path] = []
         for place in self._latest_first():
-            try:
-                checkpoint, charges = _read(place)
-            except _Damaged:
+            if not _is_whole(place):
                 damaged.append(place)
                 continue
+            state = from_json(_State, read_bytes(place / _STATE))
             if self._run.writable:
-                _check_counted(self._run.ledger.charges(), charges)
+                _check_counted(self._run.ledger.charges(), state.charges)
                 for other in damaged:
                     self._set_aside(other)
+            model, optimizer = load_file(place / _MODEL), load_file(place / _OPTIMIZER)
+            checkpoint = Checkpoint(state.step, model, optimizer, state.streams, state.samplers)
             return Resumed(checkpoint, tuple(other.name for other in damaged))
         if damaged:
             raise RunError(
@@ -209,14 +206,6 @@ def _is_whole(folder: Path) -> bool:
         return from_json(_Manifest, read_bytes(folder / _MANIFEST)) == _manifest(folder)
     except (OSError, ConfigError):
         return False
-
-
-def _read(folder: Path) -> tuple[Checkpoint, dict[str, int]]:
-    if not _is_whole(folder):
-        raise _Damaged
-    state = from_json(_State, read_bytes(folder / _STATE))
-    model, optimizer = load_file(folder / _MODEL), load_file(folder / _OPTIMIZER)
-    return Checkpoint(state.step, model, optimizer, state.streams, state.samplers), state.charges
 
 
 def _check_counted(ledger: Mapping[str, int], checkpoint: Mapping[str, int]) -> None:
@@ -312,6 +301,5 @@ def _digest(name: str, path: Path) -> str:
     try:
         return digest(path)
     except OSError as error:
-        raise ConfigError(
-            f"the file of `{name}`, at {path}", error.strerror or type(error).__name__, "check the path"
-        ) from error
+        found = error.strerror or type(error).__name__
+        raise ConfigError(f"the file of `{name}`, at {path}", found, "check the path") from error

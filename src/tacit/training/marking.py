@@ -1,8 +1,7 @@
 """The corpus of a run: read once, split, marked once, counted, and written to `private/` for all that follows.
 
 Also which rows of a prepared store are protected, whose they are and which of them caps keep. This annotation is fixed
-before training and treated as public (theory, sections 2 to 5): zeroing out what a unit says leaves it as it is. It
-decides which pool a record is in, and nothing else.
+before training and treated as public (theory, sections 2 to 5); it decides which pool a record is in, and nothing else.
 
 G1 (once). Nothing else reads the corpus or asks a policy; a run that was killed resumes from what was written, or marks
    anew where that is not whole.
@@ -33,7 +32,6 @@ from tacit.data.marked import (
     CorpusSummary,
     MarkedCorpus,
     MarkedRecord,
-    Marks,
     Part,
     Shares,
     Split,
@@ -169,7 +167,12 @@ class _Marking:
             for one, marks in counted(found, observe):
                 if marks.refusal is not None and one.part != Part.HELD_OUT:
                     raise PolicyError(*marks.refusal)
-                self._count(one, marks)
+                if one.part == Part.TRAIN:
+                    self._sampler.see(one.record, marks)
+                elif one.part == Part.HELD_OUT:
+                    held_out.see(one.record)
+                    if marks.refusal is None:
+                        self._card.add_usable(one.record, marks.spans)
                 write(one.part, MarkedRecord(one.record, marks))
             run.write_json(PrivateFile.SHARED, Shared(self._overlap.check()))
         run.write_json(PrivateFile.SAMPLE, Inside(self._sampler.excerpts(), ()))
@@ -200,14 +203,6 @@ class _Marking:
             yield Unmarked(Part.TRAIN if trains else Part.HELD_OUT, record)
         for record in planted.records():
             yield Unmarked(Part.PLANTED, record)
-
-    def _count(self, one: Unmarked, marks: Marks) -> None:
-        if one.part == Part.TRAIN:
-            self._sampler.see(one.record, marks)
-        elif one.part == Part.HELD_OUT:
-            self._held_out.see(one.record)
-            if marks.refusal is None:
-                self._card.add_usable(one.record, marks.spans)
 
 
 _CAP_SALT = "tacit caps"

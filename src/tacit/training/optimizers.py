@@ -21,9 +21,7 @@ class Optimizer:
 
     def __init__(self, settings: OptimizerConfig, total: int) -> None:
         """`total` is how often `apply` will be called."""
-        self.settings = settings
-        self._total = max(1, total)
-        self._done = 0
+        self.settings, self._total, self._done = settings, max(1, total), 0
         self._moments: dict[str, Tensor] = {}
 
     @torch.no_grad()
@@ -33,11 +31,9 @@ class Optimizer:
         self._done += 1
         scale = self._shortening(gradients)
         for name, gradient in gradients.items():
-            step = (
-                gradient * scale
-                if self.settings.optimizer == "sgd"
-                else self._adam(name, gradient * scale, noise * scale)
-            )
+            step = gradient * scale
+            if self.settings.optimizer != "sgd":
+                step = self._adam(name, step, noise * scale)
             parameters[name].sub_((rate * step).to(parameters[name].dtype))
 
     def state(self) -> dict[str, Tensor]:

@@ -39,12 +39,10 @@ class Overlap:
         corpus, apart = config.corpus, config.data.held_out_corpus
         named = {"vocabulary_corpus": config.data.vocabulary_corpus, "eval_on": public_choice(config)}
         public = {setting: file for setting, file in named.items() if file is not None}
-        if apart is not None:
-            _check_other_file("held_out_corpus", apart, "the corpus", corpus)
+        _check_other_file("held_out_corpus", apart, "the corpus", corpus)
         for setting, file in public.items():
             _check_other_file(setting, file, "the corpus", corpus)
-            if apart is not None:
-                _check_other_file(setting, file, "held_out_corpus", apart)
+            _check_other_file(setting, file, "held_out_corpus", apart)
         self._held_out = _HeldOut()
         files = [_PublicFile(setting, file) for setting, file in public.items()]
         self._with_corpus = [_Comparison(file, "the corpus") for file in files]
@@ -164,8 +162,7 @@ class _PublicFile:
     """A file that is declared public: its texts, and some of its lines."""
 
     def __init__(self, setting: str, path: str) -> None:
-        self.setting = setting
-        self.path = path
+        self.setting, self.path = setting, path
         self.texts: Counter[int] = Counter()
         sample = _LineSample()
         for record in read(path):
@@ -205,8 +202,8 @@ class _Comparison:
         )
 
 
-def _check_other_file(setting: str, file: str, whose: str, protected: str) -> None:
-    if os.path.exists(file) and os.path.exists(protected) and os.path.samefile(file, protected):
+def _check_other_file(setting: str, file: str | None, whose: str, protected: str | None) -> None:
+    if file and protected and os.path.exists(file) and os.path.exists(protected) and os.path.samefile(file, protected):
         raise ConfigError(f"a {setting} apart from {whose}", "the same file", f"name another file as {setting}")
 
 

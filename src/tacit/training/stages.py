@@ -162,8 +162,8 @@ def _carried_out(config: Config, policies: Policies, run: RunFolder, observe: Ob
     if planned.mechanism.notions():
         check_detector_data(summary.detector_overlap)
         check_covered(config)
-    measuring = Measuring(held := len(np.unique(held_out.records)), calibrated(held), _chosen_by_held_out(config))
-    chooses = config.training.eval_steps is not None
+    chooses, held = config.training.eval_steps is not None, len(np.unique(held_out.records))
+    measuring = Measuring(held, calibrated(held), chooses and public_choice(config) is None)
     terms = Terms(describe(planned.mechanism), planned.plan, config.classifies, chooses, measuring)
     run.write_json(ReleaseFile.PLAN, terms)
     known = run.ledger.charges()  # a resumed ledger knows the prices already
@@ -290,10 +290,6 @@ def _evidence(
         accelerated=config.execution.device != "cpu",
         repeatable=config.mode == Mode.RESEARCH,
     )
-
-
-def _chosen_by_held_out(config: Config) -> bool:
-    return config.training.eval_steps is not None and config.training.eval_on in ("redacted", "full")
 
 
 def _check_dependence(mechanism: Mechanism, depends: Dependence, policy_hash: str) -> None:

@@ -1,8 +1,7 @@
 """The training loop. It executes a plan, and knows no mechanism by name.
 
 G1 (before). Every step is charged to the ledger, on the disk, before its update is applied.
-G2 (as priced). A private step's draw reaches the model only through its noisy sum, over the public divisor; an empty
-   draw adds noise and is charged like any other.
+G2 (as priced). A private step's draw reaches the model as `updates` guarantees; an empty one is charged like any other.
 G3 (resumes). A run that was killed at any moment resumes from its last checkpoint; charges are never taken back.
 G4 (public choice). Under a claim, which model is kept and when to stop is decided by a corpus declared public, or by
    the redacted view where the claim is about secrets. When to stop depends on the models, so a run that stopped early
@@ -49,12 +48,12 @@ class TrainSettings:
 
 @dataclass(slots=True)
 class Choice:
-    """Looks every `every` steps; keeps the best model in a private file, which a resumed run goes on with."""
+    """Looks every `every` steps; keeps the best model in a private file, with which a resumed run continues."""
 
     run: RunFolder
     every: int
     patience: int | None
-    nats: Callable[[], float]  # a token of the public text, of the model as it stands
+    nats: Callable[[], float]  # per token of the public text, of the model as it is
     _best: float = field(default=float("inf"), init=False)
     _since: int = field(default=0, init=False)
     looked: int = field(default=0, init=False)  # at the model after this step
@@ -170,8 +169,8 @@ class Trainer:
         self._learner.module.load_state_dict(dict(checkpoint.model), strict=False)  # a tied weight has one name
         for kind, optimizer in self._updates.optimizers.items():
             mark = f"{kind}."
-            state = {name.removeprefix(mark): v for name, v in checkpoint.optimizer.items() if name.startswith(mark)}
-            optimizer.restore(state)
+            saved = checkpoint.optimizer.items()
+            optimizer.restore({name.removeprefix(mark): v for name, v in saved if name.startswith(mark)})
         self._samplers.restore(checkpoint.samplers)
         return Streams.resumed(checkpoint.streams)
 

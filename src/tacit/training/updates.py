@@ -243,16 +243,16 @@ class Updates:
 
     def carry_out(self, step: Step, drawn: Drawn, streams: Streams) -> Done:
         """One draw of `step`."""
-        update = step.update
+        update, rule = step.update, self.optimizers[step.optimizer]
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
             if isinstance(update, Plain):
-                return self.plain(step, drawn.rows, self.optimizers[step.optimizer])
+                return self.plain(step, drawn.rows, rule)
             if isinstance(update, SplitBatch):
                 done: Done = resolve_name(_AS_PRINTED[update.by])(self, step, update, drawn, streams)
                 return done
             if isinstance(step.draw, PoissonUsers | UsersAndEntities):
                 return self._users(step, update, drawn, streams)
-            return self.noisy(step, update, drawn.rows, streams, self.optimizers[step.optimizer])
+            return self.noisy(step, update, drawn.rows, streams, rule)
 
     def _read(self, step: Step, rows: np.ndarray) -> Examples:
         """The rows as `step` sees them, on the model's device."""
@@ -263,9 +263,8 @@ class Updates:
         batch, moving = self._read(step, rows), self.moving[step.trainable]
         result = plain_sum(self.learner, batch, positions=self._positions, parameters=moving)
         weight = max(result.weight, 1.0)
-        gradients = {name: total / weight for name, total in result.sums.items()}
-        rule.apply(self.parameters, gradients)
-        return Done(_counted(batch), result.loss / weight)
+        rule.apply(self.parameters, {name: total / weight for name, total in result.sums.items()})
+        return Done(int(batch.weights.count_nonzero()), result.loss / weight)
 
     def noisy(
         self, step: Step, update: Noisy | SplitBatch, rows: np.ndarray, streams: Streams, rule: Optimizer
@@ -294,7 +293,7 @@ class Updates:
         def units() -> Iterator[LocalUnit[Examples]]:
             for rows, weight in zip(drawn.units(), self.pools.weights(drawn, cap), strict=True):
                 batch = self._read(step, rows)
-                counts.append(_counted(batch))
+                counts.append(int(batch.weights.count_nonzero()))
                 yield LocalUnit(batch, float(weight), (key, self.pools.owner(rows)))
 
         result = local_sum(
@@ -328,10 +327,6 @@ def _draws(step: Step, pools: Pools) -> int:
     return -(-len(pools.records(step.pool)) // draw.batch_size) if isinstance(draw, ShuffledPass) else 1
 
 
-def _counted(batch: Examples) -> int:
-    return int(batch.weights.count_nonzero())
-
-
 def _facts(norms: Tensor, non_finite: int) -> dict[str, float]:
     median = float(norms.median()) if len(norms) else 0.0
     return {"drawn": len(norms), "non_finite": non_finite, "median_norm": median}
@@ -348,7 +343,6 @@ def moving_names(learner: Trainable[Any], trainable: TrainablePart) -> list[str]
         "adapters": [name for name in known if ".lora_" in name],
     }
     if not (names := chosen[trainable]):
-        raise ConfigError(
-            f"a model with {trainable} to train", "none", "choose another `plan.trainable`, or another model"
-        )
+        way_out = "choose another `plan.trainable`, or another model"
+        raise ConfigError(f"a model with {trainable} to train", "none", way_out)
     return names
