@@ -23,6 +23,22 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
+def test_slow_libraries_are_not_loaded() -> None:
+    """Together they take longer than all the rest of a plan."""
+    slow = ("torch", "transformers", "dp_accounting", "scipy.signal", "scipy.stats")
+    code = f"""
+import sys
+from tacit.cli.main import main
+try:
+    main()
+finally:
+    print([name for name in {slow} if name in sys.modules])
+"""
+    command = [sys.executable, "-c", code, "plan", "--mechanism", "selective", "--epsilon", "8", "--records", "2000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_list_names_every_mechanism() -> None:
     output = CliRunner().invoke(app, ["plan", "--list"]).output
     assert all(name in output for name in REGISTRY)

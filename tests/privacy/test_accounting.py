@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from tacit.errors import ClaimRefused, ConfigError
-from tacit.privacy.account import account, calibrate_noise, check_delta, default_delta, library_pld, quick_account
+from tacit.privacy.account import (
+    account,
+    calibrate_noise,
+    check_delta,
+    default_delta,
+    library_pld,
+    quick_account,
+    without_library,
+)
 from tacit.privacy.dominating_pairs import directions
 from tacit.privacy.events import Composition, ExposedGaussian, Free, Gaussian, Relation, SampledGaussian, Unbounded
 from tacit.privacy.pld import PLD
@@ -188,6 +196,10 @@ def test_the_profile_says_how_it_was_priced() -> None:
     assert account(sampled(1.0, 1.0, 3)).accountant == CLOSED_FORM.name
     assert account(sampled(1.0, 0.1, 3)).accountant == f"{PLD.name}, confirmed by {library_pld().name}"
     assert account(sampled(1.0, 0.1, 3, copies=2)).accountant == PLD.name
+    with without_library():
+        alone = account(sampled(1.0, 0.1, 3))
+    assert alone.accountant == PLD.name
+    assert alone.curve() == account(sampled(1.0, 0.1, 3)).curve()
     assert "hop" in account(sampled(2.0, 0.01, 300, 3, REPLACE)).accountant
     assert "coarse" in account(sampled(1.0, 1e-6, 10**7)).accountant
 

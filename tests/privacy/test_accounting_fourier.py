@@ -145,3 +145,18 @@ def test_the_library_is_not_quoted_and_confirms() -> None:
     quick = PLD.profile(COMPOSITION)
     assert profile.epsilon(1e-5) == quick.epsilon(1e-5)
     assert library_pld(1e-4).profile(COMPOSITION).epsilon(1e-5) == pytest.approx(quick.epsilon(1e-5), rel=0.003)
+
+
+@pytest.mark.parametrize("length", [1, 2, 255, 256, 257, 1000])
+def test_discounted_sums_are_within_their_roundings(length: int) -> None:
+    """Against fractions; the bound that `_law` adds is 8 roundings per value."""
+    values = np.exp(-60 * np.random.default_rng(length).random(length)).astype(Real)
+    decay = np.exp(-Real(1e-3))
+    exact, exact_decay = Fraction(0), _fraction(decay)
+    for value, found in zip(values, pld_module._discounted(values.copy(), decay), strict=True):
+        exact = _fraction(value) + exact_decay * exact
+        assert abs(_fraction(found) - exact) <= 8 * length * Fraction(pld_module.UNIT) * exact
+
+
+def _fraction(value: np.floating) -> Fraction:
+    return Fraction(*value.as_integer_ratio())

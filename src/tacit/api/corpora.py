@@ -323,13 +323,15 @@ def plan(
     """
     from tacit.mechanisms.build import plan as price
     from tacit.mechanisms.build import read_plan_file
+    from tacit.privacy.account import without_library
 
     target = {name: value for name, value in (("mechanism", mechanism), ("epsilon", epsilon)) if value is not None}
     asked = {**(read_plan_file(Path(file)) if file else {}), **target, **(counts or {}), **(settings or {})}
-    if corpus is None:
-        return price(asked)
-    chosen = [policy_of(one) for one in (policy, conservative_policy) if one is not None]
-    return price(asked, measured=_counted_in(corpus, chosen, field_names))
+    with without_library():
+        if corpus is None:
+            return price(asked)
+        chosen = [policy_of(one) for one in (policy, conservative_policy) if one is not None]
+        return price(asked, measured=_counted_in(corpus, chosen, field_names))
 
 
 def _counted_in(

@@ -27,15 +27,14 @@ record (a masked secret replaces one), and upper confidence bounds on the miss r
 import importlib.metadata
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from dp_accounting import NeighboringRelation, dp_event
-from dp_accounting.pld import PLDAccountant
-from scipy import stats
 
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.privacy.dominating_pairs import Floats, PricedEvents, put_in_order
@@ -43,6 +42,10 @@ from tacit.privacy.events import Composition, ExposedGaussian, Gaussian, NoisyEv
 from tacit.privacy.pld import PLD, privacy_loss_laws
 from tacit.privacy.profile import CLOSED_FORM, Accountant, Envelope, Law, Profile, TwoHops, bisect, has_closed_form
 from tacit.privacy.renyi import RDP, renyi_law
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+    from dp_accounting.pld import PLDAccountant
 
 _CHECKED_DELTAS = (1e-3, 1e-5, 1e-8)
 _NOTICED = 1e-11  # lost mass that begins to show at small deltas
@@ -53,9 +56,26 @@ _TRIES = 8  # the search is priced by the quick accountant, which may be a littl
 _LIBRARY_MOST_STEPS, _LIBRARY_MOST_EPSILON = 100_000, 150.0  # beyond these its grids outgrow seconds and memory
 
 
-@lru_cache(maxsize=256)
+_CONFIRMS = ContextVar("confirms", default=True)
+
+
+@contextmanager
+def without_library() -> Iterator[None]:
+    """Inside, dp-accounting confirms nothing: it takes a second to load, and changes no number."""
+    before = _CONFIRMS.set(False)
+    try:
+        yield
+    finally:
+        _CONFIRMS.reset(before)
+
+
 def account(composition: Composition) -> Profile:
     """What the composition costs, cross-checked."""
+    return _account(composition, _CONFIRMS.get())
+
+
+@lru_cache(maxsize=256)
+def _account(composition: Composition, confirms: bool) -> Profile:
     profile = quick_account(composition)
     if profile.accountant != PLD.name:
         return profile
@@ -68,7 +88,7 @@ def account(composition: Composition) -> Profile:
                 found=f"{spent:.6g} ({profile.accountant})",
                 way_out="report this composition: the two accountants contradict each other",
             )
-    confirmed = f", confirmed by {library_pld().name}" if _confirmed(composition, profile) else ""
+    confirmed = f", confirmed by {library_pld().name}" if confirms and _confirmed(composition, profile) else ""
     return Profile(f"{PLD.name}{confirmed}", profile.relation, Envelope((profile.law, check.law)))
 
 
@@ -186,7 +206,7 @@ def check_delta(delta: float, units: int) -> None:
 
 @dataclass(frozen=True)
 class _LibraryLaw(Law):
-    accountant: PLDAccountant
+    accountant: "PLDAccountant"
 
     def deltas(self, epsilons: Floats) -> Floats:
         return np.asarray(self.accountant.get_delta(epsilons.tolist()), dtype=np.float64)
@@ -199,6 +219,9 @@ def library_pld(interval: float = 1e-3) -> Accountant:
     """dp-accounting's PLD accountant with the given discretization interval; exposed draws are refused."""
 
     def law(spent: PricedEvents) -> Law:
+        from dp_accounting import NeighboringRelation
+        from dp_accounting.pld import PLDAccountant
+
         replaced = spent.relation is Relation.REPLACE
         neighbors = NeighboringRelation.REPLACE_ONE if replaced else NeighboringRelation.REPLACE_SPECIAL
         accountant = PLDAccountant(neighbors, value_discretization_interval=interval)
@@ -209,7 +232,10 @@ def library_pld(interval: float = 1e-3) -> Accountant:
     return Accountant(f"PLD (dp-accounting {importlib.metadata.version('dp-accounting')})", law)
 
 
-def _translated(event: NoisyEvent) -> dp_event.DpEvent:
+def _translated(event: NoisyEvent) -> "dp_event.DpEvent":
+    from dp_accounting import dp_event
+    from scipy import stats
+
     if isinstance(event, ExposedGaussian):
         raise ClaimRefused("events that dp-accounting knows", "ExposedGaussian", "account in closed form")
     if isinstance(event, Gaussian) or event.sampling_rate == 1.0:

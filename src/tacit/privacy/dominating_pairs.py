@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from tacit.errors import ClaimRefused
 from tacit.privacy.events import (
@@ -142,7 +142,8 @@ def directions(event: NoisyEvent) -> tuple[Pair, ...]:
 
 def _binomial(copies: int, rate: float, sigma: float) -> Mixture:
     counts = np.arange(copies + 1)
-    weights = np.exp(stats.binom.logpmf(counts, copies, rate))
+    ways = special.gammaln(copies + 1) - (special.gammaln(counts + 1) + special.gammaln(copies - counts + 1))
+    weights = np.exp(ways + special.xlogy(counts, rate) + special.xlog1py(copies - counts, -rate))
     largest = int(np.argmax(weights))
     weights[largest] = 0.0
     weights[largest] = 1 - math.fsum(weights)  # the logarithms' rounding would leak mass at every step

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from tacit.privacy.account import account, calibrate_noise, default_delta
 from tacit.privacy.events import Event, Free, Gaussian, Relation
@@ -91,7 +91,7 @@ class ReleasedUtility:
 
     def _off(self, bounds: int) -> float:
         """How far a sum is from the exact one at most, where so many share 5 % of doubt."""
-        return float(norm.isf(0.05 / bounds / 2)) * self.noise_multiplier * math.sqrt(len(self.sums))
+        return -float(ndtri(0.05 / bounds / 2)) * self.noise_multiplier * math.sqrt(len(self.sums))
 
 
 def calibrated(records: int) -> float:

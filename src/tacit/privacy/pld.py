@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft, signal, special
+from scipy import fft, special
 
 from tacit.privacy.dominating_pairs import Floats, Pair, PricedEvents, directions
 from tacit.privacy.profile import Accountant, Envelope, Law, bisect
@@ -205,12 +205,25 @@ def _law(found: Composed, start: int, lowest: int, interval: float, lost: float,
     kept = masses[first - lowest :]
     above = np.append(np.cumsum(kept[:0:-1])[::-1], 0.0)
     # delta_i = (1 - e^-h) above_i + e^-h delta_(i+1): no difference of large numbers
-    weights = np.array([-np.expm1(-Real(interval))]), np.array([Real(1), -np.exp(-Real(interval))])
-    finite = signal.lfilter(*weights, above[::-1])[::-1]
+    decay = np.exp(-Real(interval))
+    finite = _discounted(-np.expm1(-Real(interval)) * above[::-1], decay)[::-1]
     # of positive terms: no part is lost in rounding
     finite = (finite * (1 + 8 * len(masses) * UNIT)).astype(np.float64)
     at_grid = np.maximum.accumulate(np.clip(finite * (1 + 1e-15) + lost, lost, 1.0)[::-1])[::-1]
     return GridLaw(first * interval + slack, interval, at_grid, coarse)
+
+
+def _discounted(values: npt.NDArray[np.floating], decay: np.floating) -> npt.NDArray[np.floating]:
+    """y_i = values_i + decay y_(i-1), blocks side by side; each y has at most 3 len(values) + 4 width roundings."""
+    width = min(256, len(values))
+    blocks = np.zeros((-(-len(values) // width), width), Real)
+    blocks.ravel()[: len(values)] = values
+    powers = np.full(width, decay).cumprod()
+    for place in range(1, width):
+        blocks[:, place] += decay * blocks[:, place - 1]
+    for block in range(1, len(blocks)):
+        blocks[block] += powers * blocks[block - 1, -1]
+    return blocks.ravel()[: len(values)]
 
 
 def _line(pair: Pair, tail: float) -> _Line:

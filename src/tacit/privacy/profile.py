@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from tacit.errors import ClaimRefused
 from tacit.privacy.dominating_pairs import Floats, PricedEvents, put_in_order
@@ -289,6 +289,8 @@ def _law(spent: PricedEvents) -> Law:
 
 
 def _participations(count: int, rate: float) -> tuple[Floats, Floats]:
+    from scipy import stats  # a third of a second, which most plans need not wait for
+
     low, high = stats.binom.ppf([_DROPPED / 2, 1 - 1e-15], count, rate)
     while stats.binom.sf(high, count, rate) > _DROPPED / 2:  # ppf cannot see a tail below 1e-16
         high += 1 + 0.01 * (high - low)
