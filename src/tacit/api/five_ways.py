@@ -68,7 +68,7 @@ class Way:
         return {"mechanism": self.mechanism, "run": run, "verdict": verdict}
 
     def row(self) -> tuple[str, ...]:
-        """Cells: how good the model is, what it says of canaries, and what is claimed."""
+        """Cells: perplexities, exposure of canaries, and the guarantee."""
         if self.trained is None or self.audit is None:
             return (self.mechanism, "", "", "", "", "not for this corpus")
         utility, figures = self.trained.utility, self.trained.guarantee.figures

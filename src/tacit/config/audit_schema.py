@@ -70,7 +70,7 @@ class Slot:
 
     @classmethod
     def of(cls, template: str, words: tuple[str, ...] = ()) -> "Slot":
-        """The slot of a template; `words` are what `{word}` stands for."""
+        """The slot of a template; `words` are the values of `{word}`."""
         slots = list(_SLOT.finditer(template))
         braces = template.count("{") + template.count("}")
         if len(slots) != 1 or braces != 2:

@@ -76,7 +76,7 @@ class ChartPlace(NamedTuple):
 
 
 def charts(recipe: Recipe, lines: Sequence[ResultLine]) -> list[Chart]:
-    """Every chart, in the order of the recipe; one without points says why."""
+    """Every chart, in the order of the recipe; one without points has a note with the reason."""
     first: dict[str, Variation] = {}
     for one in variations(recipe):
         first.setdefault(one.group, one)

@@ -1,6 +1,6 @@
 """What a detector learns from: prompts from files, public sentences, and which of them are held out.
 
-A file of templates has one per line, or is YAML with a list under `templates`; `{3 digits}` and the like stand for
+A file of templates has one per line, or is YAML with a list under `templates`; slots such as `{3 digits}` mark
 the secret. A file of labeled prompts is any corpus with the labels `sensitive` and `harmless` (or 1 and 0, true and
 false).
 """
