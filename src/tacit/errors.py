@@ -45,7 +45,8 @@ class ConfigError(TacitError):
         names = sorted(known)
         near = difflib.get_close_matches(found, names, n=3, cutoff=0.5)
         way_out = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(names)}"
-        return cls(expected=f"the name of a {noun} ({', '.join(names)})", found=repr(found), way_out=way_out)
+        article = "an" if noun[0] in "aeiou" else "a"
+        return cls(expected=f"the name of {article} {noun} ({', '.join(names)})", found=repr(found), way_out=way_out)
 
 
 class CorpusError(TacitError):

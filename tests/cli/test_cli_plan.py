@@ -12,6 +12,7 @@ from tacit import api
 from tacit.cli.main import app
 from tacit.cli.output import name_of
 from tacit.cli.train import PLAN_FLAGS
+from tacit.errors import ConfigError
 from tacit.mechanisms.registry import REGISTRY
 
 QUICK = ["plan", "--mechanism", "dpsgd", "--records", "1000", "--expected-batch-size", "50", "--epochs", "3"]
@@ -136,3 +137,8 @@ def test_counts_can_be_taken_from_a_corpus(tmp_path: Path) -> None:
     marked = api.plan("selective", corpus=rows, policy="digits", settings=settings, text_field="body").mechanism.private
     assert marked is not None
     assert marked.population == by_function.mechanism.private.population // 2
+
+
+def test_a_count_is_given_or_counted_but_not_both() -> None:
+    with pytest.raises(ConfigError, match=r"both for records.*leave one out"):
+        api.plan("dpsgd", epsilon=8, counts={"records": 5}, corpus=[{"text": "one"}, {"text": "two"}])

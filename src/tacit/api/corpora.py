@@ -331,7 +331,11 @@ def plan(
         if corpus is None:
             return price(asked)
         chosen = [policy_of(one) for one in (policy, conservative_policy) if one is not None]
-        return price(asked, measured=_counted_in(corpus, chosen, field_names))
+        measured = _counted_in(corpus, chosen, field_names)
+        twice = sorted(measured.keys() & {name for name, value in asked.items() if value is not None})
+        if twice:
+            raise ConfigError("a corpus to count in, or the number", f"both for {', '.join(twice)}", "leave one out")
+        return price(asked, measured=measured)
 
 
 def _counted_in(
