@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SAYS = {
     "from_python": ["perplexity", "differentially private", "Consistent", "page: report.html"],
+    "huggingface": ["8 private steps", "Each training record has", "adapter_model.safetensors", "SYS: Hello"],
+    "own_loop": ["after 40 private steps", "Each training record has", "the loop reads no record", "(assumed)"],
     "own_mechanism": ["noise multiplier", "Differential privacy for a record's secrets", "careless is refused"],
     "own_model": ["perplexity a byte", "Each training record has", "SYS: Hello"],
     "own_policy": ["TICKET 270", "tickets,pii", "with 95 % confidence"],

@@ -24,10 +24,12 @@ from tacit.api.corpora import (
     simulate,
 )
 from tacit.api.five_ways import quickstart
+from tacit.api.private_step import PrivateStep
 from tacit.api.results import audit, audit_model, report, sweep, sweep_board, verify
 from tacit.api.training import Run, config, generate, load, resume, train, train_config
 
 __all__ = [
+    "PrivateStep",
     "Run",
     "audit",
     "audit_model",

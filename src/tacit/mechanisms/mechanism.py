@@ -57,6 +57,12 @@ FROZEN_DETECTOR = Condition(
     f"the detector or model behind the marks was {LEARNED_ELSEWHERE} and frozen", Status.ASSUMED
 )
 FOREIGN_BASE = Condition("the base model was not trained on this corpus", Status.ASSUMED)
+OWN_LOOP = Condition(
+    "outside private steps the loop reads no record: its own updates and schedules, and what it keeps, stops at or"
+    " prints, depend on public data and on the model",
+    Status.ASSUMED,
+)
+STOP_DECIDED = Condition("the number of steps was chosen before the first, not by looking at the model", Status.ASSUMED)
 UNCOMPARED_DEVICE = Condition(
     "no row changes what the accelerator computes for another: neighbours were compared on processors alone",
     Status.ASSUMED,

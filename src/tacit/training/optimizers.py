@@ -5,6 +5,7 @@ off before the division (DP-AdamBC, Tang, Shpilevskiy, Lecuyer 2023, arXiv 2312.
 """
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +15,13 @@ from tacit.config.model_schema import OptimizerConfig
 _BETAS = (0.9, 0.999)
 _STABILITY = 1e-8
 _LEAST_SHARE = 0.1  # of the noise's variance: what the corrected second moment keeps at least
+
+
+class UpdateRule(Protocol):
+    """What turns named gradients into a step."""
+
+    def apply(self, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor], noise: float = 0.0) -> None:
+        """One step. `noise` is the deviation of the noise in each number of `gradients`."""
 
 
 class Optimizer:

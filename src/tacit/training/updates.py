@@ -56,7 +56,7 @@ from tacit.training.gradients.clipped import (
     safe_factors,
 )
 from tacit.training.gradients.recording import chosen_parameters, zero_sums
-from tacit.training.optimizers import Optimizer
+from tacit.training.optimizers import Optimizer, UpdateRule
 from tacit.training.pools import DrawnUnits as Drawn
 from tacit.training.pools import Pools
 from tacit.training.randomness import NoiseStream, Streams
@@ -267,7 +267,7 @@ class Updates:
         return Done(int(batch.weights.count_nonzero()), result.loss / weight)
 
     def noisy(
-        self, step: Step, update: Noisy | SplitBatch, rows: np.ndarray, streams: Streams, rule: Optimizer
+        self, step: Step, update: Noisy | SplitBatch, rows: np.ndarray, streams: Streams, rule: UpdateRule
     ) -> Done:
         """One step along the noisy sum of the clipped gradients of `rows`, over the public divisor."""
         read = partial(self._read, step)
@@ -276,7 +276,8 @@ class Updates:
         moving = self.moving[step.trainable]
         result = clipped_sum(self.learner, batch, clipping, positions=self._positions, parameters=moving)
         self._apply(rule, update, result.sums, result.sensitivity, streams)
-        return Done(result.targets, None, _facts(result.norms, result.non_finite))
+        loss = float(result.losses.sum()) / max(1, result.targets)
+        return Done(result.targets, None, {**_facts(result.norms, result.non_finite), "loss": loss})
 
     def _users(self, step: Step, update: Noisy, drawn: Drawn, streams: Streams) -> Done:
         """Each user's own training is one clipped vector.
@@ -308,7 +309,12 @@ class Updates:
         return Done(sum(counts), None, _facts(result.norms, result.non_finite))
 
     def _apply(
-        self, rule: Optimizer, update: Noisy | SplitBatch, sums: dict[str, Tensor], sensitivity: float, streams: Streams
+        self,
+        rule: UpdateRule,
+        update: Noisy | SplitBatch,
+        sums: dict[str, Tensor],
+        sensitivity: float,
+        streams: Streams,
     ) -> None:
         deviation = update.noise_multiplier * sensitivity
         next_noise(streams).add_(sums.values(), deviation)
