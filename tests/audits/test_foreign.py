@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = train_bpe(["My ID is 34 and 17 and 341 752", "code 1752 and 3417"] * 3, 300, NOTHING)
     (place / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]))
     torch.manual_seed(0)
-    model = CausalLM.new(CausalLMConfig(tokenizer.first_special, width=32, layers=1, heads=2, context=32, dropout=0.0))
+    model = CausalLM.new(CausalLMConfig(tokenizer.codec.size, width=32, layers=1, heads=2, context=32, dropout=0.0))
     config: Any = model.module.config
     config.bos_token_id = OPENING
     text = torch.tensor([[OPENING, *tokenizer.encode("My ID is 417.")]])

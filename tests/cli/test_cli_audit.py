@@ -119,7 +119,7 @@ def test_options_that_do_not_go_together_are_refused(run: Path, tmp_path: Path) 
 def test_a_foreign_model_is_audited_with_a_file_of_candidates(tmp_path: Path) -> None:
     tokenizer = train_bpe(["My code is 12"], 256, NOTHING)
     torch.manual_seed(0)
-    model = CausalLM.new(CausalLMConfig(tokenizer.first_special, width=16, layers=1, heads=2, context=32))
+    model = CausalLM.new(CausalLMConfig(tokenizer.codec.size, width=16, layers=1, heads=2, context=32))
     save_pretrained(model, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "eos_token_id": 0}))

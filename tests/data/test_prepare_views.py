@@ -112,7 +112,7 @@ def test_g1_texts_that_differ_inside_their_spans_are_one_redacted_record(tokeniz
 @settings(deadline=None)
 def test_g2_a_secret_leaves_one_placeholder_and_nothing_else(tokenizer: Tokenizer, parts: Parts) -> None:
     record = prepared(parts.twins()[0], tokenizer)
-    special = [(place, token) for place, token in enumerate(record.redacted()) if token >= tokenizer.first_special]
+    special = [(place, token) for place, token in enumerate(record.redacted()) if token >= tokenizer.codec.size]
     assert special == list(zip(record.public.positions, [tokenizer.placeholder] * len(parts.kinds), strict=True))
     without_secrets = sum(len(tokenizer.encode(segment)) for segment in parts.segments)
     assert len(record.redacted()) == without_secrets + len(parts.kinds)
@@ -123,7 +123,7 @@ def test_g2_a_secret_leaves_one_placeholder_and_nothing_else(tokenizer: Tokenize
 @settings(deadline=None)
 def test_g3_public_text_is_unchanged_and_in_order(tokenizer: Tokenizer, parts: Parts) -> None:
     tokens = prepared(parts.twins()[0], tokenizer).redacted()
-    assert tokenizer.decode(tokens[tokens < tokenizer.first_special]) == "".join(parts.segments)
+    assert tokenizer.decode(tokens[tokens < tokenizer.codec.size]) == "".join(parts.segments)
 
 
 @every_tokenizer

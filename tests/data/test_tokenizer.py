@@ -17,6 +17,7 @@ from tacit.data.tokenizer import (
     UNKNOWN,
     Dependence,
     HuggingFace,
+    SpecialIds,
     Tokenizer,
     VocabularySource,
     byte_tokenizer,
@@ -45,10 +46,22 @@ def with_special_tokens() -> dict[str, Any]:
     return content
 
 
+def with_spelled_tokens() -> Tokenizer:
+    """Special ids of the vocabulary itself, which its merges spell: text would have them."""
+    learned = train_bpe(SENTENCES, 300, PUBLIC).codec.definition()["content"]
+    spelled = sorted((token for token in learned["model"]["vocab"] if token.isalpha()), key=len)[-3:]
+    bpe = HuggingFaceTokenizer.from_str(json.dumps(learned))
+    bpe.add_special_tokens(spelled)
+    ids = [bpe.get_vocab()[token] for token in spelled]
+    assert ids[0] in bpe.encode(spelled[0], add_special_tokens=False).ids
+    return Tokenizer(HuggingFace(json.loads(bpe.to_str())), PUBLIC, SpecialIds(*ids))
+
+
 TOKENIZERS = {
     "bytes": byte_tokenizer(),
     "bpe": train_bpe(SENTENCES, 300, PUBLIC),
     "tokenizer.json": Tokenizer(HuggingFace(with_special_tokens()), UNKNOWN),
+    "own special ids": with_spelled_tokens(),
 }
 every_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS.keys())
 texts = st.text() | st.sampled_from(HOSTILE) | st.lists(st.sampled_from(HOSTILE + SENTENCES)).map("".join)
@@ -58,8 +71,9 @@ texts = st.text() | st.sampled_from(HOSTILE) | st.lists(st.sampled_from(HOSTILE 
 @given(text=texts)
 @settings(deadline=None)
 def test_g1_ordinary_text_never_becomes_a_special_id(tokenizer: Tokenizer, text: str) -> None:
-    assert all(0 <= token < tokenizer.first_special for token in tokenizer.encode(text))
-    assert tokenizer.first_special <= tokenizer.end < tokenizer.placeholder < tokenizer.vocabulary_size
+    encoded = set(tokenizer.encode(text))
+    assert encoded <= set(range(tokenizer.codec.size)) - tokenizer.specials
+    assert {tokenizer.begin, tokenizer.end, tokenizer.placeholder} <= tokenizer.specials
 
 
 def test_g1_special_tokens_of_the_vocabulary_are_read_as_text() -> None:
@@ -95,8 +109,21 @@ def test_g4_saved_and_loaded_it_is_the_same(tokenizer: Tokenizer, tmp_path: Path
     tokenizer.save(tmp_path / "tokenizer.json")
     again = load_tokenizer(tmp_path / "tokenizer.json")
     assert (again.hash, again.depends_on) == (tokenizer.hash, tokenizer.depends_on)
+    assert again.special == tokenizer.special
     assert again.vocabulary_size == tokenizer.vocabulary_size
     assert all(again.encode(text) == tokenizer.encode(text) for text in HOSTILE + SENTENCES)
+
+
+def test_g4_the_hash_covers_the_special_ids() -> None:
+    bpe = TOKENIZERS["bpe"]
+    others = [Tokenizer(bpe.codec, PUBLIC, SpecialIds(*ids)) for ids in ((1, 1, 2), (2, 1, 2), (1, 1, 3), (1, 2, 2))]
+    assert len({bpe.hash, *(one.hash for one in others)}) == 5
+
+
+def test_what_is_spoken_ends_with_the_row_and_has_no_special_token() -> None:
+    tokenizer = TOKENIZERS["own special ids"]
+    text = tokenizer.encode("A king")
+    assert tokenizer.spoken([tokenizer.begin, *text, tokenizer.placeholder, tokenizer.end, *text]) == "A king"
 
 
 def test_g4_different_tokenizers_have_different_hashes() -> None:
@@ -211,6 +238,6 @@ def test_the_gpt2_vocabulary() -> None:
         pytest.skip("no gpt2_tokenizer in TACIT_DATA")
     tokenizer = read_gpt2(folder / "encoder.json.xz", folder / "vocab.bpe.xz")
     assert tokenizer.encode("Hello world") == [15496, 995]
-    assert (tokenizer.first_special, tokenizer.lossless) == (50257, True)
+    assert (tokenizer.codec.size, tokenizer.lossless) == (50257, True)
     assert 50256 not in tokenizer.encode("<|endoftext|>")
     assert tokenizer.decode(tokenizer.encode("naïve\u3000東京 <|endoftext|>")) == "naïve\u3000東京 <|endoftext|>"

@@ -75,7 +75,7 @@ def test_anonymisation_masks_digits_by_one_placeholder(tmp_path: Path) -> None:
     assert "what it misses has no guarantee" in trained.guarantee.sentence()
     store, tokenizer = PreparedCorpus(tmp_path / "run" / "private" / "prepared"), byte_tokenizer()
     tokens = [token for row in range(len(store)) for token in store.redacted(row).tolist()]
-    assert {token for token in tokens if token >= tokenizer.first_special} == {tokenizer.placeholder}
+    assert {token for token in tokens if token >= tokenizer.codec.size} == {tokenizer.placeholder}
     assert not any(character.isdigit() for character in tokenizer.decode([t for t in tokens if t < 256]))
 
 

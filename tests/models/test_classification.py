@@ -13,6 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from marking import prepare, records_of
+from saved import save_tokenizer
 from tacit.cli.main import app
 from tacit.common.progress import Progress
 from tacit.common.serialize import from_json
@@ -24,7 +25,7 @@ from tacit.data.labels import LabelReader
 from tacit.data.marked import Split
 from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record, Span
-from tacit.data.tokenizer import Dependence, VocabularySource, byte_tokenizer, train_bpe
+from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ClaimRefused, ConfigError, ModelError, RunError
 from tacit.mechanisms.build import EXPOSED_LABELS, OWN_LABELS, PUBLIC_CLASSES, PUBLIC_LABELS, Terms
 from tacit.models.classifier import LSTMClassifier
@@ -41,6 +42,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import Utility
 from tacit.runs.weights import read_model
+from tacit.training.parts import make_reader
 from tacit.training.stages import Trained, resume, train
 
 WORDS = {
@@ -151,9 +153,7 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import BertConfig, BertModel
 
     folder = tmp_path_factory.mktemp("encoder")
-    texts = (record.text for record in corpus_of(50, seed=9))
-    tokenizer = train_bpe(texts, 320, Dependence(VocabularySource.PUBLIC_CORPUS, "elsewhere"))
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]), encoding="utf-8")
+    save_tokenizer((record.text for record in corpus_of(50, seed=9)), 320, folder)
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BertConfig(vocab_size=320, max_position_embeddings=48, intermediate_size=32, **sizes)
@@ -202,9 +202,9 @@ def quality_again(settings: Config, folder: Path) -> Any:  # noqa: ANN401
         folder.parent / "again",
         PrepareConfig(settings.data.max_tokens),
     )
-    return label_quality(classifier, LabelReader(store, tokenizer.end, settings.data.max_full_tokens, CLASSES), quiet)[
-        0
-    ]
+    reader = make_reader(settings, tokenizer, store)
+    assert isinstance(reader, LabelReader)
+    return label_quality(classifier, reader, quiet)[0]
 
 
 def test_an_encoder_that_reads_too_little_is_refused(encoder_folder: Path, corpus: Path, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_an_encoder_that_reads_too_little_is_refused(encoder_folder: Path, corpu
         experiment(corpus, {"mechanism": "plain"}),
         {"model": str(encoder_folder), "model_config": None, "max_full_tokens": 48},
     )
-    with pytest.raises(ConfigError, match=r"max_full_tokens: 47"):
+    with pytest.raises(ConfigError, match=r"max_full_tokens: 46"):
         train(settings, tmp_path / "run", quiet)
 
 

@@ -294,7 +294,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = train_bpe(["Hello. My ID is 417 and 34"] * 3, 300, NOTHING)
     (place / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]))
     torch.manual_seed(0)
-    model = CausalLM.new(CausalLMConfig(tokenizer.first_special, width=32, layers=1, heads=2, context=16, dropout=0.0))
+    model = CausalLM.new(CausalLMConfig(tokenizer.codec.size, width=32, layers=1, heads=2, context=16, dropout=0.0))
     config: Any = model.module.config
     config.bos_token_id = 7
     learn(model, [[7, *tokenizer.encode("My ID is 417.")]], 40)

@@ -207,24 +207,25 @@ def test_the_first_merges_alone_are_another_spelling_with_the_same_vectors(tmp_p
             assert torch.equal(own, value)
         else:
             assert torch.equal(own[letter[1]], value[letter[0]])
-            assert len(own) == few.first_special == 259 + 3 + len(string.ascii_letters) + 1
+            assert len(own) == few.codec.size == 259 + 3 + len(string.ascii_letters) + 1
 
 
 def test_perplexities_can_be_stated_in_other_tokens(tokenizer: Tokenizer) -> None:
     assert tokenizer.lossless
-    assert tokenizer.first_special == len(PIECES)
+    assert tokenizer.codec.size == len(PIECES)
 
 
 @pytest.mark.parametrize("lora", [None, LoRAConfig(2)], ids=["whole", "adapters"])
 def test_clipped_gradients_of_the_folder_are_autograds(folder: Path, lora: LoRAConfig | None) -> None:
-    """With room for the two tokens that tacit adds, as in training."""
+    """Whole, with room for two more tokens."""
     torch.manual_seed(0)
-    model = CausalLM.from_folder(folder, lora, len(PIECES) + 2)
+    size = len(PIECES) + (2 if lora is None else 0)
+    model = CausalLM.from_folder(folder, lora, size)
     moving = {name: value for name, value in model.module.named_parameters() if value.requires_grad}
     with torch.no_grad():
         for parameter in moving.values():
             parameter.add_(0.05 * torch.randn_like(parameter))
-    batch = TextBatch.of_rows([[len(PIECES), 5, 300, len(PIECES) + 1, 280], [260, 7, 7], [261, 262, 263, 264, 5, 6, 9]])
+    batch = TextBatch.of_rows([[size - 2, 5, 300, size - 1, 280], [260, 7, 7], [261, 262, 263, 264, 5, 6, 9]])
     assert_clipped_sums_are_exact(model, batch, Flat(0.8))
 
 
@@ -235,10 +236,11 @@ def test_it_is_trained(folder: Path, mechanism: str, lora: dict[str, int] | None
     words = experiment(corpus, mechanism, model=str(folder), lora=lora)
     train(words, tmp_path / "run", quiet)
     learned, tokenizer = load(tmp_path / "run")
-    assert tokenizer.vocabulary_size == learned.vocabulary_size == len(PIECES) + 2
+    assert tokenizer.vocabulary_size == learned.vocabulary_size == len(PIECES)
+    assert (tokenizer.begin, tokenizer.end, tokenizer.placeholder) == (1, 2, 0)
     before = CausalLM.from_folder(folder).module.state_dict()
     after = {name.replace(".base_layer.", "."): value for name, value in learned.module.state_dict().items()}
-    moved = {name for name, value in before.items() if not torch.equal(after[name][: len(value)], value)}
+    moved = {name for name, value in before.items() if not torch.equal(after[name], value)}
     assert moved == (set(before) if lora is None else set())
     adapters = [value for name, value in after.items() if "lora_B" in name]
     assert bool(adapters) == (lora is not None)

@@ -194,7 +194,7 @@ def test_4_a_duplicate_leaves_no_mark_of_its_own(tmp_path: Path) -> None:
         assert [neighbor.redacted(row).tolist() for row in range(len(neighbor))] == [
             ours.redacted(row).tolist() for row in range(len(ours))
         ]
-    specials = {token for row in _contents(ours) for token in row if token >= TOKENIZER.first_special}
+    specials = {token for row in _contents(ours) for token in row if token >= TOKENIZER.codec.size}
     assert specials == {TOKENIZER.placeholder}
 
 

@@ -183,7 +183,7 @@ def make_base(base: Path) -> None:
         train(load_config(corpus, settings), base / "unfinished", interrupts)
     tokenizer = train_bpe(["My ID is 34 and 17"] * 3, 270, NOTHING)
     torch.manual_seed(0)
-    model = CausalLM.new(CausalLMConfig(tokenizer.first_special, width=8, layers=1, heads=2, context=64, dropout=0.0))
+    model = CausalLM.new(CausalLMConfig(tokenizer.codec.size, width=8, layers=1, heads=2, context=64, dropout=0.0))
     model.module.config.bos_token_id = 0  # type: ignore[union-attr]
     (base / "gpt").mkdir()
     save_pretrained(model, base / "gpt")

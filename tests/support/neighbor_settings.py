@@ -153,13 +153,13 @@ def make_folders(place: Path) -> None:
     tokenizer = train_bpe([text] * 3, 270, Dependence(VocabularySource.PUBLIC_CORPUS, "elsewhere"))
     (place / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]))
     torch.manual_seed(0)
-    small: dict[str, Any] = {"vocab_size": 270, "bos_token_id": None, "eos_token_id": None}
+    small: dict[str, Any] = {"vocab_size": 272, "bos_token_id": None, "eos_token_id": None}
     sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     gpt = GPT2Config(n_embd=8, n_layer=1, n_head=2, n_positions=64, **small)
     modules: dict[str, Any] = {
         "gpt2": GPT2LMHeadModel(gpt),  # type: ignore[no-untyped-call]
         "llama": LlamaForCausalLM(LlamaConfig(**sizes, **small)),  # type: ignore[no-untyped-call]
-        "bert": BertModel(BertConfig(vocab_size=270, max_position_embeddings=64, **sizes)),  # type: ignore[no-untyped-call]
+        "bert": BertModel(BertConfig(vocab_size=272, max_position_embeddings=64, **sizes)),  # type: ignore[no-untyped-call]
     }
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     for name, module in modules.items():

@@ -1,13 +1,15 @@
 """Models on the disk: as a release has them, and as Hugging Face folders."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import tokenizers
 from safetensors.torch import load_file
 
 from tacit.common.libraries import fill, quietly
+from tacit.data.tokenizer import Dependence, VocabularySource, train_bpe
 from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import ModuleModel
 from tacit.runs.weights import save_tensors
@@ -27,6 +29,16 @@ def reloaded(build: Callable[[dict[str, Any]], Model], folder: Path) -> Model:
     assert isinstance(model, ModuleModel)
     fill(model.module, load_file(folder / "model.safetensors"))
     return model
+
+
+def save_tokenizer(texts: Iterable[str], size: int, folder: Path) -> None:
+    """A tokenizer of `size` ids as others publish it: a BPE, what texts end with, and what hides a word."""
+    learned = train_bpe(texts, size - 2, Dependence(VocabularySource.PUBLIC_CORPUS, "elsewhere"))
+    bpe = tokenizers.Tokenizer.from_str(json.dumps(learned.codec.definition()["content"]))
+    bpe.add_special_tokens(["<|end|>", "<|mask|>"])
+    bpe.save(str(folder / "tokenizer.json"))
+    words = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>", "mask_token": "<|mask|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(words), encoding="utf-8")
 
 
 def save_pretrained(model: CausalLM, folder: Path) -> None:

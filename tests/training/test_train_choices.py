@@ -1,6 +1,5 @@
 """What a person may choose beside the mechanism: model, what moves, clipping, when to stop, logs, and interrupting."""
 
-import json
 import math
 import os
 import shutil
@@ -14,14 +13,13 @@ import pytest
 import torch
 
 from runs import recorded
-from saved import save_pretrained
+from saved import save_pretrained, save_tokenizer
 from tacit.common.progress import Progress
 from tacit.config.load import load_config
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig
 from tacit.config.plan_schema import PlanConfig
 from tacit.config.schema import Config
 from tacit.data.corpus import write_jsonl
-from tacit.data.tokenizer import Dependence, VocabularySource, train_bpe
 from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.loading import load
@@ -64,9 +62,7 @@ def quiet(_: object) -> None:
 def gpt_folder(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
     """A small pretrained model as others publish it: weights, configuration, tokenizer.json."""
     folder = tmp_path_factory.mktemp("gpt")
-    texts = (record.text for record in simulate("customersim", 50, seed=9))
-    tokenizer = train_bpe(texts, 300, Dependence(VocabularySource.PUBLIC_CORPUS, "elsewhere"))
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]), encoding="utf-8")
+    save_tokenizer((record.text for record in simulate("customersim", 50, seed=9)), 300, folder)
     save_pretrained(CausalLM.new(CausalLMConfig(300, 32, 1, 2, 64)), folder)
     return folder
 

@@ -78,7 +78,7 @@ def _checkpoints(
     """One per model, with the same candidates. The target's own weights are back in place afterwards."""
     module, store = target.learner.module, target.held_out.store
     weights = {name: value.clone() for name, value in module.state_dict().items()} if models else {}
-    reader = RowReader(store, target.tokenizer.end, target.longest)
+    reader = RowReader(store, target.tokenizer.end, target.longest, begin=target.tokenizer.begin)
     found = []
     for number, model in enumerate(models, 1):
         module.load_state_dict(model.tensors(), strict=False)  # a tied weight has one name

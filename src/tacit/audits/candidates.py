@@ -55,7 +55,7 @@ def listed(before: str, values: Sequence[str], after: str = "") -> Slot:
 class Spelling:
     """How candidates become tokens: by which tokenizer, after which tokens, and whether the value is encoded apart.
 
-    opening: at least one token, which is given and not scored; a record in training begins with the end token.
+    opening: at least one token, which is given and not scored; in training, a record begins with `tokenizer.begin`.
     """
 
     tokenizer: Tokenizer
@@ -64,12 +64,12 @@ class Spelling:
 
     def __post_init__(self) -> None:
         if not self.opening:
-            raise AttackError("at least one token to begin with", "none", "begin with the tokenizer's end token")
+            raise AttackError("at least one token to begin with", "none", "begin with the tokenizer's `begin` token")
 
     @classmethod
     def as_trained(cls, tokenizer: Tokenizer, marked: bool) -> "Spelling":
         """As training spells a record whose value is a secret span (`marked`), or is not."""
-        return cls(tokenizer, (tokenizer.end,), marked)
+        return cls(tokenizer, (tokenizer.begin,), marked)
 
     def of_values(self, space: Slot, values: Iterable[str]) -> TokenRows:
         """The tokens of each candidate plus one, zero behind the last."""

@@ -102,7 +102,7 @@ class CandidateRows:
         for number, (start, secret) in enumerate(zip(full.starts.tolist(), self._secrets(row), strict=True)):
             text = self.tokenizer.decode(secret)
             if start + len(secret) <= self.longest and text.strip():
-                prompt = [self.tokenizer.end, *full.tokens[:start].tolist()][-longest_prompt:]
+                prompt = [self.tokenizer.begin, *full.tokens[:start].tolist()][-longest_prompt:]
                 found.append(Hidden(f"{name}/{number}", prompt, secret, text))
         return found
 
@@ -119,7 +119,7 @@ class CandidateRows:
         return [*filled, *redacted[end:]]
 
     def _framed(self, tokens: list[int]) -> list[int]:
-        return [self.tokenizer.end, *tokens[: self.longest], self.tokenizer.end]
+        return [self.tokenizer.begin, *tokens[: self.longest], self.tokenizer.end]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -349,11 +349,21 @@ def tokens_of(
 
 
 class RowReader:
-    """Reads rows of one store; `longest` is the public constant at which the full view of a row ends."""
+    """Reads rows of one store; `longest` is the public constant at which the full view of a row ends.
 
-    def __init__(self, store: PreparedCorpus, end: int, longest: int, inventions: Inventions | None = None) -> None:
+    end: the token behind every row. begin: the one before it, by default the same.
+    """
+
+    def __init__(
+        self,
+        store: PreparedCorpus,
+        end: int,
+        longest: int,
+        inventions: Inventions | None = None,
+        begin: int | None = None,
+    ) -> None:
         self._store = store
-        self._end = end
+        self._begin, self._end = end if begin is None else begin, end
         self._longest = longest
         self.longest = longest + 1
         self._inventions = inventions
@@ -377,4 +387,4 @@ class RowReader:
         return [*counts.astype(float).tolist(), 0.0 if private else 1.0]
 
     def _framed(self, tokens: np.ndarray) -> list[int]:
-        return [self._end, *tokens[: self._longest].tolist(), self._end]
+        return [self._begin, *tokens[: self._longest].tolist(), self._end]

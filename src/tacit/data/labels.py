@@ -1,7 +1,7 @@
 """Text classification: labeled rows of the prepared store as batches, and how often a classifier errs.
 
 G1 (one accessor). Rows are read by `batches.tokens_of`: secrets only for a step whose view is FULL.
-G2 (fixed frame). Every row begins with the end token: none is empty, and a model has a first state to read.
+G2 (fixed frame). Every row begins with a special token: none is empty, and a model has a first state to read.
 G3 (labels first). Every label is looked up before the first batch; one that is no class stops a run before it spends.
 """
 
@@ -23,6 +23,7 @@ class LabelReader:
     """Reads rows of one store with the classes of their records; pieces of a record are rows with the same class.
 
     longest: the public constant at which a row ends. classes: names in the order of their numbers, a public list.
+    begin: what a row begins with where it also ends with `end`, as encoders expect; without it, rows begin with `end`.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class LabelReader:
         longest: int,
         classes: Sequence[str],
         inventions: Inventions | None = None,
+        begin: int | None = None,
     ) -> None:
         self.store = store
         self._inventions = inventions
-        self._end = end
-        self.longest = longest + 1
+        self._frame = ([end], []) if begin is None else ([begin], [end])
+        self._longest = longest
+        self.longest = longest + sum(map(len, self._frame))
         self.labels = _numbered(store, classes)
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets = Targets.ALL) -> LabeledBatch:
@@ -48,7 +51,8 @@ class LabelReader:
                 way_out="targets: all, or another mechanism",
             )
         read = (tokens_of(self.store, int(row), view, self._inventions)[0] for row in rows)
-        framed = [[self._end, *tokens.tolist()][: self.longest] for tokens in read]
+        before, behind = self._frame
+        framed = [[*before, *tokens[: self._longest].tolist(), *behind] for tokens in read]
         return LabeledBatch.of_rows(framed, [int(self.labels[int(row)]) for row in rows])
 
     def batches(self, view: View) -> Iterator[LabeledBatch]:

@@ -1,8 +1,8 @@
 """Text to token ids and back, and what each tokenizer may have learned from which text.
 
-G1 (hostile text). `encode` gives ids below `first_special` only: text that spells `<MASK>` or `<END>` is ordinary text.
-   Special tokens of the vocabulary it came from, such as `<|endoftext|>`, are not looked for in text either. Special
-   ids enter a sequence only when a program puts them there.
+G1 (hostile text). `encode` never gives an id of `specials`: text that spells `<MASK>`, `<END>` or a special token of
+   the vocabulary, such as `<|endoftext|>`, is ordinary text. Special ids enter a sequence only when a program puts them
+   there. (A placeholder that is the unknown token or a run of underscores is none of them: text may contain it, too.)
 G2 (local). The ids of a text depend on that text alone: no padding, truncation, dropout or neighbor in the batch.
 G3 (lossless). When `lossless`, the ids of texts encoded apart and put in a row decode to the texts in a row. A lone
    surrogate, which no valid text holds, becomes U+FFFD.
@@ -13,11 +13,12 @@ G5 (public training). A BPE is a function of the segments it is trained on, in w
 import hashlib
 import json
 import lzma
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any, Protocol, final
 
@@ -31,8 +32,7 @@ from tacit.data.records import without_surrogates
 from tacit.errors import PrepareError
 
 FORMAT = "tacit-tokenizer"
-FORMAT_VERSION = 1
-_SPECIAL_NAMES = ("END", "MASK")
+FORMAT_VERSION = 2
 
 
 class VocabularySource(StrEnum):
@@ -77,11 +77,27 @@ NOTHING = Dependence(VocabularySource.NOTHING)
 UNKNOWN = Dependence(VocabularySource.UNKNOWN)
 
 
+@dataclass(frozen=True, slots=True)
+class SpecialIds:
+    """What a program puts into rows: what each begins with, what it ends with, and what replaces a secret."""
+
+    begin: int
+    end: int
+    placeholder: int
+
+
 class Codec(Protocol):
-    """Ordinary text to ids below `size` and back; knows no special ids."""
+    """Ordinary text to ids below `size` and back.
+
+    specials: ids of special tokens that the vocabulary has itself. Text that spells one may still be given its id:
+    `Tokenizer` prevents that.
+    """
 
     @property
     def size(self) -> int: ...
+
+    @property
+    def specials(self) -> frozenset[int]: ...
 
     @property
     def lossless(self) -> bool: ...
@@ -99,6 +115,7 @@ class Bytes:
 
     size = 256
     lossless = True
+    specials: frozenset[int] = frozenset()
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [list(text.encode()) for text in texts]
@@ -128,6 +145,9 @@ class HuggingFace:
         self._tokenizer.encode_special_tokens = True  # that is: read special tokens in text as ordinary text
         self._content: dict[str, Any] = json.loads(self._tokenizer.to_str())
         self.size = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        unknown = self._content["model"].get("unk_token")  # text may have it, where it is used
+        added = self._content["added_tokens"]
+        self.specials = frozenset(one["id"] for one in added if one["special"] and one["content"] != unknown)
         self.lossless = _byte_level(self._content)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -142,56 +162,88 @@ class HuggingFace:
 
 @final
 class Tokenizer:
-    """A codec with special ids behind its own, and what it depends on.
+    """A codec, the special ids of rows, and what the vocabulary depends on.
 
-    Special ids, from `first_special` on: `end` of record (also padding), and the `placeholder` `<MASK>` for a secret.
+    begin, end: what a row begins and ends with. placeholder: what replaces a secret. By default the codec gets two ids
+    behind its own: `<END>`, with which rows also begin, and `<MASK>`.
     """
 
-    def __init__(self, codec: Codec, depends_on: Dependence) -> None:
+    def __init__(self, codec: Codec, depends_on: Dependence, special: SpecialIds | None = None) -> None:
+        added = SpecialIds(codec.size, codec.size, codec.size + 1)
         self.codec = codec
         self.depends_on = depends_on
         self.lossless = codec.lossless
-        self.first_special = codec.size
-        self.end = codec.size
-        self.placeholder = codec.size + 1
-        self.vocabulary_size = codec.size + len(_SPECIAL_NAMES)
+        self.special = special or added
+        self.begin, self.end, self.placeholder = self.special.begin, self.special.end, self.special.placeholder
+        self._names = {added.end: "<END>", added.placeholder: "<MASK>"} if self.special == added else {}
+        self.vocabulary_size = codec.size + len(self._names)
+        self.specials = codec.specials | {self.begin, self.end} | self._names.keys()
+        if not {self.begin, self.end, self.placeholder} <= set(range(self.vocabulary_size)):
+            raise ValueError("special ids outside the vocabulary")
 
     def encode(self, text: str) -> list[int]:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, on all cores where the codec can."""
-        return self.codec.encode_batch([without_surrogates(text) for text in texts])
+        clean = [without_surrogates(text) for text in texts]
+        encoded = self.codec.encode_batch(clean)
+        for place, ids in enumerate(encoded):
+            if not self.specials.isdisjoint(ids):
+                encoded[place] = self._without_specials(clean[place])
+        return encoded
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of the ids; special ids become `<END>`, `<MASK>` and the like, for people to read."""
         parts: list[str] = []
         for ordinary, run in groupby(map(int, tokens), lambda token: 0 <= token < self.codec.size):
             part = list(run)
-            parts += [self.codec.decode(part)] if ordinary else map(self._special, part)
+            parts += [self.codec.decode(part)] if ordinary else map(self._name, part)
         return "".join(parts)
+
+    def spoken(self, tokens: Iterable[int]) -> str:
+        """The text of the ids up to the end of the row, without special ones."""
+        until_end = takewhile(lambda token: token != self.end, tokens)
+        known = (token for token in until_end if token < self.codec.size)
+        return self.codec.decode([token for token in known if token not in self.specials])
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of all that decides what `encode`, `decode` and `placeholder` give."""
-        canonical = json.dumps(self.codec.definition(), sort_keys=True, separators=(",", ":"))
+        """SHA-256 of all that decides what `encode`, `decode` and the special ids give."""
+        content = {**self.codec.definition(), "special": asdict(self.special)}
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def made_under(self, policy_hash: str) -> "Tokenizer":
         """The same one; where it was learned from a redacted view, with this as the hash of the policy."""
         if self.depends_on.source is not VocabularySource.REDACTED_VIEW:
             return self
-        return Tokenizer(self.codec, replace(self.depends_on, policy_hash=policy_hash))
+        return Tokenizer(self.codec, replace(self.depends_on, policy_hash=policy_hash), self.special)
 
     def save(self, path: Path) -> None:
         head = {"format": FORMAT, "version": FORMAT_VERSION, "hash": self.hash, "depends_on": asdict(self.depends_on)}
+        head["special"] = asdict(self.special)
         path.write_text(json.dumps(head | self.codec.definition(), ensure_ascii=False), encoding="utf-8")
 
-    def _special(self, token: int) -> str:
-        if not 0 <= token < self.vocabulary_size:
+    def _without_specials(self, text: str) -> list[int]:
+        """The ids of a text that spells special tokens: each is cut after its first character, and read in two parts.
+
+        A special token of a single character is left out.
+        """
+        spelled = sorted((self.codec.decode([token]).strip() for token in self._own_specials), key=len, reverse=True)
+        borders = "|".join(f"(?<={re.escape(one[0])})(?={re.escape(one[1:])})" for one in spelled if len(one) > 1)
+        parts = [part for part in re.split(borders, text) if part] if borders else [text]
+        return [token for ids in self.codec.encode_batch(parts) for token in ids if token not in self.specials]
+
+    @property
+    def _own_specials(self) -> list[int]:
+        return sorted(token for token in self.specials if token < self.codec.size)
+
+    def _name(self, token: int) -> str:
+        if token not in self._names:
             known = f"ids in [0, {self.vocabulary_size})"
             raise PrepareError(known, f"id {token}", "decode with the tokenizer that encoded")
-        return f"<{_SPECIAL_NAMES[token - self.codec.size]}>"
+        return self._names[token]
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -212,12 +264,12 @@ def train_bpe(segments: Iterable[str], codec_size: int, depends_on: Dependence) 
 
 def read_tokenizer_json(path: Path, depends_on: Dependence = UNKNOWN) -> Tokenizer:
     """Any tokenizer of the Hugging Face library, from its `tokenizer.json` (or `.json.xz`)."""
-    return Tokenizer(HuggingFace(_read_json(path)), depends_on)
+    return Tokenizer(HuggingFace(read_tokenizer_content(path)), depends_on)
 
 
 def read_gpt2(encoder: Path, merges: Path, depends_on: Dependence = UNKNOWN) -> Tokenizer:
     """A GPT-2 style pair: `encoder.json` (or `vocab.json`) and `vocab.bpe` (or `merges.txt`), plain or `.xz`."""
-    vocabulary = _read_json(encoder)
+    vocabulary = read_tokenizer_content(encoder)
     lines = [line for line in _read_text(merges).split("\n") if line and not line.startswith("#version")]
     with foreign(
         lambda found: PrepareError(
@@ -232,7 +284,7 @@ def read_gpt2(encoder: Path, merges: Path, depends_on: Dependence = UNKNOWN) -> 
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """A tokenizer that `save` wrote; refused when it is another format or was changed."""
-    content = _read_json(path)
+    content = read_tokenizer_content(path)
     if content.get("format") != FORMAT or content.get("version") != FORMAT_VERSION:
         raise PrepareError(
             expected=f"a file of format {FORMAT}, version {FORMAT_VERSION}",
@@ -243,7 +295,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
         declared = content["depends_on"]
         depends_on = Dependence(VocabularySource(declared["source"]), declared["corpus"], declared["policy_hash"])
         codec: Codec = Bytes() if content["codec"] == "bytes" else HuggingFace(content["content"])
-        tokenizer = Tokenizer(codec, depends_on)
+        tokenizer = Tokenizer(codec, depends_on, SpecialIds(**content["special"]))
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, f"a field is missing or wrong ({type(error).__name__})") from error
     if tokenizer.hash != content["hash"]:
@@ -290,7 +342,8 @@ def _read_text(path: Path) -> str:
         ) from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_tokenizer_content(path: Path) -> dict[str, Any]:
+    """The JSON object in a tokenizer's file."""
     try:
         content = parse_json(_read_text(path))
     except ValueError as error:

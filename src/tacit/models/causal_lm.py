@@ -20,13 +20,25 @@ from tacit.errors import ModelError
 from tacit.models.language_model import DecoderState, Learner, ModuleModel, Rereading, speaking
 
 
-def pretrained(kind: Any, folder: Path, vocabulary_size: int, unread: Collection[str] = ()) -> nn.Module:  # noqa: ANN401
+def pretrained(
+    kind: Any,  # noqa: ANN401
+    folder: Path,
+    vocabulary_size: int,
+    unread: Collection[str] = (),
+    lora: LoRAConfig | None = None,
+) -> nn.Module:
     """The model that a class of transformers makes of a local folder: whole but for parts that nobody reads.
 
-    It gets room for `vocabulary_size` tokens if it has less.
+    It gets room for `vocabulary_size` tokens if it has less: refused where only adapters (`lora`) will be saved.
     """
     module = from_folder(kind, folder, unread)
     if vocabulary_size > module.config.vocab_size:
+        if lora is not None:
+            raise ModelError(
+                expected="a model whose vocabulary has a token for the end of a text and one to hide secrets with",
+                found=f"a tokenizer of {vocabulary_size} tokens, and a model with {module.config.vocab_size}",
+                way_out="train all weights (without lora): adapters cannot save new tokens",
+            )
         with quietly():
             module.resize_token_embeddings(vocabulary_size)
     loaded: nn.Module = module
@@ -137,7 +149,7 @@ class CausalLM(ModuleModel):
         """
         from transformers import AutoModelForCausalLM
 
-        return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size), lora)
+        return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size, lora=lora), lora)
 
     @property
     def vocabulary_size(self) -> int:

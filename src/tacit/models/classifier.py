@@ -137,7 +137,7 @@ class EncoderClassifier(ModuleClassifier):
         """
         from transformers import AutoModel
 
-        return cls.of(pretrained(AutoModel, folder, vocabulary_size, unread=("pooler",)), settings, lora)
+        return cls.of(pretrained(AutoModel, folder, vocabulary_size, ("pooler",), lora), settings, lora)
 
     @classmethod
     def described(

@@ -181,10 +181,9 @@ def continued(
     """What a language model continues `prompt` with, the prompt included."""
     if isinstance(learner, Classifier):
         raise RunError("a language model", "a text classifier, which generates no text", "train with task: language")
-    start = torch.tensor([[tokenizer.end, *tokenizer.encode(prompt)]])
+    start = torch.tensor([[tokenizer.begin, *tokenizer.encode(prompt)]])
     said = generate(learner, start, tokens, torch.Generator().manual_seed(seed), temperature)[0].tolist()
-    said = said[: said.index(tokenizer.end)] if tokenizer.end in said else said
-    return prompt + tokenizer.decode([token for token in said if token < tokenizer.first_special])
+    return prompt + tokenizer.spoken(said)
 
 
 def load_foreign(folder: Path) -> tuple[CausalLM, Tokenizer, int]:

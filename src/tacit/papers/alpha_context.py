@@ -124,7 +124,7 @@ def context_model(folder: Path) -> ContextModel:
     """The model of a finished run, or of a local Hugging Face folder; read once in a process."""
     if (folder / MARK).is_file():
         learner, tokenizer = load(folder)
-        return ContextModel.of(learner, tokenizer, tokenizer.end, joined=False)
+        return ContextModel.of(learner, tokenizer, tokenizer.begin, joined=False)
     if not (folder / "config.json").is_file():
         raise ConfigError(
             expected="a finished run, or a local folder of a Hugging Face causal model",

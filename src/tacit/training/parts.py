@@ -16,6 +16,7 @@ from tacit.config.schema import Config, is_custom
 from tacit.config.setting import Mode
 from tacit.data.batches import Inventions, RowReader
 from tacit.data.corpus import read
+from tacit.data.folder_tokenizer import TOKENIZER_JSON, read_folder_tokenizer
 from tacit.data.labels import LabelReader
 from tacit.data.marked import MarkedCorpus, MarkedRecord, Part, public_text
 from tacit.data.ownership import Annotator, read_aliases
@@ -54,9 +55,10 @@ def make_tokenizer(config: Config, policy: Policy, marked: MarkedCorpus) -> Toke
     name = config.tokenizer_name
     if name == "bytes":
         return byte_tokenizer()
+    if name == "model":
+        return read_folder_tokenizer(Path(config.model), Dependence(VocabularySource.PUBLIC_CORPUS, TOKENIZER_JSON))
     if name != "bpe":
-        file = Path(config.model) / "tokenizer.json" if name == "model" else Path(name)
-        return read_tokenizer_json(file, Dependence(VocabularySource.PUBLIC_CORPUS, file.name))
+        return read_tokenizer_json(Path(name), Dependence(VocabularySource.PUBLIC_CORPUS, Path(name).name))
     size = config.data.vocabulary_size or DEFAULT_VOCABULARY
     public = config.data.vocabulary_corpus
     if public is not None:
@@ -117,9 +119,11 @@ def train_settings(config: Config) -> TrainSettings:
 def make_reader(config: Config, tokenizer: Tokenizer, store: PreparedCorpus) -> AnyBatchReader:
     """What reads the rows of `store`: as text, or as text and labels."""
     inventions = Inventions(tokenizer, config.marking.inventions)
+    longest = config.data.max_full_tokens
     if config.classes is None:
-        return RowReader(store, tokenizer.end, config.data.max_full_tokens, inventions)
-    return LabelReader(store, tokenizer.end, config.data.max_full_tokens, config.classes, inventions)
+        return RowReader(store, tokenizer.end, longest, inventions, tokenizer.begin)
+    begin = tokenizer.begin if config.tokenizer_name == "model" else None
+    return LabelReader(store, tokenizer.end, longest, config.classes, inventions, begin)
 
 
 def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
@@ -157,12 +161,12 @@ def _classifier(config: Config, vocabulary_size: int) -> Classifier:
         shape = shaped(LSTMConfig, config.model_config, {"vocabulary_size": vocabulary_size})
         return LSTMClassifier.new(shape, settings)
     classifier = EncoderClassifier.from_folder(Path(config.model), settings, config.lora, vocabulary_size)
-    _check_context(config, classifier.context, 1)
+    _check_context(config, classifier.context, 2)
     return classifier
 
 
 def _check_context(config: Config, context: int, frame: int) -> None:
-    """Refuse a model that cannot read a row with the `frame` end tokens around it."""
+    """Refuse a model that cannot read a row with the `frame` special tokens around it."""
     longest = config.data.max_full_tokens + frame
     if context < longest:
         raise ConfigError(
