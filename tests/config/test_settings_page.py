@@ -3,7 +3,6 @@
 from dataclasses import MISSING
 from pathlib import Path
 
-from tacit.cli.train import FLAGS
 from tacit.config.plan_schema import CorpusCounts
 from tacit.config.schema import Config
 from tacit.config.setting import Setting, every_setting
@@ -38,7 +37,7 @@ def page() -> str:
 
 
 def _flag(one: Setting) -> str:
-    return f", `--{one.name.split('.')[-1].replace('_', '-')}`" if one in FLAGS else ""
+    return f", `--{one.flag.replace('_', '-')}`" if one.flag else ""
 
 
 def _default(one: Setting) -> str:

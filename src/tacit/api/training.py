@@ -255,6 +255,7 @@ def train(
     epsilon: float | None = None,
     policy: "str | Path | Mapping[str, Any] | Policy" = "pii",
     model: "str | Path | PreTrainedModel" = "lstm",
+    lora_rank: int | None = None,
     epochs: float | None = None,
     expected_batch_size: float | None = None,
     task: str = "language",
@@ -275,6 +276,7 @@ def train(
         epsilon: the privacy target; noise, sampling rate and steps are derived from it.
         policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
         model: lstm, gpt, a local Hugging Face folder, or a model of transformers (with `tokenizer=` its tokenizer).
+        lora_rank: train adapters of this rank instead of the whole model.
         epochs: expected passes over the private units.
         expected_batch_size: records drawn on average per private step; larger is better for the model and slower.
         task: language, or classification of records by their label.
@@ -306,6 +308,7 @@ def train(
     with inputs_of(folder) as inputs:
         words["model"], words["tokenizer"] = inputs.model(model, tokenizer)
         words |= {"policy": inputs.policy(policy, "policy"), "expected_batch_size": expected_batch_size}
+        words["lora_rank"] = lora_rank
         file, names = inputs.corpus(corpus, field_names)
         asked = config(file, **words, **names, settings={"mode": mode, **(settings or {})})
         return _trained(asked, folder, observe, inputs.set_aside)
@@ -321,6 +324,7 @@ def config(
     expected_batch_size: float | None = None,
     task: str | None = None,
     model: str | None = None,
+    lora_rank: int | None = None,
     tokenizer: str | None = None,
     mode: str | None = None,
     seed: int | None = None,
@@ -335,7 +339,7 @@ def config(
 
     words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "policy": policy, "task": task}
     words |= {"expected_batch_size": expected_batch_size, "model": model, "tokenizer": tokenizer, "seed": seed}
-    words["mode"] = mode
+    words |= {"mode": mode, "lora.rank": lora_rank}
     return load_checked(Path(source), {**words, **field_names}, settings or {})
 
 

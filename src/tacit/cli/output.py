@@ -186,7 +186,7 @@ def rich_table(table: Table) -> Group:
 
 
 def flags_for(declared: Iterable[Setting]) -> list[inspect.Parameter]:
-    """One option per setting, named after the last part of its name; nothing given is None."""
+    """One option per setting; nothing given is None."""
     return [
         inspect.Parameter(
             name_of(one),
@@ -200,7 +200,7 @@ def flags_for(declared: Iterable[Setting]) -> list[inspect.Parameter]:
 
 def name_of(one: Setting) -> str:
     """What the flag of a setting is called."""
-    return one.name.split(".")[-1]
+    return one.flag or one.name.split(".")[-1]
 
 
 def with_flags(verb: Callable[..., None], declared: Iterable[Setting]) -> Callable[..., None]:
@@ -231,4 +231,6 @@ def field_names(flags: Mapping[str, str]) -> FieldNames:
 
 def _help(one: Setting) -> str:
     default = one.auto if one.default is None else one.default
+    if one.name.startswith("lora."):  # without it, there are no adapters
+        return one.help
     return one.help if default is None or default is MISSING else f"{one.help} Default: {default}."

@@ -65,7 +65,9 @@ class LoRAConfig:
     dropout: on what adapters read, in public steps alone.
     """
 
-    rank: int = constant(8, "Rank of the adapters: 4 to 16; higher learns more.")
+    rank: int = constant(
+        8, "Train adapters of this rank, 4 to 16, and nothing else; higher learns more.", flag="lora_rank"
+    )
     alpha: int = constant(16, "Scale of the adapters: alpha / rank.")
     dropout: float = constant(0.0, "Dropout on the adapters' input, in public steps only.")
 

@@ -39,7 +39,7 @@ def setting(
     help: str,
     *,
     auto: float | str | None = None,
-    flag: bool = False,
+    flag: bool | str = False,
     release: Release = NO,
     why: str = "",
     names: tuple[type, ...] = (),
@@ -48,7 +48,8 @@ def setting(
     """Declare a setting of a section.
 
     auto: of a setting that is None unless a person gives it, the value then taken, or the rule that gives it.
-    flag: whether `tacit train` has a flag for it. why: why it may leave. names: the models whose sizes a mapping has.
+    flag: whether `tacit train` has a flag for it, or what the flag is called. why: why it may leave.
+    names: the models whose sizes a mapping has.
     limits: those of pydantic, such as gt=0.
     """
     facts: Any = {"auto": auto, "flag": flag, "release": release, "why": why, "names": names}
@@ -72,7 +73,7 @@ class Setting:
     default: Any
     help: str
     auto: float | str | None
-    flag: bool
+    flag: str | None  # what its flag and its keyword are called, if it has them
     release: Release
     why: str
     open: bool  # a mapping, whose names a person chooses
@@ -133,6 +134,7 @@ def _settings(kind: type, prefix: str) -> Iterator[Setting]:
 
 def _declared(name: str, field: FieldInfo, *, is_open: bool = False) -> Setting:
     facts: Any = field.json_schema_extra
+    flag = name.split(".")[-1] if facts["flag"] is True else facts["flag"] or None
     default = MISSING if field.is_required() else field.get_default(call_default_factory=True)
     return Setting(
         name,
@@ -140,7 +142,7 @@ def _declared(name: str, field: FieldInfo, *, is_open: bool = False) -> Setting:
         default,
         field.description or "",
         facts["auto"],
-        facts["flag"],
+        flag,
         facts["release"],
         facts["why"],
         is_open,
