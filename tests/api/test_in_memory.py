@@ -162,13 +162,14 @@ def test_unknown_names_of_fields_are_type_errors(records: list[tacit.Record]) ->
 
 def test_a_transformers_model_with_its_tokenizer(records: list[tacit.Record], tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    from tokenizers import Tokenizer, models, pre_tokenizers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     from tacit.data.tokenizer import byte_tokenizer
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE(vocab={symbol: at for at, symbol in enumerate(alphabet)}, merges=[]))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner)
     shape = {"vocab_size": 256, "n_positions": 66, "n_embd": 8, "n_layer": 1, "n_head": 2}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, bos_token_id=0, eos_token_id=0))

@@ -162,3 +162,11 @@ def abridged(line: str, longest: int) -> str:
     """The same, by leaving out the middle: the ends of names tell them apart."""
     half = longest // 2
     return line if len(line) <= longest else f"{line[: longest - half - 1]}…{line[-half:]}"
+
+
+def size_of(count: int) -> str:
+    """A number of bytes in the largest unit of which there is at least one: 1.5 GB."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:,} bytes"

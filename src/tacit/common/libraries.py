@@ -4,19 +4,19 @@ A model of a local Hugging Face folder is whole, or refused in one sentence; no 
 transformers fills weights that a folder lacks with random numbers and continues; here they are named and refused.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tacit.common.files import open_file, why
-from tacit.common.serialize import read_json
+from tacit.common.model_files import check_files, refused
 from tacit.errors import ModelError, TacitError
 
-_MOST_LAYERS = 1_000
-_LARGEST_SIZE = 2**31 - 1
 _SHOWN = 3
+_DIGITS = re.compile(r"\d+")
 
 EXTRAS = {
     **dict.fromkeys(("cryptography", "safetensors", "tokenizers", "torch"), "train"),
@@ -60,39 +60,97 @@ def quietly() -> Iterator[None]:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def from_folder(kind: Any, folder: Path, unread: Collection[str] = ()) -> Any:  # noqa: ANN401  (a class of transformers)
-    """The model that a class of transformers makes of `folder`.
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How a folder is read.
+
+    attn_implementation: as in transformers; None is its own choice. sketched: shapes without numbers, on torch's meta
+    device, made by the same loader with the same checks.
+    """
+
+    attn_implementation: str | None = None
+    sketched: bool = False
+
+
+LOADING = Loading()
+
+
+def from_folder(
+    kind: Any,  # noqa: ANN401  (a class of transformers)
+    folder: Path,
+    unread: Collection[str] = (),
+    loading: Loading = LOADING,
+) -> Any:  # noqa: ANN401
+    """The model that a class of transformers makes of `folder`, in float32 whatever its weights are stored in.
 
     unread: parts whose weights may be missing, as nobody reads what they give.
     """
-    _check_files(folder)
-    import torch
+    with foreign(lambda found: refused(folder, found)), quietly():
+        _check_known(folder, check_files(folder))
+        import torch
 
-    with foreign(lambda found: _refused(folder, found)), quietly():
         model, told = kind.from_pretrained(
             folder,
             local_files_only=True,
             use_safetensors=True,
             trust_remote_code=False,
             dtype=torch.float32,
+            attn_implementation=loading.attn_implementation,
+            device_map="meta" if loading.sketched else None,
             output_loading_info=True,
         )
+        known = [name for name, _ in model.named_parameters()]
     missing = sorted(name for name in told["missing_keys"] if name.split(".")[0] not in unread)
     if missing:
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise ModelError(
             expected=f"weights in {folder} for the whole model",
-            found=f"none for {', '.join(missing[:_SHOWN])}{more}",
+            found=f"none for {_some(missing)}",
             way_out="save the whole model, of the kind that is asked for here: the rest would be random",
         )
+    more = sorted(_left_out(known, told["unexpected_keys"]))
+    if more:
+        raise ModelError(
+            expected=f"a config.json in {folder} that describes all layers of its weights",
+            found=f"weights that it leaves out: {_some(more)}",
+            way_out="use config.json and weights that were saved together",
+        )
     return model
+
+
+def _check_known(folder: Path, config: Mapping[str, Any]) -> None:
+    from transformers import CONFIG_MAPPING
+
+    name = config.get("model_type")
+    if isinstance(name, str) and name in CONFIG_MAPPING:
+        return
+    if "auto_map" in config:
+        raise ModelError(
+            expected=f"a model in {folder} that transformers {version('transformers')} has the code of",
+            found="one whose code is in its own folder (auto_map), which tacit never runs",
+            way_out="use a model of another family, or the same one as a newer transformers includes it",
+        )
+    raise refused(folder, f"model_type {name!r:.50}, which transformers {version('transformers')} does not know")
+
+
+def _left_out(known: Collection[str], unexpected: Collection[str]) -> list[str]:
+    """Those that are named as the model's own but for a number: layers that config.json does not count.
+
+    Others are parts that a model of this kind does not have, such as the head of another task.
+    """
+    forms = {_DIGITS.sub("#", name) for name in known}
+    return [name for name in unexpected if _DIGITS.search(name) and _DIGITS.sub("#", name) in forms]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def tokenizer_of(folder: Path) -> Any:  # noqa: ANN401
     """The tokenizer of a folder, as transformers makes it: no code from the folder, no network."""
     from transformers import AutoTokenizer
 
-    with foreign(lambda found: _refused(folder, f"a tokenizer that cannot be read: {found}")), quietly():
+    with foreign(lambda found: refused(folder, f"a tokenizer that cannot be read: {found}")), quietly():
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
@@ -121,21 +179,6 @@ def foreign(refusal: Callable[[str], TacitError]) -> Iterator[None]:
         raise refusal(_first_line(error)) from error
 
 
-def _check_files(folder: Path) -> None:
-    try:
-        weights = list(folder.glob("*.safetensors"))
-        for file in weights:
-            open_file(file).close()
-        config = read_json(folder / "config.json") if weights else None
-    except (OSError, ValueError) as error:
-        raise _refused(folder, f"files that cannot be read: {why(error)}") from error
-    if not isinstance(config, dict):
-        raise _refused(folder, "no safetensors" if config is None else "a config.json that is not a JSON object")
-    for name, value in config.items():
-        if isinstance(value, int) and abs(value) > (_MOST_LAYERS if "layer" in name else _LARGEST_SIZE):
-            raise _refused(folder, f"{name} of {value:.3g} in config.json")
-
-
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
     if "ignore_mismatched_sizes" in text:
@@ -146,11 +189,3 @@ def _first_line(error: BaseException) -> str:
 
 def _refused_weights(found: str) -> ModelError:
     return ModelError("weights for the whole model, and no others", found, "use files that belong together, unchanged")
-
-
-def _refused(folder: Path, found: str) -> ModelError:
-    return ModelError(
-        expected=f"a whole model with config.json and safetensors weights in {folder}",
-        found=found,
-        way_out="save it anew with save_pretrained(folder, safe_serialization=True)",
-    )

@@ -24,6 +24,7 @@ BUILT_IN = ("lstm", "gpt")
 CUSTOM_MODELS: dict[str, Callable[..., Any]] = {}
 """What `tacit.models.loading` registered in this process, by name."""
 DEFAULT_HELD_OUT = 0.05
+SHORTEST_CHUNK = 8
 MOST_TOKENS = 131_072  # a row of as many tokens is made to check gradients; 32 million took 21 GB
 ClassName = Annotated[str, Field(coerce_numbers_to_str=True)]  # labels 0 and 1 are names too
 file_name = partial(setting, release=NAME, why="the name of a file, not its content")
@@ -55,8 +56,12 @@ class DataConfig:
         " (doubtful).",
         auto="exact for crt, keep elsewhere",
     )
-    max_tokens: int = constant(256, "Tokens in a redacted chunk; longer records are cut.", ge=8, le=MOST_TOKENS)
-    max_full_tokens: int = constant(512, "Tokens at which the full view of a chunk ends.", ge=8, le=MOST_TOKENS)
+    max_tokens: int = constant(
+        256, "Tokens in a redacted chunk; longer records are cut.", ge=SHORTEST_CHUNK, le=MOST_TOKENS
+    )
+    max_full_tokens: int = constant(
+        512, "Tokens at which the full view of a chunk ends.", ge=SHORTEST_CHUNK, le=MOST_TOKENS
+    )
     vocabulary_corpus: str | None = file_name(
         None, "Corpus declared public that a BPE is learned from.", auto="the redacted view"
     )

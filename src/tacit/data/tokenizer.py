@@ -33,6 +33,7 @@ from tacit.errors import PrepareError
 
 FORMAT = "tacit-tokenizer"
 FORMAT_VERSION = 2
+_MOST_TOKENS = 1 << 24
 
 
 class VocabularySource(StrEnum):
@@ -139,6 +140,7 @@ class HuggingFace:
                 way_out="save the tokenizer anew with the tokenizers library",
             )
         ):
+            _check_ids(content["model"].get("vocab"))
             model = {**content["model"], "dropout": None} if "dropout" in content["model"] else content["model"]
             bare = {**content, "model": model, "truncation": None, "padding": None, "post_processor": None}
             self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(bare))
@@ -308,6 +310,17 @@ def _bare_bpe(model: models.BPE) -> tokenizers.Tokenizer:
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bare.decoder = decoders.ByteLevel()
     return bare
+
+
+def _check_ids(vocabulary: object) -> None:
+    """Refuse ids that no model has room for: the library would count up to the largest, for minutes."""
+    largest = max(vocabulary.values(), default=0) if isinstance(vocabulary, dict) else 0
+    if largest >= _MOST_TOKENS:
+        raise PrepareError(
+            expected=f"a tokenizer with ids below {_MOST_TOKENS:,}",
+            found=f"id {largest:,}",
+            way_out="save the tokenizer anew: its ids are the rows of the model's embedding",
+        )
 
 
 def _byte_level(content: dict[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.common.libraries import from_folder, quietly
+from tacit.common.libraries import LOADING, Loading, from_folder, quietly
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig
 from tacit.data.batches import wide
 from tacit.errors import ModelError
@@ -26,12 +26,13 @@ def pretrained(
     vocabulary_size: int,
     unread: Collection[str] = (),
     lora: LoRAConfig | None = None,
+    loading: Loading = LOADING,
 ) -> nn.Module:
     """The model that a class of transformers makes of a local folder: whole but for parts that nobody reads.
 
     It gets room for `vocabulary_size` tokens if it has less: refused where only adapters (`lora`) will be saved.
     """
-    module = from_folder(kind, folder, unread)
+    module = from_folder(kind, folder, unread, loading)
     if vocabulary_size > module.config.vocab_size:
         if lora is not None:
             raise ModelError(
@@ -40,7 +41,7 @@ def pretrained(
                 way_out="train all weights (without lora): adapters cannot save new tokens",
             )
         with quietly():
-            module.resize_token_embeddings(vocabulary_size)
+            module.resize_token_embeddings(vocabulary_size, mean_resizing=not loading.sketched)
     loaded: nn.Module = module
     return loaded
 
@@ -142,14 +143,16 @@ class CausalLM(ModuleModel):
         return cls(module if lora is None else with_adapters(module, lora), lora)
 
     @classmethod
-    def from_folder(cls, folder: Path, lora: LoRAConfig | None = None, vocabulary_size: int = 0) -> "CausalLM":
+    def from_folder(
+        cls, folder: Path, lora: LoRAConfig | None = None, vocabulary_size: int = 0, loading: Loading = LOADING
+    ) -> "CausalLM":
         """The model of a local Hugging Face folder: safetensors only, no code from the folder, no network.
 
         It gets room for `vocabulary_size` tokens if it has less.
         """
         from transformers import AutoModelForCausalLM
 
-        return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size, lora=lora), lora)
+        return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size, (), lora, loading), lora)
 
     @property
     def vocabulary_size(self) -> int:

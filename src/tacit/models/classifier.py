@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.common.libraries import foreign
+from tacit.common.libraries import LOADING, Loading, foreign
 from tacit.config.model_schema import ClassifierConfig, LoRAConfig, LSTMConfig
 from tacit.data.batches import PADDING
 from tacit.errors import ModelError
@@ -129,7 +129,12 @@ class EncoderClassifier(ModuleClassifier):
 
     @classmethod
     def from_folder(
-        cls, folder: Path, settings: ClassifierConfig, lora: LoRAConfig | None = None, vocabulary_size: int = 0
+        cls,
+        folder: Path,
+        settings: ClassifierConfig,
+        lora: LoRAConfig | None = None,
+        vocabulary_size: int = 0,
+        loading: Loading = LOADING,
     ) -> "EncoderClassifier":
         """The encoder of a local Hugging Face folder: safetensors only, no code from the folder, no network.
 
@@ -137,7 +142,7 @@ class EncoderClassifier(ModuleClassifier):
         """
         from transformers import AutoModel
 
-        return cls.of(pretrained(AutoModel, folder, vocabulary_size, ("pooler",), lora), settings, lora)
+        return cls.of(pretrained(AutoModel, folder, vocabulary_size, ("pooler",), lora, loading), settings, lora)
 
     @classmethod
     def described(

@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 
 from tacit.common.files import write_atomically
+from tacit.common.libraries import Loading
 from tacit.common.progress import Observer
 from tacit.config.load import shaped
 from tacit.config.model_schema import CausalLMConfig, ClassifierConfig, LSTMConfig
-from tacit.config.schema import Config, is_custom
+from tacit.config.schema import SHORTEST_CHUNK, Config, is_custom
 from tacit.config.setting import Mode
 from tacit.data.batches import Inventions, RowReader
 from tacit.data.corpus import read
@@ -52,19 +53,27 @@ def make_policies(config: Config) -> Policies:
 
 def make_tokenizer(config: Config, policy: Policy, marked: MarkedCorpus) -> Tokenizer:
     """The tokenizer that was asked for; a file's is taken as public, since somebody made it before this run."""
-    name = config.tokenizer_name
-    if name == "bytes":
-        return byte_tokenizer()
-    if name == "model":
-        return read_folder_tokenizer(Path(config.model), Dependence(VocabularySource.PUBLIC_CORPUS, TOKENIZER_JSON))
-    if name != "bpe":
-        return read_tokenizer_json(Path(name), Dependence(VocabularySource.PUBLIC_CORPUS, Path(name).name))
+    given = given_tokenizer(config)
+    if given is not None:
+        return given
     size = config.data.vocabulary_size or DEFAULT_VOCABULARY
     public = config.data.vocabulary_corpus
     if public is not None:
         declared = Dependence(VocabularySource.PUBLIC_CORPUS, Path(public).name)
         return train_bpe((record.text for record in read(public)), size, declared)
     return train_bpe(public_text(marked.records(Part.TRAIN)), size, learned_from_training(policy))
+
+
+def given_tokenizer(config: Config) -> Tokenizer | None:
+    """The tokenizer that needs no corpus, if one was asked for."""
+    name = config.tokenizer_name
+    if name == "bytes":
+        return byte_tokenizer()
+    if name == "bpe":
+        return None
+    if name == "model":
+        return read_folder_tokenizer(Path(config.model), Dependence(VocabularySource.PUBLIC_CORPUS, TOKENIZER_JSON))
+    return read_tokenizer_json(Path(name), Dependence(VocabularySource.PUBLIC_CORPUS, Path(name).name))
 
 
 def learned_from_training(policy: Policy) -> Dependence:
@@ -126,6 +135,13 @@ def make_reader(config: Config, tokenizer: Tokenizer, store: PreparedCorpus) -> 
     return LabelReader(store, tokenizer.end, longest, config.classes, inventions, begin)
 
 
+def sketch_learner(config: Config, vocabulary_size: int) -> Model:
+    """The model that `make_learner` will make of a folder, as shapes without numbers; refused where it would be."""
+    learner = (_classifier if config.classifies else _learner)(config, vocabulary_size, sketched=True)
+    learner.module.to("meta")  # heads and adapters, which are new
+    return learner
+
+
 def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
     """A new model, or the one of a folder with room for the tokenizer's special tokens; on the device asked for."""
     torch.manual_seed(config.seed or 0 if config.mode == Mode.RESEARCH else torch.seed())
@@ -141,7 +157,7 @@ def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
     return learner
 
 
-def _learner(config: Config, vocabulary_size: int) -> Learner:
+def _learner(config: Config, vocabulary_size: int, sketched: bool = False) -> Learner:
     if config.model == "lstm":
         return LSTM.new(shaped(LSTMConfig, config.model_config, {"vocabulary_size": vocabulary_size}))
     longest = config.data.max_full_tokens + 2
@@ -150,19 +166,24 @@ def _learner(config: Config, vocabulary_size: int) -> Learner:
     if config.model == "gpt":
         fixed = {"vocabulary_size": vocabulary_size, "context": longest}
         return CausalLM.new(shaped(CausalLMConfig, config.model_config, fixed), config.lora)
-    learner = CausalLM.from_folder(Path(config.model), config.lora, vocabulary_size)
+    learner = CausalLM.from_folder(Path(config.model), config.lora, vocabulary_size, _loading(config, sketched))
     _check_context(config, learner.context, 2)
     return learner
 
 
-def _classifier(config: Config, vocabulary_size: int) -> Classifier:
+def _classifier(config: Config, vocabulary_size: int, sketched: bool = False) -> Classifier:
     settings = ClassifierConfig(tuple(config.classes or ()))
     if config.model == "lstm":
         shape = shaped(LSTMConfig, config.model_config, {"vocabulary_size": vocabulary_size})
         return LSTMClassifier.new(shape, settings)
-    classifier = EncoderClassifier.from_folder(Path(config.model), settings, config.lora, vocabulary_size)
+    loading = _loading(config, sketched)
+    classifier = EncoderClassifier.from_folder(Path(config.model), settings, config.lora, vocabulary_size, loading)
     _check_context(config, classifier.context, 2)
     return classifier
+
+
+def _loading(config: Config, sketched: bool) -> Loading:
+    return Loading(sketched=sketched)
 
 
 def _check_context(config: Config, context: int, frame: int) -> None:
@@ -172,5 +193,7 @@ def _check_context(config: Config, context: int, frame: int) -> None:
         raise ConfigError(
             expected=f"a model that reads {longest} tokens",
             found=f"one that reads {context}",
-            way_out=f"data.max_full_tokens: {context - frame}, or less",
+            way_out=f"data.max_full_tokens: {context - frame}, or less"
+            if context - frame >= SHORTEST_CHUNK
+            else "use a model with a longer context (max_position_embeddings in config.json)",
         )

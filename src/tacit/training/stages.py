@@ -66,6 +66,7 @@ from tacit.training.parts import (
 )
 from tacit.training.pools import Pools, measured_counts
 from tacit.training.randomness import Streams
+from tacit.training.starting import check_model
 from tacit.training.trainer import Choice, Trainer, watched
 
 _USER_ORIGINS = {
@@ -97,6 +98,7 @@ class Trained:
 def train(config: Config, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
     mechanism = check_start(config)
+    check_model(config, mechanism.plan())
     policies = make_policies(config)
     if config.tokenizer_name == "bpe" and config.data.vocabulary_corpus is None:
         _check_dependence(mechanism, learned_from_training(policies.marking), policies.marking.hash)

@@ -164,6 +164,11 @@ def _add_clipped(sums: dict[str, Tensor], update: Mapping[str, Tensor], clipping
     return float(squares.sum().sqrt())
 
 
+def default_positions(vocabulary_size: int) -> int:
+    """How many positions pass through a model at a time where nobody says."""
+    return min(8192, max(512, _SCORES // vocabulary_size))
+
+
 _SCORES = 1 << 26  # in memory at a time: 256 MB
 _ROWS_AT_A_TIME = 512  # of a draw, read to learn how long they are
 DEFAULT_NOISED_STATES = 2
@@ -239,7 +244,7 @@ class Updates:
         self.parameters = {name: p for name, p in learner.module.named_parameters() if p.requires_grad}
         self.moving = {step.trainable: moving_names(learner, step.trainable) for step in executions}
         self._device = next(learner.module.parameters()).device
-        self._positions = settings.positions or min(8192, max(512, _SCORES // learner.vocabulary_size))
+        self._positions = settings.positions or default_positions(learner.vocabulary_size)
 
     def carry_out(self, step: Step, drawn: Drawn, streams: Streams) -> Done:
         """One draw of `step`."""

@@ -1,0 +1,37 @@
+"""What is checked of model and tokenizer before a run writes anything: everything that needs no corpus."""
+
+from pathlib import Path
+
+from tacit.common.machine import available_memory
+from tacit.config.schema import Config
+from tacit.models.folders import check_restores, check_sketch, check_tokenizer_file, memory_need
+from tacit.privacy.plan import Plan
+from tacit.training.parts import DEFAULT_VOCABULARY, Model, given_tokenizer, sketch_learner
+from tacit.training.updates import default_positions
+
+
+def check_model(config: Config, plan: Plan) -> None:
+    """Refuse a tokenizer or a model folder that is damaged, does not fit the settings, or does not fit into memory."""
+    folder = None if config.is_new else Path(config.model)
+    if config.tokenizer_name == "model" and folder is not None:
+        check_tokenizer_file(folder)
+    tokenizer = given_tokenizer(config)
+    if tokenizer is not None and not config.classifies:
+        check_restores(tokenizer)
+    if folder is None:
+        return
+    largest = config.data.vocabulary_size or DEFAULT_VOCABULARY
+    sketch = sketch_learner(config, largest if tokenizer is None else tokenizer.vocabulary_size)
+    check_sketch(folder, sketch)
+    _check_memory(config, plan, sketch)
+
+
+def _check_memory(config: Config, plan: Plan, sketch: Model) -> None:
+    """On another device, the weights alone pass through this machine's memory."""
+    used = {step.optimizer for step in plan.executions()}
+    rules = [rule for name, rule in (("public", config.public), ("private", config.private)) if name in used]
+    whole = config.plan.trainable in (None, "all", "adapters")
+    copies = 1 + sum(2 for rule in rules if rule.optimizer != "sgd") if whole else 0
+    positions = config.execution.microbatch_tokens or default_positions(sketch.vocabulary_size)
+    here = config.execution.device == "cpu"
+    memory_need(sketch, positions if here else 0, copies if here else 0).check(available_memory())
