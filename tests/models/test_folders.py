@@ -45,6 +45,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("llama")
     tokenizer = train_bpe(["My ID is 34 and 17"] * 3, 280, NOTHING)
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]), encoding="utf-8")
+    settings = {"eos_token": "a", "unk_token": {"content": "b"}, "add_bos_token": False, "chat_template": "{{ x }}"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     shape: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2}
     config = LlamaConfig(vocab_size=290, hidden_size=16, intermediate_size=24, max_position_embeddings=600, **shape)
     model = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
@@ -138,6 +140,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "no tokenizer": (without("tokenizer.json"), r"a tokenizer in .*found none"),
     "another tokenizer": (lambda f: (f / "tokenizer.json").rename(f / "vocab.txt"), "none, but vocab.txt"),
     "a tokenizer that forgets case": (tokenizer(normalizer={"type": "Lowercase"}), "lossless"),
+    "odd settings of a tokenizer": (written("tokenizer_config.json", "[1]"), "settings beside it"),
     "a short context": (configured(max_position_embeddings=100), "max_full_tokens: 98"),
     "no config": (without("config.json"), "No such file"),
     "config not JSON": (written("config.json", "{"), "cannot be read"),
@@ -222,7 +225,7 @@ def mutated(content: Any, chance: random.Random) -> Any:  # noqa: ANN401
 
 def corrupted(folder: Path, chance: random.Random) -> str:
     """Damage one file of a folder; what was done is returned."""
-    name = chance.choice(("config.json", "tokenizer.json", WEIGHTS))
+    name = chance.choice(("config.json", "tokenizer.json", "tokenizer_config.json", WEIGHTS))
     data = (folder / name).read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     how = chance.choice(("value", "value", "value", "byte", "cut"))

@@ -41,6 +41,7 @@ WITH_TORCH = ("models", "training", "audits", "papers", "sweeps", "cli", "api")
 WITH_TORCH_TOO = {"data/batches.py", "data/labels.py", "data/ownership.py", "runs/weights.py"}
 LATE = {  # when first asked
     "common/libraries.py",
+    "common/model_files.py",
     "policies/detectors/encoder.py",
     "policies/detectors/paraphrase.py",
     "policies/token_classifier.py",

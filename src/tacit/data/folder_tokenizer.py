@@ -36,7 +36,8 @@ def read_folder_tokenizer(folder: Path, depends_on: Dependence = UNKNOWN) -> Tok
     """The tokenizer of a folder, as its `tokenizer.json` and the files beside it define it."""
     content = read_tokenizer_content(folder / TOKENIZER_JSON)
     codec = HuggingFace(content)
-    return Tokenizer(codec, depends_on, _Vocabulary(folder, content).special_ids())
+    with foreign(lambda found: _unreadable(folder, found)):
+        return Tokenizer(codec, depends_on, _Vocabulary(folder, content).special_ids())
 
 
 class _Vocabulary:
@@ -44,11 +45,10 @@ class _Vocabulary:
 
     def __init__(self, folder: Path, content: dict[str, Any]) -> None:
         self._content = content
-        with foreign(lambda found: _unreadable(folder, found)):
-            whole = {**content, "truncation": None, "padding": None}
-            self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(whole))
-            settings = [_optional(folder / name) for name in ("tokenizer_config.json", "special_tokens_map.json")]
-            ids = [_optional(folder / name) for name in ("generation_config.json", "config.json")]
+        whole = {**content, "truncation": None, "padding": None}
+        self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(whole))
+        settings = [_optional(folder / name) for name in ("tokenizer_config.json", "special_tokens_map.json")]
+        ids = [_optional(folder / name) for name in ("generation_config.json", "config.json")]
         self._ids = self._tokenizer.get_vocab(with_added_tokens=True)
         self._settings = settings[1] | settings[0]
         self._named = {name: self._named_id(name, ids) for name in _NAMED}
