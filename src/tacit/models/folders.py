@@ -95,7 +95,7 @@ class MemoryNeed:
             expected=f"memory for the model: about {size_of(self.total)} (weights {size_of(self.weights)}, gradients "
             f"and optimizers {size_of(self.updates)}, activations {size_of(self.activations)})",
             found=f"{size_of(available)} available",
-            way_out="train adapters (lora: {rank: 8}), use a smaller model or smaller execution.microbatch_tokens, or "
+            way_out="train adapters (--lora-rank 8), use a smaller model or smaller execution.microbatch_tokens, or "
             "close other programs",
         )
 
