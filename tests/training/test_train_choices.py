@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -206,12 +207,32 @@ def test_a_choice_on_a_public_corpus_is_allowed_under_every_claim(corpus: Path, 
     assert train(settings, tmp_path / "run", quiet).guarantee.figures
 
 
-def test_event_files_stay_private(corpus: Path, tmp_path: Path) -> None:
-    train(experiment(corpus, report_to="tensorboard"), tmp_path / "run", quiet)
-    events = list((tmp_path / "run").rglob("*tfevents*"))
-    assert len(events) == 1
-    assert events[0].is_relative_to(tmp_path / "run" / "private")
-    assert events[0].stat().st_size > 100
+@pytest.mark.parametrize("mechanism", ["selective", "dpsgd", "plain"])
+def test_exact_losses_go_to_private_files_alone(mechanism: str, corpus: Path, tmp_path: Path) -> None:
+    """Event files have the losses of public steps; nothing that leaves has one, whatever the mechanism."""
+    seen: list[Progress] = []
+    plans = {
+        "selective": SELECTIVE,
+        "dpsgd": {**SELECTIVE, "mechanism": "dpsgd", "public_epochs": None},
+        "plain": {"mechanism": "plain", "public_epochs": 1},
+    }
+    settings = {"corpus": str(corpus), "plan": plans[mechanism], "report_to": "tensorboard", **TINY}
+    train(load_config(settings), tmp_path / "run", seen.append)
+    run = RunFolder.view(tmp_path / "run")
+    (events,) = (tmp_path / "run").rglob("*tfevents*")
+    assert events.is_relative_to(tmp_path / "run" / "private")
+    public = [done.public_loss for done in seen if done.public_loss is not None]
+    private = [line["loss"] for line in recorded(run)] if mechanism != "plain" else []
+    assert (bool(public), bool(private)) == (mechanism != "dpsgd", mechanism != "plain")
+    shown = events.read_bytes()
+    assert (b"public_loss" in shown) == bool(public)
+    assert all(struct.pack("<f", loss) in shown for loss in public)
+    assert not any(struct.pack("<f", loss) in shown for loss in private)
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    leaving = b"".join(path.read_bytes() for path in files if not path.is_relative_to(tmp_path / "run" / "private"))
+    for loss in (*public, *private):
+        assert f"{loss:.8g}".encode() not in leaving
+        assert struct.pack("<d", loss) not in leaving
 
 
 def test_progress_tells_what_was_spent(corpus: Path, tmp_path: Path) -> None:
