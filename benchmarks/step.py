@@ -1,12 +1,16 @@
-"""What a private step costs: tacit's against plain torch and against Opacus in each of its modes.
+"""What a step costs: tacit's private and public ones against plain torch, and against Opacus in each of its modes.
 
-    python benchmarks/step.py [--work NAME ...] [--rounds N] [--peers]
+    python benchmarks/step.py [--work NAME ...] [--rounds N] [--threads N] [--peers] [--model FOLDER]
 
 Every mode runs on the same batch in one process, one step each in turn, so that a busy machine is busy for all; printed
-are medians, and ratios of medians to the plain step (fused nn.LSTM, or the untouched GPT; forward, backward, SGD
-update). Private steps include clipping, noise and update. Peak memory is measured apart, a fresh process a mode, above
-what the imports took. The script starts itself anew with glibc told to keep freed memory: it spares every mode page
-faults.
+are medians of wall time and of the processor's time, and ratios to the plain step (fused nn.LSTM, the untouched GPT, or
+PEFT's adapters in the model of FOLDER; forward, backward, SGD update). On a busy machine, look at the processor's time
+with one thread. Private steps include clipping, noise and update. Public steps are exact: no clipping, no noise. Peak
+memory is measured apart, a fresh process per mode, above what the imports and the model's weights took. The script
+starts itself anew with glibc told to keep freed memory: it spares every mode page faults.
+
+FOLDER is a causal language model on disk; the tables have SmolLM2-135M. By default it is taken from the environment
+variable SMOLLM2; without it, the works with adapters are left out.
 """
 
 import argparse
@@ -23,18 +27,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.config.model_schema import CausalLMConfig, LSTMConfig
+from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig, OptimizerConfig
 from tacit.data.batches import TextBatch
 from tacit.models import kernels as native
 from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import Learner
 from tacit.models.lstm import LSTM
-from tacit.training.gradients.clipped import Flat, clipped_sum
+from tacit.training.gradients.clipped import Flat, clipped_sum, plain_sum
+from tacit.training.optimizers import Optimizer
 from tacit.training.randomness import NoiseStream
 
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 36), "MALLOC_TOP_PAD_": str(1 << 28)}
 OPACUS_MODES = ("hooks", "ew", "ghost", "functorch")
 LEARNING_RATE = 0.01
+FOLDER = "SMOLLM2"
 Step = Callable[[], None]
 
 
@@ -55,6 +61,8 @@ class Work:
 
     def learner(self) -> Learner:
         """tacit's model, no dropout."""
+        if self.model == "adapters":
+            return CausalLM.from_folder(Path(os.environ[FOLDER]), LoRAConfig(rank=8))
         if self.model == "gpt":
             heads = self.width // 64
             return CausalLM.new(CausalLMConfig(self.vocabulary, self.width, self.layers, heads, self.time, dropout=0.0))
@@ -67,6 +75,8 @@ WORKS = {
     "gpt-384": Work("gpt", 8_000, 16, 128, 384, 6),
     "gpt-768": Work("gpt", 50_257, 8, 64, 768, 6),
     "lstm-1150": Work("lstm", 8_000, 16, 64, 1150, 3),
+    "adapters-128": Work("adapters", 49_152, 8, 128),
+    "adapters-48": Work("adapters", 49_152, 16, 48),
 }
 
 
@@ -120,7 +130,8 @@ def plain_module(work: Work) -> nn.Module:
 def plain_step(work: Work) -> Step:
     """Forward, backward, update by torch."""
     module, tokens = plain_module(work), work.tokens()
-    optimizer = torch.optim.SGD(module.parameters(), LEARNING_RATE)
+    moving = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(moving, LEARNING_RATE)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -147,6 +158,19 @@ def tacit_step(work: Work) -> Step:
     return step
 
 
+def public_step(work: Work) -> Step:
+    """The exact gradient, update: what a public step does."""
+    learner, batch = work.learner(), TextBatch.of_tokens(work.tokens())
+    parameters = dict(learner.module.named_parameters())
+    optimizer = Optimizer(OptimizerConfig(optimizer="sgd", learning_rate=LEARNING_RATE, lr_scheduler="none"), 1)
+
+    def step() -> None:
+        found = plain_sum(learner, batch)
+        optimizer.apply(parameters, {name: total.div_(found.weight) for name, total in found.sums.items()})
+
+    return step
+
+
 def opacus_step(work: Work, mode: str) -> Step:
     """Opacus as its documentation has it, on a model changed to its liking: weights untied, Conv1D made Linear."""
     from opacus import PrivacyEngine  # type: ignore[import-not-found,unused-ignore]
@@ -156,6 +180,8 @@ def opacus_step(work: Work, mode: str) -> Step:
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
     if work.model == "lstm":
         module: nn.Module = TorchLSTM(work, DPLSTM)
+    elif work.model == "adapters":
+        module = Logits(work.learner().module)
     else:
         untied = work.learner().module
         head = untied.get_submodule("lm_head")
@@ -164,7 +190,7 @@ def opacus_step(work: Work, mode: str) -> Step:
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(tokens), batch_size=work.rows)
     private = PrivacyEngine().make_private(
         module=module.train(),
-        optimizer=torch.optim.SGD(module.parameters(), LEARNING_RATE),
+        optimizer=torch.optim.SGD([p for p in module.parameters() if p.requires_grad], LEARNING_RATE),
         data_loader=loader,
         noise_multiplier=1.0,
         max_grad_norm=1.0,
@@ -190,9 +216,8 @@ def opacus_step(work: Work, mode: str) -> Step:
 
 def step_of(work: Work, mode: str) -> Step:
     """The step of a mode by its name."""
-    if mode == "plain":
-        return plain_step(work)
-    return tacit_step(work) if mode == "tacit" else opacus_step(work, mode.removeprefix("opacus-"))
+    ours = {"plain": plain_step, "tacit": tacit_step, "public": public_step}
+    return ours[mode](work) if mode in ours else opacus_step(work, mode.removeprefix("opacus-"))
 
 
 def peak_memory(name: str, mode: str) -> float:
@@ -214,8 +239,8 @@ def report_memory(work: Work, mode: str) -> None:
     torch.mm(torch.ones(256, 256), torch.ones(256, 256))
     if mode.startswith("opacus"):
         import opacus  # type: ignore[import-not-found,unused-ignore] # noqa: F401
-    if work.model == "gpt":
-        import transformers.models.gpt2.modeling_gpt2  # noqa: F401
+    if work.model != "lstm":
+        work.learner()  # imports what the model needs
     before = kilobytes("VmRSS")
     step = step_of(work, mode)
     for _ in range(3):
@@ -241,17 +266,23 @@ def measure(name: str, modes: list[str], rounds: int, with_memory: bool) -> None
     work = WORKS[name]
     print(f"{name}: {work}")
     steps = working(work, modes)
-    seconds: dict[str, list[float]] = {mode: [] for mode in steps}
+    clocks = {"wall": time.perf_counter, "CPU": time.process_time}
+    taken: dict[str, list[dict[str, float]]] = {mode: [] for mode in steps}
     for _ in range(rounds):
         for mode, step in steps.items():
-            start = time.perf_counter()
+            start = {clock: now() for clock, now in clocks.items()}
             step()
-            seconds[mode].append(time.perf_counter() - start)
-    medians = {mode: statistics.median(values) for mode, values in seconds.items()}
+            taken[mode].append({clock: now() - start[clock] for clock, now in clocks.items()})
     memory = {mode: peak_memory(name, mode) for mode in steps} if with_memory else {}
-    for mode, median in medians.items():
-        paired = statistics.median(a / b for a, b in zip(seconds[mode], seconds["plain"], strict=True))
-        line = f"  {mode:17} {median * 1e3:9.1f} ms  x {median / medians['plain']:5.2f} (paired {paired:5.2f})"
+    for mode, found in taken.items():
+        line = f"  {mode:17}"
+        for clock in clocks:
+            own, plain = ([values[clock] for values in these] for these in (found, taken["plain"]))
+            median = statistics.median(own)
+            paired = statistics.median(a / b for a, b in zip(own, plain, strict=True))
+            line += (
+                f" {median * 1e3:9.1f} ms {clock} x {median / statistics.median(plain):5.2f} (paired {paired:5.2f}) "
+            )
         if memory:
             line += f"  {memory[mode]:8.0f} MB  x {memory[mode] / memory['plain']:5.2f}"
         print(line, flush=True)
@@ -264,18 +295,26 @@ def main() -> None:
         "--work", nargs="*", default=[name for name in WORKS if name != "lstm-1150"], choices=list(WORKS)
     )
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--model", help=f"folder of a causal language model (default: ${FOLDER})")
     parser.add_argument("--peers", action="store_true", help="also Opacus, which must be installed")
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
     parser.add_argument("--memory", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in ALLOCATOR.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ALLOCATOR})
+    torch.set_num_threads(options.threads)
+    if options.model:
+        os.environ[FOLDER] = options.model
     if options.memory:
         report_memory(WORKS[options.work[0]], options.memory)
         return
     print(f"native kernels: {'in use' if native.available else 'not in use'}")
-    ours = ["plain", "tacit"]
+    ours = ["plain", "tacit", "public"]
     for name in options.work:
+        if WORKS[name].model == "adapters" and FOLDER not in os.environ:
+            print(f"{name}: left out; give the folder of a causal language model with --model, or in ${FOLDER}")
+            continue
         measure(name, ours, options.rounds, not options.no_memory)
         for mode in OPACUS_MODES if options.peers else ():  # one at a time: together they need more than 20 GB
             measure(name, [*ours, f"opacus-{mode}"], options.rounds, not options.no_memory)

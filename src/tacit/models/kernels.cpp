@@ -433,29 +433,29 @@ double dot(const float* a, const float* b, int64_t size) {
         for (int half = 0; half < 2; ++half) {
             const int64_t at = i + half * LANES / 2;
             const __m256d left = _mm256_cvtps_pd(_mm_loadu_ps(a + at));
-            const __m256d right = b ? _mm256_cvtps_pd(_mm_loadu_ps(b + at)) : _mm256_set1_pd(1.0);
+            const __m256d right = _mm256_cvtps_pd(_mm_loadu_ps(b + at));
             sums[half] = _mm256_fmadd_pd(left, right, sums[half]);
         }
     double lanes[LANES / 2];
     _mm256_storeu_pd(lanes, _mm256_add_pd(sums[0], sums[1]));
     double sum = lanes[0] + lanes[1] + lanes[2] + lanes[3];
-    for (; i < size; ++i) sum += static_cast<double>(a[i]) * (b ? b[i] : 1.0f);
+    for (; i < size; ++i) sum += static_cast<double>(a[i]) * b[i];
     return sum;
 }
 
 }  // namespace
 
 // For each of `rows` pairs of symmetric matrices, stored as above: the sum of the products of all their elements, and
-// that of the roots of their diagonals. Without a second one (null) its elements count as 1.
+// that of the roots of their diagonals.
 extern "C" void tacit_gram_dot(const float* pairs, const float* others, float* products, float* lengths, int64_t rows,
                                int64_t time, int threads) {
     const int64_t size = time * (time + 1) / 2;
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (int64_t row = 0; row < rows; ++row) {
-        const float *a = pairs + row * size, *b = others ? others + row * size : nullptr;
+        const float *a = pairs + row * size, *b = others + row * size;
         double diagonal = 0.0, along = 0.0;
         for (int64_t t = 0; t < time; ++t) {
-            const double square = a[t * (t + 3) / 2], other = b ? b[t * (t + 3) / 2] : 1.0;
+            const double square = a[t * (t + 3) / 2], other = b[t * (t + 3) / 2];
             diagonal += square * other;
             along += std::sqrt(square * other);
         }

@@ -148,15 +148,15 @@ def gram(values: Tensor) -> Tensor:
     return pairs
 
 
-def gram_dot(pairs: Tensor, others: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def gram_dot(pairs: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """Of each pair of symmetric matrices: sums of products of their elements, and of the roots of their diagonals.
 
-    Both are as `gram` gives them. Without others, the sums over one matrix alone.
+    Both are as `gram` gives them.
     """
     _require(pairs, others)
     rows, size = pairs.shape
     time = (math.isqrt(8 * size + 1) - 1) // 2
-    if time * (time + 1) // 2 != size or (others is not None and others.shape != pairs.shape):
+    if time * (time + 1) // 2 != size or others.shape != pairs.shape:
         raise _wrong("two lower triangles (rows, time (time + 1) / 2)", pairs)
     products, lengths = pairs.new_empty(rows), pairs.new_empty(rows)
     _kernels().tacit_gram_dot(*_addresses(pairs, others, products, lengths), rows, time, _threads_for(pairs.numel()))

@@ -8,7 +8,7 @@
 | G_b itself | `PerRow`: (rows, ...) for small parameters |
 
 Squared norms by Gram matrices: |G_b|^2 = sum_st (left_s . left_t)(right_s . right_t) (Goodfellow 2015, 1510.01799; Li
-et al. 2022, 2110.05679), or by forming G_b for a few rows at a time where that is less work. A parameter with several
+et al. 2022, 2110.05679), or from G_b itself where that is smaller than what it is made of. A parameter with several
 uses (tied weights) has the norm of the sum of its uses: squared norms plus twice every inner product.
 
 Inner products of two uses of one parameter: the cross terms of tied weights; without them norms are too small.
@@ -50,12 +50,6 @@ class Gram:
             return native.gram_dot(self._products, other._products)
         return (self._products * other._products).sum(dim=(1, 2)), (self._lengths() * other._lengths()).sum(dim=1)
 
-    def total(self) -> tuple[Tensor, Tensor]:
-        """(rows,): the sum over all pairs; and over all steps, of the lengths of their vectors."""
-        if self._is_native:
-            return native.gram_dot(self._products)
-        return self._products.sum(dim=(1, 2)), self._lengths().sum(dim=1)
-
     def _lengths(self) -> Tensor:
         return self._products.diagonal(dim1=1, dim2=2).clamp(min=0.0).sqrt()
 
@@ -75,10 +69,6 @@ class Sequence:
         """Inner products of all pairs of steps."""
         if self._gram is None:
             self._gram = Gram(wide(self.values).contiguous())
-        return self._gram
-
-    def known_gram(self) -> Gram | None:
-        """The Gram matrices if somebody has needed them."""
         return self._gram
 
     def clear(self, rows: Tensor) -> None:
@@ -119,21 +109,29 @@ class Outer:
         return self.squares
 
     def _computed_squares(self) -> Tensor:
+        if not self._is_smaller_formed:
+            return _settled(_enlarged(*self.left.gram().dot(self.right.gram())), self._exact)
+        rows = max(1, _DIRECT_NUMBERS // (self.left.width * self.right.width))
+        parts = zip(torch.split(self.left.values, rows), torch.split(self.right.values, rows), strict=True)
+        return torch.cat([_formed(left, right).squared_norms() for left, right in parts])
+
+    def kept(self) -> "Outer | PerRow":
+        """What is worth keeping until the factors are known: G_b if it has fewer numbers than the steps it is made of.
+
+        Its sum over rows is then nearly free: gradients of adapters are of this kind.
+        """
+        if self._is_smaller_formed:
+            return _formed(self.left.values, self.right.values)
+        self.squared_norms()  # now, while its tensors are in the cache
+        return self
+
+    @property
+    def _is_smaller_formed(self) -> bool:
         time, m, n = self.left.values.shape[1], self.left.width, self.right.width
-        if time * (m + n) > m * n:
-            return _settled(self._direct(), self._exact)
-        return _settled(_enlarged(*self.left.gram().dot(self.right.gram())), self._exact)
+        return time * (m + n) > m * n
 
     def _exact(self, row: int) -> Tensor:
         return (self.left.values[row].double().t() @ self.right.values[row].double()).square().sum()
-
-    def _direct(self) -> Tensor:
-        rows = max(1, _DIRECT_NUMBERS // (self.left.width * self.right.width))
-        norms = []
-        for left, right in zip(torch.split(self.left.values, rows), torch.split(self.right.values, rows), strict=True):
-            gradients = torch.bmm(wide(left).transpose(1, 2), wide(right))
-            norms.append(gradients.flatten(1).square().sum(dim=1))
-        return torch.cat(norms)
 
     def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
         """`total` (None is zero) plus sum_b factors_b G_b."""
@@ -148,31 +146,6 @@ class Outer:
     def clear(self, rows: Tensor) -> None:
         self.left.clear(rows)
         self.right.clear(rows)
-
-
-@dataclass(slots=True)
-class Summed:
-    """G_b = sum_t values_bt: a bias. Shares its sequence with the layer's weight."""
-
-    values: Sequence
-
-    def squared_norms(self) -> Tensor:
-        gram = self.values.known_gram()
-        if gram is None:
-            return _settled(wide(self.values.values).sum(dim=1).square().sum(dim=1), self._exact)
-        return _settled(_enlarged(*gram.total()), self._exact)
-
-    def _exact(self, row: int) -> Tensor:
-        return self.values.values[row].double().sum(dim=0).square().sum()
-
-    def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
-        values = wide(self.values.values)
-        steps = factors[:, None].expand(values.shape[:2]).reshape(-1)
-        added = torch.mv(values.flatten(0, 1).t(), steps)
-        return added if total is None else total.add_(added)
-
-    def clear(self, rows: Tensor) -> None:
-        self.values.clear(rows)
 
 
 @dataclass(slots=True)
@@ -204,18 +177,26 @@ class Lookup:
             total = self._sums.new_zeros(self.size, self._sums.shape[1])
         return total.index_add_(0, self._tokens, self._sums * factors[self._rows][:, None])
 
+    def inner(self, gradients: Tensor) -> Tensor:
+        """(rows,): <G_b, G'_b> for G' (rows, size, n)."""
+        products = (self._sums * gradients[self._rows, self._tokens]).sum(dim=1)
+        return products.new_zeros(len(self.indices)).index_add_(0, self._rows, products)
+
     def clear(self, rows: Tensor) -> None:
         self._sums[rows[self._rows]] = 0.0
 
 
 @dataclass(slots=True)
 class PerRow:
-    """G_b itself, (rows, ...): scales and shifts of normalization layers."""
+    """G_b itself, (rows, ...): biases, scales of normalization layers, small weights."""
 
     gradients: Tensor
 
     def squared_norms(self) -> Tensor:
-        return self.gradients.flatten(1).square().sum(dim=1)
+        return _settled(self.gradients.flatten(1).square().sum(dim=1), self._exact)
+
+    def _exact(self, row: int) -> Tensor:
+        return self.gradients[row].double().square().sum()
 
     def add_to(self, total: Tensor | None, factors: Tensor) -> Tensor:
         added = torch.tensordot(factors, self.gradients, dims=1)
@@ -226,7 +207,12 @@ class PerRow:
         self.gradients[rows] = 0.0
 
 
-Use = Outer | Summed | Lookup | PerRow
+def _formed(left: Tensor, right: Tensor) -> PerRow:
+    """G_b of every row."""
+    return PerRow(torch.bmm(wide(left).transpose(1, 2), wide(right)))
+
+
+Use = Outer | Lookup | PerRow
 
 
 def squared_norms(uses: list[Use]) -> Tensor:
@@ -252,7 +238,14 @@ def inner(first: Use, second: Use) -> Tensor:
         return (_products(first.gradients, second.gradients) * same).sum(dim=(1, 2))
     if isinstance(first, Outer) and isinstance(second, Outer):
         return _outer_outer(first, second)
-    return (_per_row(first) * _per_row(second)).flatten(1).sum(dim=1)
+    if not isinstance(second, PerRow):
+        first, second = second, first
+    assert isinstance(second, PerRow)
+    if isinstance(first, Lookup):
+        return first.inner(second.gradients)
+    if isinstance(first, Outer):
+        return (torch.bmm(wide(first.left.values), second.gradients) * wide(first.right.values)).sum(dim=(1, 2))
+    return (first.gradients * second.gradients).flatten(1).sum(dim=1)
 
 
 def _products(first: Tensor, second: Tensor) -> Tensor:
@@ -269,10 +262,3 @@ def _lookup_outer(lookup: Lookup, outer: Outer) -> Tensor:
 def _outer_outer(first: Outer, second: Outer) -> Tensor:
     left = _products(first.left.values, second.left.values)
     return (left * _products(first.right.values, second.right.values)).sum(dim=(1, 2))
-
-
-def _per_row(use: Use) -> Tensor:
-    if isinstance(use, PerRow):
-        return use.gradients
-    assert isinstance(use, Summed)
-    return wide(use.values.values).sum(dim=1)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +23,20 @@ from torch.utils.hooks import RemovableHandle
 from tacit.data.batches import wide, wide_type
 from tacit.errors import GradientError
 from tacit.models.lstm import Recurrence
-from tacit.training.gradients.contributions import Lookup, Outer, PerRow, Sequence, Summed, Use
+from tacit.training.gradients.contributions import Lookup, Outer, PerRow, Sequence, Use
 
 _CONV1D = "transformers.pytorch_utils.Conv1D"
 
 
 class Sequences:
-    """Makes each tensor of activations a `Sequence` once: layers that read the same input share its Gram matrices."""
+    """Makes each tensor of activations a `Sequence` once: layers that read the same input share its Gram matrices.
+
+    It keeps none alive that nobody else keeps; what is found by its address is therefore still there.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], Sequence] = {}
+        self._known: WeakValueDictionary[tuple[int, int, tuple[int, ...], tuple[int, ...]], Sequence]
+        self._known = WeakValueDictionary()
 
     def of(self, values: Tensor) -> Sequence:
         """(rows, ..., width) with all steps in one dimension."""
@@ -78,7 +83,9 @@ class LinearRule:
     def uses(self, layer: nn.Module, call: LayerCall) -> Mapping[str, Use]:
         values, signals = call.sequences.of(call.inputs[0]), call.sequences.of(call.gradient)
         weight = Outer(values, signals) if self._transposed else Outer(signals, values)
-        return {"weight": weight, "bias": Summed(signals)}
+        if "bias" not in dict(layer.named_parameters(recurse=False)):
+            return {"weight": weight}
+        return {"weight": weight, "bias": PerRow(wide(signals.values).sum(dim=1))}
 
 
 class EmbeddingRule:
@@ -279,7 +286,7 @@ class Recording:
 
     def moves(self, layer: nn.Module) -> Collection[str]:
         """What the layer calls those of its own parameters that move."""
-        return names_within(layer, self._parameters).values()
+        return [local for local, value in layer.named_parameters(recurse=False) if id(value) in self._names]
 
     def note(self, layer: nn.Module, local: str, use: Use) -> None:
         """One use of the parameter that the layer calls `local`, if it moves."""
@@ -301,9 +308,8 @@ class Recording:
         with torch.no_grad():
             call = LayerCall(inputs, output, gradient, self._sequences)
             for local, use in rule.uses(layer, call).items():
-                if isinstance(use, Outer) and local in moving:
-                    use.squared_norms()  # now, while its tensors are in the cache
-                self.note(layer, local, use)
+                if local in moving:
+                    self.note(layer, local, use.kept() if isinstance(use, Outer) else use)
 
 
 class _Hook:
@@ -322,12 +328,24 @@ class _Hook:
         if not watched.requires_grad:
             watched.requires_grad_()
         seen = output.detach() if rule.watches_input else None  # nothing is kept that is not needed
-        recording.handles.append(
-            watched.register_hook(  # type: ignore[no-untyped-call]
-                lambda gradient: recording.record(layer, rule, inputs, seen, gradient)
-            )
-        )
+        hook = _GradientHook(recording, layer, rule, inputs, seen)
+        recording.handles.append(watched.register_hook(hook))  # type: ignore[no-untyped-call]
         return output if shared else None
+
+
+class _GradientHook:
+    """Records a call of a layer when its gradient is known, and lets go of what the layer read."""
+
+    def __init__(
+        self, recording: Recording, layer: nn.Module, rule: LayerRule, inputs: tuple[Tensor, ...], output: Tensor | None
+    ) -> None:
+        self._recording, self._layer, self._rule = recording, layer, rule
+        self._inputs, self._output = inputs, output
+
+    def __call__(self, gradient: Tensor) -> None:
+        inputs, output = self._inputs, self._output
+        self._inputs, self._output = (), None
+        self._recording.record(self._layer, self._rule, inputs, output, gradient)
 
 
 def _require_input_gradient(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
