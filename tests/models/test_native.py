@@ -478,7 +478,7 @@ def test_tensors_a_kernel_cannot_take_are_refused() -> None:
             native.lstm_forward_(torch.zeros(1, 2, width), *states(1, 2, hidden), 0)
     with pytest.raises(GradientError, match="steps"):
         native.lstm_forward_(torch.zeros(1, 2, 8), *states(1, 2, 2), 2)
-    for pairs, others in ((torch.zeros(1, 5), None), (torch.zeros(1, 6), torch.zeros(1, 3))):
+    for pairs, others in ((torch.zeros(1, 5), torch.zeros(1, 5)), (torch.zeros(1, 6), torch.zeros(1, 3))):
         with pytest.raises(GradientError, match="triangles"):
             native.gram_dot(pairs, others)
     with pytest.raises(GradientError, match="contiguous"):

@@ -154,8 +154,8 @@ def make_folders(place: Path) -> None:
     (place / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]))
     torch.manual_seed(0)
     small: dict[str, Any] = {"vocab_size": 272, "bos_token_id": None, "eos_token_id": None}
-    sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    gpt = GPT2Config(n_embd=8, n_layer=1, n_head=2, n_positions=64, **small)
+    sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+    gpt = GPT2Config(n_embd=8, n_layer=2, n_head=2, n_positions=64, **small)
     modules: dict[str, Any] = {
         "gpt2": GPT2LMHeadModel(gpt),  # type: ignore[no-untyped-call]
         "llama": LlamaForCausalLM(LlamaConfig(**sizes, **small)),  # type: ignore[no-untyped-call]
@@ -264,14 +264,19 @@ def _model(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str, 
         words["model_config"] |= {name: rate[choice[name]] for name in ("embedding_dropout", "weight_drop")}
         words["model_config"] |= {"locked": chance.random() < 0.5, "tied": choice["tied"] == "yes"}
     if model == "gpt":
-        words["model_config"] = {"width": 8, "layers": 1, "heads": 2}
+        words["model_config"] = {"width": 8, "layers": 2 if choice["lora"] == "of some layers" else 1, "heads": 2}
     if choice["dropout"] == "none" and "model_config" in words:
         words["model_config"]["dropout"] = 0.0  # new models have some
     if model == "folder":
         causal = "gpt2" if choice["trainable"] == "biases" else chance.choice(("gpt2", "llama"))  # a llama has none
+        causal = "llama" if choice["cache_activations"] == "on" else causal  # a gpt2 drops states
         words["model"] = str(place / ("bert" if classifies else causal))
-    if choice["lora"] == "given":
+    if choice["lora"] != "none":
         words["lora"] = {"rank": 2}
+    if choice["lora"] == "of some layers":
+        words["lora"]["layers_to_transform"] = [1]
+    if choice["cache_activations"] == "on":
+        words["cache_activations_gb"] = chance.choice((1e-5, 0.001))  # room for some rows, or for all
     if choice["tokenizer"].startswith("bpe"):
         words |= {"tokenizer": "bpe", "vocabulary_size": 260}
     else:

@@ -265,6 +265,7 @@ def check_used(config: Config) -> None:
     _check_held_out(config)
     _check_task(config)
     _check_shape(config)
+    _check_cache(config)
     bfloat = config.execution.precision == "bfloat16"
     require(not (bfloat and config.model == "lstm"), "float32 for the lstm", "leave precision out")
     whole = config.data.user_source != "documents" or config.data.segment_by == "record"
@@ -276,6 +277,22 @@ def check_used(config: Config) -> None:
     seeded = config.seed is not None
     released = seeded and config.mode == Mode.RELEASE
     require(not released, "no seed in release mode", "leave the seed out, or set mode=research for a run to repeat")
+
+
+def _check_cache(config: Config) -> None:
+    layers = None if config.lora is None else config.lora.layers_to_transform
+    require(layers is None or bool(layers), "layers to adapt", "leave lora.layers_to_transform out: all have adapters")
+    if config.execution.cache_activations_gb is None:
+        return
+    above = layers is not None and min(layers) > 0
+    require(above, "layers without adapters below the first, whose activations can be kept", _NO_CACHE)
+    require(config.task == "language", "activations kept for task: language alone", _NO_CACHE)
+    require(config.execution.precision == "float32", "activations kept in float32", "leave precision out")
+
+
+_NO_CACHE = (
+    "leave execution.cache_activations_gb out, or set lora.layers_to_transform to upper layers of a language model"
+)
 
 
 def check_public_steps(config: Config, plan: Plan) -> None:

@@ -112,6 +112,13 @@ class ExecutionConfig:
         ge=1,
         auto="512 to 8192, by vocabulary",
     )
+    cache_activations_gb: float | None = constant(
+        None,
+        "Keep what the layers below the first adapter compute, in at most so many gigabytes of disk; needs"
+        " lora.layers_to_transform. Use it if every record is drawn several times.",
+        gt=0,
+        auto="nothing is kept",
+    )
     checkpoint_steps: int = constant(1000, "Maximum steps between checkpoints.", ge=1)
     checkpoint_minutes: float = constant(2.0, "Maximum minutes between checkpoints.", gt=0)
 

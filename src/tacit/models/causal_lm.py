@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.common.libraries import LOADING, Loading, from_folder, quietly
+from tacit.common.libraries import LOADING, Loading, foreign, from_folder, quietly
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig
 from tacit.data.batches import wide
 from tacit.errors import ModelError
+from tacit.models.activations import ActivationCache
 from tacit.models.language_model import DecoderState, Learner, ModuleModel, Rereading, speaking
 
 
@@ -56,7 +57,7 @@ def untrained(kind: Any, config: dict[str, Any]) -> nn.Module:  # noqa: ANN401
 
 
 def with_adapters(module: nn.Module, lora: LoRAConfig) -> nn.Module:
-    """`module` with adapters on every linear layer except the head; everything else is frozen."""
+    """`module` with adapters on every linear layer except the head, or on those of some layers; all else is frozen."""
     from peft import LoraConfig, inject_adapter_in_model
     from transformers.pytorch_utils import Conv1D
 
@@ -64,12 +65,44 @@ def with_adapters(module: nn.Module, lora: LoRAConfig) -> nn.Module:
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules="all-linear",
+        target_modules=_linear_layers(module),
+        layers_to_transform=None if lora.layers_to_transform is None else list(lora.layers_to_transform),
         fan_in_fan_out=any(isinstance(part, Conv1D) for part in module.modules()),
         task_type="CAUSAL_LM",
     )
-    adapted: nn.Module = inject_adapter_in_model(config, module)
+    with foreign(lambda found: ModelError("a model that PEFT can adapt", found, "train without lora")):
+        adapted: nn.Module = inject_adapter_in_model(config, module)
+    _require_adapters(adapted, lora.layers_to_transform or ())
     return adapted
+
+
+def _linear_layers(module: Any) -> list[str]:  # noqa: ANN401
+    """The last names of all linear layers but the head."""
+    from transformers.pytorch_utils import Conv1D
+
+    head = module.get_output_embeddings()
+    linear = [
+        path for path, part in module.named_modules() if isinstance(part, nn.Linear | Conv1D) and part is not head
+    ]
+    return sorted({path.rpartition(".")[2] for path in linear})
+
+
+def _require_adapters(module: nn.Module, layers: Collection[int]) -> None:
+    """Refuse numbers of layers that the model does not have: PEFT passes over them."""
+    found = {
+        int(part)
+        for path, _ in module.named_parameters()
+        if "lora_" in path
+        for part in path.split(".")
+        if part.isdigit()
+    }
+    missing = sorted(set(layers) - found)
+    if missing:
+        raise ModelError(
+            expected="lora.layers_to_transform: numbers of layers that the model has",
+            found=f"{', '.join(map(str, missing))}, where layers count from 0",
+            way_out="the last of n layers is n - 1; correct the numbers",
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,10 +145,14 @@ def _own(cache: Any) -> Any:  # noqa: ANN401  (a cache of transformers)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CausalLM(ModuleModel):
-    """A causal language model of transformers, untouched, as a Learner."""
+    """A causal language model of transformers, untouched, as a Learner.
+
+    cache: what lower layers make of rows that were read before, for sums of gradients.
+    """
 
     module: nn.Module
     lora: LoRAConfig | None = None
+    cache: ActivationCache | None = None
 
     @classmethod
     def new(cls, settings: CausalLMConfig, lora: LoRAConfig | None = None) -> "CausalLM":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 from tacit.config.load import shaped
-from tacit.config.model_schema import CausalLMConfig, LSTMConfig
+from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig
 from tacit.config.schema import Config, is_custom
 from tacit.errors import ClaimRefused
 from tacit.mechanisms.registry import REGISTRY, entries, entry_of
@@ -61,7 +61,8 @@ COVERED: dict[str, tuple[str, ...]] = {
     "clip_style": ("flat", "automatic", "per parameter"),
     "trainable": ("all", "head", "biases", "adapters"),
     "model": ("lstm", "gpt", "own", "folder"),
-    "lora": ("none", "given"),
+    "lora": ("none", "given", "of some layers"),
+    "cache_activations": ("off", "on"),
     "dropout": ("none", "some", "of the model"),
     "embedding_dropout": ("none", "some"),
     "weight_drop": ("none", "some"),
@@ -115,10 +116,16 @@ RULES: tuple[Rule, ...] = (
     Rule("rest", "plain", "mechanism", CAPPING_BOTH, "others have no rest"),
     *_rules("clip_style", COVERED["clip_style"][1:], "mechanism", CLIPPING, "algorithms as printed clip as printed"),
     *_rules("trainable", COVERED["trainable"][1:], "mechanism", CLIPPING, "algorithms as printed move everything"),
-    Rule("trainable", "adapters", "lora", ("given",), "there are no other adapters"),
+    Rule("trainable", "adapters", "lora", ("given", "of some layers"), "there are no other adapters"),
     Rule("trainable", "head", "lora", ("none",), "adapters move, the head does not"),
     Rule("trainable", "biases", "lora", ("none",), "adapters have no biases"),
-    Rule("lora", "given", "model", ("gpt", "folder"), "the lstm and own models have no adapters"),
+    *_rules(
+        "lora", ("given", "of some layers"), "model", ("gpt", "folder"), "the lstm and own models have no adapters"
+    ),
+    Rule("cache_activations", "on", "lora", ("of some layers",), "all layers change elsewhere"),
+    Rule("cache_activations", "on", "task", ("language",), "an encoder's states are not kept"),
+    Rule("cache_activations", "on", "dropout", ("none", "of the model"), "what drops at random is never the same"),
+    Rule("cache_activations", "on", "precision", ("float32",), "states are kept in float32"),
     Rule("task", "classification", "model", ("lstm", "folder"), "others have no head for classes"),
     *_rules("mechanism", FOR_LANGUAGE, "task", ("language",), "it was printed for language models"),
     *_rules("mechanism", FOR_LSTM, "model", ("lstm",), "it noises the states of an lstm"),
@@ -176,7 +183,8 @@ def choice_of(config: Config) -> dict[str, str]:
         "clip_style": str(plan.clip_style or "flat"),
         "trainable": str(plan.trainable or "all"),
         "model": "own" if is_custom(config.model) else model,
-        "lora": _given(config.lora),
+        "lora": _adapters(config.lora),
+        "cache_activations": "off" if config.execution.cache_activations_gb is None else "on",
         **_dropouts(config),
         "tokenizer": tokenizers.get(config.tokenizer_name, "a file"),
         "precision": config.execution.precision,
@@ -210,6 +218,10 @@ def check_covered(config: Config) -> None:
 
 def _given(value: object) -> str:
     return "none" if value is None else "given"
+
+
+def _adapters(lora: LoRAConfig | None) -> str:
+    return "of some layers" if lora is not None and lora.layers_to_transform is not None else _given(lora)
 
 
 def _dropouts(config: Config) -> dict[str, str]:

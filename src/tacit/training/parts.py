@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -25,10 +26,12 @@ from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_tokenizer, read_tokenizer_json, train_bpe
 from tacit.errors import ConfigError
+from tacit.models.activations import activation_cache
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifier
 from tacit.models.language_model import Learner
 from tacit.models.loading import CustomModel
+from tacit.models.lower_layers import LowerLayers
 from tacit.models.lstm import LSTM
 from tacit.policies.marking import Inside, Policies
 from tacit.policies.policy import Policy
@@ -43,6 +46,7 @@ from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
 Model = Learner | Classifier
 AnyBatchReader = RowReader | LabelReader
 DEFAULT_VOCABULARY = 1000
+_VIEWS = 2  # that the steps of a plan read: one in public steps, another in private ones
 
 
 def make_policies(config: Config) -> Policies:
@@ -155,6 +159,18 @@ def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
             way_out="device: cpu, or install a torch that was built for the device",
         ) from error
     return learner
+
+
+@contextmanager
+def with_cache(config: Config, learner: Model, folder: Path, rows: int) -> Iterator[Model]:
+    """The learner, with a cache in `folder` for what its lower layers make of `rows` rows if one was asked for."""
+    limit = config.execution.cache_activations_gb
+    if limit is None or not isinstance(learner, CausalLM):
+        yield learner
+        return
+    positions = _VIEWS * rows * (config.data.max_full_tokens + 2)
+    with activation_cache(LowerLayers(learner), folder, limit, positions) as cache:
+        yield replace(learner, cache=cache)
 
 
 def _learner(config: Config, vocabulary_size: int, sketched: bool = False) -> Learner:

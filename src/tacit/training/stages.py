@@ -63,6 +63,7 @@ from tacit.training.parts import (
     make_tokenizer,
     prepare_stores,
     train_settings,
+    with_cache,
 )
 from tacit.training.pools import Pools, measured_counts
 from tacit.training.randomness import Streams
@@ -177,8 +178,11 @@ def _carried_out(config: Config, policies: Policies, run: RunFolder, observe: Ob
     choice = _choice(config, policy, tokenizer, learner, run)
     seeded = config.mode == Mode.RESEARCH
     streams = Streams.research(config.seed or 0) if seeded else Streams.release()
-    trainer = Trainer(run, learner, planned.plan, reader, pools, train_settings(config), choice)
-    with watched(run, config.training.report_to, _priced(observe, run, planned)) as watching:
+    with (
+        with_cache(config, learner, run.path(PrivateFile.SETTINGS).parent, len(store)) as trained,
+        watched(run, config.training.report_to, _priced(observe, run, planned)) as watching,
+    ):
+        trainer = Trainer(run, trained, planned.plan, reader, pools, train_settings(config), choice)
         trainer.train(streams, _keeping(watching, run, config.training.save_steps, learner))
     utility, contributions = _measure(summary.held_out_characters, learner, held_out, test_reader, observe)
     run.write_json(PrivateFile.UTILITY, utility)

@@ -7,7 +7,7 @@ and the norms need is taken from it before the next rows come.
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from torch.nn import functional
 from tacit.data.batches import BatchKind, Examples, Trainable, wide_type
 from tacit.errors import GradientError
 from tacit.models import kernels as native
+from tacit.models.causal_lm import CausalLM
 from tacit.training.gradients.contributions import Outer, Sequence
 
 _PRODUCT_NUMBERS = 1 << 26  # scores at a time; the products of fewer rows are less efficient
@@ -104,7 +105,7 @@ class HeadPass:
 
 def states_before_head(model: Trainable[BatchKind], batch: BatchKind) -> Tensor:
     """What the head of `model` reads, (rows, places, width), with its graph; the head itself computes nothing."""
-    with _caught(model.head) as seen, torch.enable_grad():
+    with _lower_layers_known(model, batch), _caught(model.head) as seen, torch.enable_grad():
         model.logits(batch.inputs)
     if len(seen) != 1 or seen[0].dim() != 3 or seen[0].shape[:2] != batch.weights.shape:
         raise GradientError(
@@ -113,6 +114,13 @@ def states_before_head(model: Trainable[BatchKind], batch: BatchKind) -> Tensor:
             way_out="name the model's last linear layer as its head",
         )
     return seen[0]
+
+
+def _lower_layers_known(model: Trainable[BatchKind], batch: BatchKind) -> AbstractContextManager[None]:
+    """Inside, a model that has kept what lower layers make of a row does not compute it again."""
+    if isinstance(model, CausalLM) and model.cache is not None:
+        return model.cache.serving(batch)
+    return nullcontext()
 
 
 @contextmanager
