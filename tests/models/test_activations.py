@@ -77,9 +77,13 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     """A model whose lower layers are kept, with room for so many positions; and which rows they were asked for."""
     name, positions = request.param
     model = awakened(MODELS[name]())
-    lower, read = LowerLayers(model), []
-    states = LowerLayers.states
-    monkeypatch.setattr(LowerLayers, "states", lambda own, row: read.append(row) or states(own, row))
+    lower, read, states = LowerLayers(model), list[Tensor](), LowerLayers.states
+
+    def watched(own: LowerLayers, row: Tensor) -> Tensor:
+        read.append(row)
+        return states(own, row)
+
+    monkeypatch.setattr(LowerLayers, "states", watched)
     with activation_cache(lower, tmp_path, 1.0, positions) as cache:
         yield Kept(CausalLM(model.module, model.lora, cache), cache, read)
 
@@ -101,8 +105,8 @@ def test_nothing_below_the_first_adapter_is_differentiated(name: str) -> None:
         return lambda _, __, output: differentiated.update({number: output.requires_grad})
 
     handles = [layer.register_forward_hook(look(number)) for number, layer in enumerate(layers.children())]
-    for make in (lambda: clipped_sum(model, batch(), Flat(1.0)).sums, lambda: plain_sum(model, batch()).sums):
-        sums = make()
+    for is_private in (True, False):
+        sums = clipped_sum(model, batch(), Flat(1.0)).sums if is_private else plain_sum(model, batch()).sums
         assert differentiated == {number: number >= first for number in range(len(handles))}
         assert {path.split(".")[2] for path in sums} == learned
         differentiated.clear()
@@ -185,9 +189,13 @@ def test_the_check_before_training_covers_the_cache(kept: Kept) -> None:
 def test_the_file_is_private_has_no_name_and_is_never_larger_than_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lower, made = LowerLayers(gpt()), []
-    make = tempfile.TemporaryFile
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **words: made.append(make(**words)) or made[-1])
+    lower, made, make = LowerLayers(gpt()), list[Any](), tempfile.TemporaryFile
+
+    def watched(dir: Path) -> Any:  # noqa: ANN401
+        made.append(make(dir=dir))
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", watched)
     with activation_cache(lower, tmp_path, 1e-6, 1000) as cache:
         facts = os.fstat(made[0].fileno())
         assert len(cache.mapped) == 1000 // (4 * WIDTH)
@@ -198,7 +206,7 @@ def test_the_file_is_private_has_no_name_and_is_never_larger_than_its_limit(
 
 
 def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 99, 1))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 99, 1))
     with pytest.raises(ConfigError, match="room"), activation_cache(LowerLayers(gpt()), tmp_path, 1.0, 1000):
         pass
 
