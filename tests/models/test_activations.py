@@ -19,7 +19,8 @@ from tacit.errors import ConfigError, ModelError, TacitError
 from tacit.models.activations import ActivationCache, activation_cache
 from tacit.models.causal_lm import CausalLM
 from tacit.models.lower_layers import LowerLayers
-from tacit.training.gradients.clipped import Flat, check_gradients, clipped_sum, plain_sum
+from tacit.training.gradients.check import check_gradients
+from tacit.training.gradients.clipped import Flat, clipped_sum, plain_sum
 
 VOCABULARY, WIDTH = 23, 16
 

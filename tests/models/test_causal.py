@@ -17,7 +17,8 @@ from tacit.data.batches import TextBatch
 from tacit.errors import GradientError, ModelError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.lstm import LSTM
-from tacit.training.gradients.clipped import Flat, check_gradients, clipped_sum
+from tacit.training.gradients.check import check_gradients
+from tacit.training.gradients.clipped import Flat, clipped_sum
 
 VOCABULARY = 23
 SIZES = {

@@ -10,7 +10,8 @@ from oracles import EXACT, in_float64
 from tacit.config.model_schema import LSTMConfig
 from tacit.data.batches import TextBatch
 from tacit.models.lstm import LSTM, LSTMLayer, Recurrence
-from tacit.training.gradients.clipped import Flat, check_gradients, clipped_sum, plain_sum
+from tacit.training.gradients.check import check_gradients
+from tacit.training.gradients.clipped import Flat, clipped_sum, plain_sum
 
 
 @pytest.fixture(autouse=True)

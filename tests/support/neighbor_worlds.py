@@ -35,7 +35,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
 from tacit.training.checks import check_mechanism, check_run
 from tacit.training.covered import check_covered
-from tacit.training.gradients.clipped import check_gradients
+from tacit.training.gradients.check import check_gradients
 from tacit.training.marking import Caps, annotate, mark_once, marked_corpus
 from tacit.training.optimizers import Optimizer
 from tacit.training.parts import (

@@ -1,6 +1,7 @@
 """Fast clipped sums against a loop over single rows; sensitivity; what is refused; that no trace stays."""
 
 import gc
+import logging
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,15 +28,8 @@ from tacit.errors import GradientError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import DecoderState, Learner, losses_of
 from tacit.models.lstm import LSTM, Recurrence
-from tacit.training.gradients.clipped import (
-    Automatic,
-    Clipping,
-    Flat,
-    PerParameter,
-    check_gradients,
-    clipped_sum,
-    plain_sum,
-)
+from tacit.training.gradients.check import check_gradients
+from tacit.training.gradients.clipped import Automatic, Clipping, Flat, PerParameter, clipped_sum, plain_sum
 
 VOCABULARY = 23
 
@@ -143,6 +137,45 @@ def llama_norm() -> Learner:
     return sequential(LlamaRMSNorm(10))
 
 
+def gemma_norm() -> Learner:
+    from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
+
+    return sequential(Gemma3RMSNorm(10))
+
+
+def cohere_norm() -> Learner:
+    """Over heads: a scale for each of two heads of five."""
+    from transformers.models.cohere.modeling_cohere import CohereLayerNorm
+
+    norm = CohereLayerNorm((2, 5))  # type: ignore[no-untyped-call]
+    return sequential(nn.Unflatten(2, (2, 5)), norm, nn.Flatten(2, 3))
+
+
+def falcon_linear() -> Learner:
+    from transformers.models.falcon.modeling_falcon import FalconLinear
+
+    return sequential(FalconLinear(10, 10), nn.Tanh())
+
+
+def gemma_embedding() -> Learner:
+    from transformers.models.gemma3.modeling_gemma3 import Gemma3TextScaledWordEmbedding
+
+    table = Gemma3TextScaledWordEmbedding(VOCABULARY, 6, padding_idx=3, embed_scale=2.5)
+    return Net(nn.Sequential(table, nn.Linear(6, VOCABULARY)))
+
+
+class InALine(nn.Module):
+    """A block whose layers get all positions of all rows in a line, as OPT's do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.body = nn.LayerNorm(10), nn.Linear(10, 10)
+
+    def forward(self, states: Tensor) -> Tensor:
+        found: Tensor = torch.tanh(self.body(self.norm(states.flatten(0, 1))))
+        return states + found.view_as(states)
+
+
 def llama(tied: bool, lora: LoRAConfig | None = None) -> Learner:
     from transformers import AutoModelForCausalLM, LlamaConfig
 
@@ -175,6 +208,11 @@ MODELS: dict[str, Callable[[], Learner]] = {
     "layer norm without bias": lambda: sequential(nn.LayerNorm(10, bias=False)),
     "rms norm": lambda: sequential(nn.RMSNorm(10)),
     "llama's rms norm": llama_norm,
+    "gemma's rms norm": gemma_norm,
+    "cohere's layer norm": cohere_norm,
+    "falcon's linear": falcon_linear,
+    "gemma's embedding": gemma_embedding,
+    "positions in a line": lambda: sequential(InALine()),
     "used twice and tied": lambda: Net(Twice()),
     "recurrence": lambda: Net(Recurrent()),
     "lstm": lstm,
@@ -364,16 +402,25 @@ def test_an_embedding_with_rescaled_gradients_is_refused() -> None:
         clipped_sum(Net(module), mixed_batch(), Flat(1.0))
 
 
-def test_a_layer_that_mixes_rows_is_refused() -> None:
-    module = nn.Sequential(
-        nn.Embedding(VOCABULARY, 4),
-        nn.Flatten(0, 1),
-        nn.Linear(4, 4),
-        nn.Unflatten(0, (2, -1)),
-        nn.Linear(4, VOCABULARY),
-    )
-    with pytest.raises(GradientError, match="first dimension is the batch"):
-        clipped_sum(Net(module), TextBatch.of_tokens(torch.randint(VOCABULARY, (2, 6))), Flat(1.0))
+class Expert(nn.Module):
+    """A layer that gets some of the positions alone, as an expert does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 4)
+        self.body = nn.Linear(4, 4)
+        self.head = nn.Linear(4, VOCABULARY)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        states = self.embedding(tokens)
+        chosen = tokens % 2 == 0
+        logits: Tensor = self.head(states.masked_scatter(chosen.unsqueeze(2), self.body(states[chosen])))
+        return logits
+
+
+def test_a_layer_that_loses_the_rows_is_refused() -> None:
+    with pytest.raises(GradientError, match=r"first dimension is the batch of 2 rows; found Linear with \(5, 4\)"):
+        clipped_sum(Net(Expert()), TextBatch.of_rows([[2, 4, 1, 7], [6, 2, 4, 1]]), Flat(1.0))
 
 
 def test_a_parameter_that_takes_no_part_is_refused_by_name() -> None:
@@ -381,26 +428,48 @@ def test_a_parameter_that_takes_no_part_is_refused_by_name() -> None:
         clipped_sum(Net(Hidden(only=True)), mixed_batch(), Flat(1.0))
 
 
-def test_the_check_finds_a_use_that_hooks_cannot_see() -> None:
-    with pytest.raises(GradientError, match=r"a difference in embedding.weight"):
-        check_gradients(Net(Hidden(only=False)))
+@pytest.mark.parametrize("only", [False, True])
+def test_the_check_finds_a_use_that_hooks_cannot_see(only: bool, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="tacit"):
+        assert check_gradients(Net(Hidden(only))) == "rows"
+    assert ("no gradient for" if only else "a difference in") + " embedding.weight" in caplog.text
+
+
+def test_layers_that_no_rule_reads_are_taken_by_rows() -> None:
+    assert check_gradients(Net(Odd())) == "rows"
+    assert check_gradients(Net(Expert())) == "rows"
 
 
 class Capped(nn.Module):
     """Scores that are changed after the head."""
 
-    def __init__(self) -> None:
+    def __init__(self, cap: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, 4)
         self.head = nn.Linear(4, VOCABULARY)
+        self.cap = cap
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return torch.tanh(self.head(self.embedding(tokens)))
+        return self.cap(self.head(self.embedding(tokens)))
 
 
-def test_the_check_finds_scores_that_are_changed_after_the_head() -> None:
-    with pytest.raises(GradientError, match=r"a difference in embedding.weight, head.weight"):
-        check_gradients(Net(Capped()))
+CAPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "scaled": lambda scores: scores * 0.5,
+    "soft": lambda scores: 300 * torch.tanh(scores / 300),
+    "hard": lambda scores: scores.clamp(-300, 300),
+}
+
+
+@pytest.mark.parametrize("cap", CAPS)
+def test_the_check_finds_scores_that_are_changed_after_the_head(cap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Scores of fresh weights are near one, where a cap of 300 does nothing that comparing gradients would find."""
+    model = Net(Capped(CAPS[cap]))
+    with caplog.at_level(logging.INFO, logger="tacit"):
+        assert check_gradients(model) == "layers"
+    assert "scores are changed after the head" in caplog.text
+    with torch.no_grad():
+        model.head.get_parameter("weight").mul_(600.0)
+    assert_clipped_sums_are_exact(model, mixed_batch(), Flat(1.0), method="layers")
 
 
 def test_a_head_that_is_not_called_on_states_is_refused() -> None:

@@ -21,10 +21,11 @@ from tacit.data.batches import LabeledBatch, TextBatch
 from tacit.models import kernels as native
 from tacit.models.language_model import Learner
 from tacit.models.lstm import LSTM
-from tacit.training.gradients import recording as layers
-from tacit.training.gradients.clipped import Automatic, Clipping, Flat, PerParameter, clipped_sum, safe_factors
+from tacit.training.gradients import rules
+from tacit.training.gradients.clipped import Automatic, Clipping, Flat, Method, PerParameter, clipped_sum, safe_factors
 from tacit.training.gradients.contributions import Outer, Sequence
-from tacit.training.gradients.recording import names_within, rule_of
+from tacit.training.gradients.recording import names_within
+from tacit.training.gradients.rules import rule_of
 from tacit.training.updates import LocalUnit, local_sum
 
 STYLES: tuple[Clipping, ...] = (Flat(0.7), Automatic(0.7), PerParameter(0.7))
@@ -102,18 +103,36 @@ def test_one_row_moves_the_sum_by_at_most_the_clip_norm(name: str, bfloat16: boo
     assert max(longest) > 0.9  # the bound is tight, so the test can fail
 
 
-def own_length(model: Any, batch: Any, style: Clipping, parameters: list[str] | None = None) -> float:  # noqa: ANN401
+@pytest.mark.parametrize("method", ["layers", "rows"])
+@pytest.mark.parametrize("name", ["gpt", "llama, tied", "used twice and tied", "lstm", "bert with lora, classifier"])
+def test_the_bound_holds_by_every_method(name: str, method: Method) -> None:
+    model = large(name)
+    batch = crafted(name, model)
+    counted = replace(batch, weights=(batch.weights != 0).float())
+    longest = [own_length(model, batch, style, method=method) for style in STYLES]
+    longest += [moved_by(model, counted, style, method) for style in STYLES]
+    assert max(longest) <= 1, longest
+    assert max(longest) > 0.9  # the bound is tight, so the test can fail
+
+
+def own_length(
+    model: Any,  # noqa: ANN401
+    batch: Any,  # noqa: ANN401
+    style: Clipping,
+    parameters: list[str] | None = None,
+    method: Method = "fused",
+) -> float:
     """The longest that a row alone makes the sum, in clip norms."""
     rows = [batch.rows(torch.tensor([row])) for row in range(len(batch))]
-    sums = [clipped_sum(model, row, style, parameters=parameters).sums for row in rows]
+    sums = [clipped_sum(model, row, style, parameters=parameters, method=method).sums for row in rows]
     return max(map(length_of, sums)) / style.clip_norm
 
 
-def moved_by(model: Any, batch: Any, style: Clipping) -> float:  # noqa: ANN401
+def moved_by(model: Any, batch: Any, style: Clipping, method: Method = "fused") -> float:  # noqa: ANN401
     """The farthest that leaving out one row moves the sum, in clip norms."""
-    whole = clipped_sum(model, batch, style, positions=40).sums
+    whole = clipped_sum(model, batch, style, positions=40, method=method).sums
     others = [torch.tensor([row for row in range(len(batch)) if row != removed]) for removed in range(len(batch))]
-    rest = [clipped_sum(model, batch.rows(kept), style, positions=40).sums for kept in others]
+    rest = [clipped_sum(model, batch.rows(kept), style, positions=40, method=method).sums for kept in others]
     return max(apart(whole, sums) for sums in rest) / style.clip_norm
 
 
@@ -136,7 +155,7 @@ def test_norms_in_bfloat16_would_break_the_bound(name: str, monkeypatch: pytest.
 
 def test_every_layer_rule_is_met() -> None:
     """A new rule needs a model above."""
-    known = {kind for name, kind in vars(layers).items() if name.endswith("Rule") and name != "LayerRule"}
+    known = {kind for name, kind in vars(rules).items() if name.endswith("Rule") and name != "LayerRule"}
     met = {type(rule_of(part)) for make in MODELS.values() for part in make().module.modules()}
     assert known == met - {type(None)}
 

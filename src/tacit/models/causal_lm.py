@@ -18,6 +18,7 @@ from tacit.config.model_schema import CausalLMConfig, LoRAConfig
 from tacit.data.batches import wide
 from tacit.errors import ModelError
 from tacit.models.activations import ActivationCache
+from tacit.models.adapter_targets import adapter_targets
 from tacit.models.language_model import DecoderState, Learner, ModuleModel, Rereading, speaking
 
 
@@ -57,7 +58,7 @@ def untrained(kind: Any, config: dict[str, Any]) -> nn.Module:  # noqa: ANN401
 
 
 def with_adapters(module: nn.Module, lora: LoRAConfig) -> nn.Module:
-    """`module` with adapters on every linear layer except the head, or on those of some layers; all else is frozen."""
+    """`module` with adapters on its linear layers (see `adapter_targets`), or on those of some; all else is frozen."""
     from peft import LoraConfig, inject_adapter_in_model
     from transformers.pytorch_utils import Conv1D
 
@@ -65,7 +66,7 @@ def with_adapters(module: nn.Module, lora: LoRAConfig) -> nn.Module:
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=_linear_layers(module),
+        target_modules=adapter_targets(module),
         layers_to_transform=None if lora.layers_to_transform is None else list(lora.layers_to_transform),
         fan_in_fan_out=any(isinstance(part, Conv1D) for part in module.modules()),
         task_type="CAUSAL_LM",
@@ -74,17 +75,6 @@ def with_adapters(module: nn.Module, lora: LoRAConfig) -> nn.Module:
         adapted: nn.Module = inject_adapter_in_model(config, module)
     _require_adapters(adapted, lora.layers_to_transform or ())
     return adapted
-
-
-def _linear_layers(module: Any) -> list[str]:  # noqa: ANN401
-    """The last names of all linear layers but the head."""
-    from transformers.pytorch_utils import Conv1D
-
-    head = module.get_output_embeddings()
-    linear = [
-        path for path, part in module.named_modules() if isinstance(part, nn.Linear | Conv1D) and part is not head
-    ]
-    return sorted({path.rpartition(".")[2] for path in linear})
 
 
 def _require_adapters(module: nn.Module, layers: Collection[int]) -> None:

@@ -19,7 +19,7 @@ from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import Learner
 from tacit.models.loading import CustomModel
 from tacit.privacy.plan import Noisy, Plan, Step, Targets, View
-from tacit.training.gradients.clipped import check_gradients
+from tacit.training.gradients.check import check_gradients
 from tacit.training.pools import Annotation, Pools
 from tacit.training.randomness import Streams
 from tacit.training.sampling import Samplers
@@ -167,12 +167,13 @@ class OwnLoop:
         self._settings = UpdateSettings(positions=microbatch_tokens)
         self.records = len(self._reader)
         self.accelerated = next(module.parameters()).device.type != "cpu"
-        check_gradients(self._learner, longest=self._reader.longest)
+        self._method = check_gradients(self._learner, longest=self._reader.longest)
 
     def execute(self, plan: Plan) -> Callable[[Step, Streams], Mapping[str, float]]:
         """What carries out one step of `plan`; what it returns is exact, and private."""
         pools = _pools_of(self.records)
         samplers, updates = Samplers(plan, pools), Updates(self._learner, plan, self._reader, pools, self._settings)
+        updates.methods = dict.fromkeys(updates.methods, self._method)
 
         def carry_out(step: Step, streams: Streams) -> Mapping[str, float]:
             assert isinstance(step.update, Noisy)

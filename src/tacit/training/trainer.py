@@ -30,7 +30,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
 from tacit.training.checkpoints import Checkpoint, Checkpoints
-from tacit.training.gradients.clipped import check_gradients
+from tacit.training.gradients.check import check_gradients
 from tacit.training.pools import Pools
 from tacit.training.randomness import Streams
 from tacit.training.sampling import Samplers
@@ -123,8 +123,9 @@ class Trainer:
         if resumed is not None:
             done, streams = resumed.checkpoint.step, self._restore(resumed.checkpoint)
         saved, saved_at = done, time.monotonic()
-        for names in self._updates.moving.values():
-            check_gradients(self._learner, longest=self._longest, parameters=names)  # on nobody's tokens
+        for trainable, names in self._updates.moving.items():  # on nobody's tokens
+            method = check_gradients(self._learner, longest=self._longest, parameters=names)
+            self._updates.methods[trainable] = method
         self._learner.module.train()
         for number, step in enumerate(islice(self._plan.steps(), done, None), done + 1):
             if self._choice is not None and self._choice.exhausted:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -49,11 +49,12 @@ from tacit.training.gradients.clipped import (
     Automatic,
     Clipping,
     Flat,
+    Method,
     PerParameter,
+    add_clipped,
     clipped_sum,
     exact,
     plain_sum,
-    safe_factors,
 )
 from tacit.training.gradients.recording import chosen_parameters, zero_sums
 from tacit.training.optimizers import Optimizer, UpdateRule
@@ -97,19 +98,20 @@ def local_sum(
     *,
     positions: int | None = None,
     parameters: Collection[str] | None = None,
+    method: Method = "fused",
 ) -> LocalSum:
     """Sum over `units` of the weighted clipped pseudo-gradient.
 
-    positions, parameters: as in `clipped_sum`. Units are taken one at a time.
+    positions, parameters, method: as in `plain_sum`. Units are taken one at a time.
     """
     chosen = chosen_parameters(learner.module, parameters)
-    training = _LocalTraining(learner, chosen, settings, positions)
+    training = _LocalTraining(learner, chosen, settings, positions, method)
     sums = zero_sums(chosen)
     norms = []
     for unit in units:
         with exact(learner.module, unit.batch.weights.device):
             update = training.update(unit.batch, np.random.Generator(np.random.PCG64DXSM(unit.seed)))
-        norms.append(_add_clipped(sums, update, clipping, unit.weight))
+        norms.append(float(add_clipped(sums, update, clipping, unit.weight)))
     found = torch.tensor(norms, dtype=torch.float64)
     return LocalSum(sums, clipping.clip_norm, found, int((~found.isfinite()).sum()))
 
@@ -122,6 +124,7 @@ class _LocalTraining(Generic[BatchKind]):
     parameters: Mapping[str, nn.Parameter]
     settings: LocalConfig
     positions: int | None
+    method: Method
 
     def __post_init__(self) -> None:
         self._start = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
@@ -133,7 +136,9 @@ class _LocalTraining(Generic[BatchKind]):
             for number, part in enumerate(self._parts(batch, generator)):
                 if number:  # the first step finds the start in place, and where the last one leads nobody looks
                     self._place(update)
-                gradient = plain_sum(self.learner, part, positions=self.positions, parameters=self.parameters)
+                gradient = plain_sum(
+                    self.learner, part, positions=self.positions, parameters=self.parameters, method=self.method
+                )
                 if gradient.weight:
                     for name, total in gradient.sums.items():
                         update[name].add_(total.div_(gradient.weight), alpha=self.settings.learning_rate)
@@ -151,17 +156,6 @@ class _LocalTraining(Generic[BatchKind]):
     def _place(self, update: Mapping[str, Tensor] | None) -> None:
         for name, parameter in self.parameters.items():
             parameter.copy_(self._start[name] if update is None else self._start[name] - update[name])
-
-
-def _add_clipped(sums: dict[str, Tensor], update: Mapping[str, Tensor], clipping: Clipping, weight: float) -> float:
-    """Add the weighted clipped update to `sums`; its length is returned."""
-    squares = torch.stack([value.square().sum() for value in update.values()])[:, None]
-    factors, finite = safe_factors(clipping, squares)
-    if finite:
-        for (name, value), factor in zip(update.items(), factors[:, 0].tolist(), strict=True):
-            if factor * weight >= torch.finfo(value.dtype).smallest_normal:  # below, numbers have few digits
-                sums[name].add_(value, alpha=factor * weight)
-    return float(squares.sum().sqrt())
 
 
 def default_positions(vocabulary_size: int) -> int:
@@ -226,6 +220,11 @@ class DrawnRows:
             yield index, part.rows(torch.arange(len(index), device=index.device))
 
 
+class _How(TypedDict):
+    positions: int
+    method: Method
+
+
 class Updates:
     """Applies the steps of one plan to one model."""
 
@@ -243,6 +242,7 @@ class Updates:
         }
         self.parameters = {name: p for name, p in learner.module.named_parameters() if p.requires_grad}
         self.moving = {step.trainable: moving_names(learner, step.trainable) for step in executions}
+        self.methods: dict[TrainablePart, Method] = dict.fromkeys(self.moving, "fused")  # until the check has chosen
         self._device = next(learner.module.parameters()).device
         self._positions = settings.positions or default_positions(learner.vocabulary_size)
 
@@ -259,6 +259,9 @@ class Updates:
                 return self._users(step, update, drawn, streams)
             return self.noisy(step, update, drawn.rows, streams, rule)
 
+    def _how(self, step: Step) -> _How:
+        return {"positions": self._positions, "method": self.methods[step.trainable]}
+
     def _read(self, step: Step, rows: np.ndarray) -> Examples:
         """The rows as `step` sees them, on the model's device."""
         return self.reader.batch(rows, step.view, step.targets).to(self._device)
@@ -266,7 +269,7 @@ class Updates:
     def plain(self, step: Step, rows: np.ndarray, rule: Optimizer) -> Done:
         """One step along the mean gradient of `rows`."""
         batch, moving = self._read(step, rows), self.moving[step.trainable]
-        result = plain_sum(self.learner, batch, positions=self._positions, parameters=moving)
+        result = plain_sum(self.learner, batch, parameters=moving, **self._how(step))
         weight = max(result.weight, 1.0)
         rule.apply(self.parameters, {name: total / weight for name, total in result.sums.items()})
         return Done(int(batch.weights.count_nonzero()), result.loss / weight)
@@ -279,7 +282,7 @@ class Updates:
         batch: RowsInParts[Examples] = DrawnRows(rows, read) if len(rows) > _ROWS_AT_A_TIME else read(rows)
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
         moving = self.moving[step.trainable]
-        result = clipped_sum(self.learner, batch, clipping, positions=self._positions, parameters=moving)
+        result = clipped_sum(self.learner, batch, clipping, parameters=moving, **self._how(step))
         self._apply(rule, update, result.sums, result.sensitivity, streams)
         loss = float(result.losses.sum()) / max(1, result.targets)
         return Done(result.targets, None, {**_facts(result.norms, result.non_finite), "loss": loss})
@@ -307,8 +310,8 @@ class Updates:
             units(),
             _STYLES[update.style](update.clip_norm),
             replace(self.settings.local, epochs=epochs),
-            positions=self._positions,
             parameters=self.moving[step.trainable],
+            **self._how(step),
         )
         self._apply(self.optimizers[step.optimizer], update, result.sums, most * result.sensitivity, streams)
         return Done(sum(counts), None, _facts(result.norms, result.non_finite))

@@ -3,6 +3,14 @@
 Forward and backward keep each layer's input and its output's gradient; squared norms come from those; factors come from
 the norms; one weighted product a layer then gives the sum. No second backward pass, no per-unit gradients in memory.
 
+| method | how | for |
+|---|---|---|
+| `fused` | as above; head and softmax a few rows at a time | most models |
+| `layers` | as above; the head is a layer like any other | models that change scores after the head |
+| `rows` | autograd, one row after another | models with layers that no rule reads |
+
+`gradients.check` chooses the fastest that gives what autograd gives.
+
 g_b is the gradient of row b, one vector over all parameters that move; C is `clip_norm`; c_b is the factor of row b,
 one for each parameter.
 
@@ -21,23 +29,23 @@ G5 (no trace). Model, hooks, flags and `.grad` are afterwards as they were, also
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from tacit.data.batches import PADDING, BatchKind, LabeledBatch, RowsInParts, TextBatch, Trainable, wide, wide_type
-from tacit.errors import ConfigError, GradientError
-from tacit.models.causal_lm import require_causal
-from tacit.models.classifier import Classifier
-from tacit.models.language_model import Learner, evaluating
+from tacit.data.batches import BatchKind, RowsInParts, Trainable, wide, wide_type
+from tacit.errors import ConfigError
+from tacit.models.language_model import evaluating
 from tacit.training.gradients.contributions import Outer, PerRow, Sequence, Use, squared_norms
 from tacit.training.gradients.head import HeadPass, ScoreBuffer, memory, states_before_head
-from tacit.training.gradients.recording import Recording, chosen_parameters, names_within, zero_sums
+from tacit.training.gradients.recording import Recording, chosen_parameters, names_within, only_moving, zero_sums
+
+Method = Literal["fused", "layers", "rows"]
+"""How gradients of single rows are computed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,10 +63,47 @@ def plain_sum(
     *,
     positions: int | None = None,
     parameters: Collection[str] | None = None,
+    method: Method = "fused",
 ) -> PlainSum:
-    """Sum over the rows of the gradient of their weighted losses; arguments as in `clipped_sum`, `.grad` untouched."""
+    """Sum over the rows of the gradient of their weighted losses; arguments as in `clipped_sum`, `.grad` untouched.
+
+    Methods other than `fused` are torch's own autograd.
+    """
     chosen = chosen_parameters(model.module, parameters)
     sums = zero_sums(chosen)
+    if method == "fused":
+        loss = _add_fused(model, batch, positions, chosen, sums)
+    else:
+        loss = 0.0
+        with only_moving(model.module, chosen.values()):
+            for _, part in batch.micro_batches(positions):
+                found, losses = gradients_of(model, part, chosen)
+                for name, value in found.items():
+                    sums[name].add_(value)
+                loss += float(losses.sum())
+    return PlainSum(sums, loss, float(batch.weights.sum()))
+
+
+def gradients_of(
+    model: Trainable[BatchKind], batch: BatchKind, chosen: Mapping[str, nn.Parameter]
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Autograd's gradients of the batch's weighted loss, in float32 or better; and the loss of each row, (rows,)."""
+    with torch.enable_grad():
+        losses = model.token_losses(batch).per_row
+    if losses.requires_grad:
+        found = torch.autograd.grad(losses.sum(), list(chosen.values()), materialize_grads=True)
+    else:
+        found = tuple(torch.zeros_like(value) for value in chosen.values())
+    return {name: wide(value) for name, value in zip(chosen, found, strict=True)}, losses.detach()
+
+
+def _add_fused(
+    model: Trainable[BatchKind],
+    batch: BatchKind,
+    positions: int | None,
+    chosen: dict[str, nn.Parameter],
+    sums: dict[str, Tensor],
+) -> float:
     of_head = {local: sums[name] for name, local in names_within(model.head, chosen).items()}
     loss = 0.0
     with memory() as room:
@@ -70,7 +115,7 @@ def plain_sum(
             for total, value in zip(sums.values(), head.backward(*chosen.values()), strict=True):
                 total.add_(value)
             loss += float(head.row_losses().sum())
-    return PlainSum(sums, loss, float(batch.weights.sum()))
+    return loss
 
 
 def _add(sums: dict[str, Tensor], gradient: Tensor, read: Tensor) -> None:
@@ -177,30 +222,91 @@ def clipped_sum(
     *,
     positions: int | None = None,
     parameters: Collection[str] | None = None,
+    method: Method = "fused",
 ) -> ClippedGradients:
     """Sum over the rows of `batch` of each row's clipped gradient of its weighted loss.
 
     positions: how many (row, time) positions pass through the model at a time; memory grows with it, nothing else.
     parameters: the names of those that move; all that require a gradient when None.
+    method: what `check_gradients` chose for this model.
     """
     chosen = chosen_parameters(model.module, parameters)
-    recording = Recording(chosen, model.head)
+    some = next(model.module.parameters())
+    norms, losses = (torch.zeros(len(batch), dtype=wide_type(some.dtype), device=some.device) for _ in range(2))
     sums: dict[str, Tensor] = {}
-    weight = model.head.get_parameter("weight")
-    norms, losses = (torch.zeros(len(batch), dtype=wide_type(weight.dtype), device=weight.device) for _ in range(2))
     targets = 0
-    with exact(model.module, weight.device), recording.watching(model.module), memory() as room:
+    passes = _by_rows(model, chosen) if method == "rows" else _by_layers(model, chosen, method)
+    with exact(model.module, some.device), passes as one_pass:
         for index, part in batch.micro_batches(positions):
-            losses[index] = _one_pass(model, part, recording, room)
-            norms[index] = _add_clipped(sums, recording.finish(), clipping)
+            norms[index], losses[index] = (found.to(norms.dtype) for found in one_pass(part, sums, clipping))
             targets += int(part.weights.count_nonzero())
     non_finite = int((~norms.isfinite()).sum())
     return ClippedGradients(sums or zero_sums(chosen), clipping.clip_norm, norms, losses, non_finite, targets)
 
 
-def _one_pass(model: Trainable[BatchKind], batch: BatchKind, recording: Recording, room: ScoreBuffer) -> Tensor:
+Pass = Callable[[BatchKind, dict[str, Tensor], Clipping], tuple[Tensor, Tensor]]
+"""Adds the clipped gradients of a few rows to the sums; their norms and losses, (rows,) each, are returned."""
+
+
+@contextmanager
+def _by_rows(model: Trainable[BatchKind], chosen: dict[str, nn.Parameter]) -> Iterator[Pass[BatchKind]]:
+    """Each row alone, cut to its own length: what is computed for it cannot depend on other rows."""
+
+    def one_pass(part: BatchKind, sums: dict[str, Tensor], clipping: Clipping) -> tuple[Tensor, Tensor]:
+        if not sums:
+            sums.update(zero_sums(chosen))
+        norms, losses = [], []
+        for row in range(len(part)):
+            found, loss = gradients_of(model, part.rows(torch.tensor([row], device=part.weights.device)), chosen)
+            norms.append(add_clipped(sums, found, clipping))
+            losses.append(loss)
+        return torch.stack(norms), torch.cat(losses)
+
+    with only_moving(model.module, chosen.values()):
+        yield one_pass
+
+
+@torch.no_grad()
+def add_clipped(
+    sums: dict[str, Tensor], gradients: Mapping[str, Tensor], clipping: Clipping, weight: float = 1.0
+) -> Tensor:
+    """Add one unit's clipped gradient to `sums`, `weight` times; its length before clipping is returned."""
+    squares = torch.stack([value.square().sum() for value in gradients.values()])[:, None]
+    factors, finite = safe_factors(clipping, squares)
+    factors = factors[:, 0] * weight
+    factors = torch.where(factors >= torch.finfo(factors.dtype).smallest_normal, factors, 0.0)  # below: few digits
+    for (name, value), factor in zip(gradients.items(), factors, strict=True):
+        sums[name].addcmul_(torch.where(finite, value, 0.0), factor)
+    return squares.sum().sqrt()
+
+
+@contextmanager
+def _by_layers(
+    model: Trainable[BatchKind], chosen: dict[str, nn.Parameter], method: Literal["fused", "layers"]
+) -> Iterator[Pass[BatchKind]]:
+    """All rows at once; gradients are read off the layers."""
+    recording = Recording(chosen, unwatched=model.head if method == "fused" else None)
+    with recording.watching(model.module), memory() as room:
+
+        def one_pass(part: BatchKind, sums: dict[str, Tensor], clipping: Clipping) -> tuple[Tensor, Tensor]:
+            recording.start(part)
+            losses = _fused(model, part, recording, room) if method == "fused" else _unfused(model, part)
+            return _add_recorded(sums, recording.finish(), clipping), losses
+
+        yield one_pass
+
+
+def _unfused(model: Trainable[BatchKind], batch: BatchKind) -> Tensor:
     """(rows,): losses; the recording then holds what backward reached."""
-    recording.start(len(batch))
+    with torch.enable_grad():
+        losses = model.token_losses(batch).per_row
+    if losses.requires_grad:
+        torch.autograd.backward(losses.sum())
+    return losses.detach()
+
+
+def _fused(model: Trainable[BatchKind], batch: BatchKind, recording: Recording, room: ScoreBuffer) -> Tensor:
+    """As `_unfused`, with the head's uses noted here."""
     states = states_before_head(model, batch)
     moves = recording.moves(model.head)
     head = HeadPass(model.head, states, batch, room, keep_scores="weight" in moves, with_sums="bias" in moves)
@@ -217,7 +323,7 @@ def _one_pass(model: Trainable[BatchKind], batch: BatchKind, recording: Recordin
     return head.row_losses()
 
 
-def _add_clipped(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: Clipping) -> Tensor:
+def _add_recorded(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: Clipping) -> Tensor:
     """Add the clipped sum of one pass to `sums`; the norms (rows,) are returned."""
     with torch.no_grad():
         squares = torch.stack([squared_norms(found) for found in uses.values()])
@@ -229,121 +335,3 @@ def _add_clipped(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping: 
                 sums[name] = use.add_to(sums.get(name), factor)
             found.clear()
         return squares.sum(dim=0).sqrt()
-
-
-_TOLERANCE = 1e-3
-_NO_CLIPPING = 1e30
-_ROWS, _LENGTHS = 5, (9, 5, 2)  # the rows that are compared have different lengths
-_AHEAD = 128  # how far a language model is tried for looking ahead
-
-
-def check_gradients(
-    model: Learner | Classifier, *, longest: int = 32, parameters: Collection[str] | None = None
-) -> None:
-    """Compare fast sums and norms of random rows with plain autograd on each row alone; refuse a model that differs.
-
-    It finds what hooks cannot see: a weight used outside its layer's forward, scores changed after the head, and rows
-    (or padding) that influence others, whose gradients have no bound; and a language model that looks ahead. Parameters
-    that move are shifted meanwhile: at zero, where many begin, they would hide what they do.
-    longest: how many positions a row has at most, and so how far others may be padded. Run it once before training; it
-    reads no data and leaves no trace.
-    """
-    chosen = chosen_parameters(model.module, parameters)
-    device = next(model.module.parameters()).device
-    _require_float32(model.module)
-    longest = min(longest, model.context)
-    tokens = torch.randint(model.vocabulary_size, (_ROWS, _AHEAD), generator=torch.Generator().manual_seed(0))
-    rows = [row[:length].tolist() for row, length in zip(tokens, _LENGTHS, strict=False)]
-    with exact(model.module, device), _shifted(chosen):
-        if isinstance(model, Classifier):
-            _check_on(model, LabeledBatch.of_rows(rows, [0, 1, 0]).to(device), chosen, longest, PADDING)
-        else:
-            require_causal(model, tokens[:, : min(longest, _AHEAD)].to(device))
-            _check_on(model, TextBatch.of_rows(rows).to(device), chosen, longest, padding=0)
-
-
-def _check_on(
-    model: Trainable[BatchKind], batch: BatchKind, chosen: Mapping[str, nn.Parameter], longest: int, padding: int
-) -> None:
-    rows = [batch.rows(torch.tensor([row], device=batch.weights.device)) for row in range(len(batch))]
-    _check_apart(model, batch, rows, longest, padding)
-    fast = clipped_sum(model, batch, Flat(_NO_CLIPPING), parameters=chosen)
-    slow = [_gradients(model, row, chosen) for row in rows]
-    total = {name: torch.stack([row[name] for row in slow]).sum(dim=0) for name in chosen}
-    scale = _length(total)
-    wrong = [
-        name
-        for name, value in total.items()
-        for sums in (fast.sums, plain_sum(model, batch, parameters=chosen).sums)
-        if not (sums[name] - value).norm() <= _TOLERANCE * (value.norm() + 1e-3 * scale)
-    ]
-    if wrong or not _norms_agree(fast, slow):
-        raise GradientError(
-            expected="gradients read from the layers to equal those of autograd",
-            found=f"a difference in {', '.join(dict.fromkeys(wrong)) or 'the norms of single rows'}",
-            way_out="freeze these parameters, or use their weights only through their layer's forward",
-        )
-
-
-def _check_apart(
-    model: Trainable[BatchKind], batch: BatchKind, rows: list[BatchKind], longest: int, padding: int
-) -> None:
-    """Results for a row alone, in a batch with others, and with the padding that the longest row requires."""
-    more = max(0, longest - batch.inputs.shape[1])
-    with torch.no_grad():
-        together = model.logits(batch.inputs)
-        padded = model.logits(functional.pad(batch.inputs, (0, more), value=padding))
-        for index, row in enumerate(rows):
-            alone = model.logits(row.inputs)[0]
-            room = _TOLERANCE * float(alone.abs().amax())
-            for found in (together[index, : len(alone)], padded[index, : len(alone)]):
-                if not float((found - alone).abs().amax()) <= room:
-                    raise GradientError(
-                        expected="a model in which neither other rows nor padding change what is computed for a row",
-                        found=f"{type(model.module).__name__}, whose logits for a row depend on the other rows",
-                        way_out="replace what mixes rows, such as batch normalization, by a layer that looks at one"
-                        " row, and what depends on the longest row, such as dynamic positions, by what does not",
-                    )
-
-
-def _gradients(model: Trainable[BatchKind], row: BatchKind, chosen: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-    with torch.enable_grad():
-        loss = model.token_losses(row).total
-    return dict(zip(chosen, torch.autograd.grad(loss, list(chosen.values()), materialize_grads=True), strict=True))
-
-
-def _norms_agree(fast: ClippedGradients, slow: list[dict[str, Tensor]]) -> bool:
-    norms = torch.stack([_length(row) for row in slow]).to(fast.norms.dtype)
-    return fast.non_finite == 0 and bool(((fast.norms - norms).abs() <= _TOLERANCE * norms.amax()).all())
-
-
-def _length(values: Mapping[str, Tensor]) -> Tensor:
-    return torch.stack([value.square().sum() for value in values.values()]).sum().sqrt()
-
-
-@contextmanager
-def _shifted(parameters: Mapping[str, nn.Parameter]) -> Iterator[None]:
-    """Every parameter at a random place near its own for a while; afterwards, bit for bit, what it was."""
-    chance = torch.Generator().manual_seed(1)
-    kept = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-    try:
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                size = 0.01 + 0.1 * float(kept[name].square().mean().sqrt())
-                noise = torch.randn(parameter.shape, generator=chance, dtype=parameter.dtype)
-                parameter.add_(noise.to(parameter.device), alpha=size)
-        yield
-    finally:
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                parameter.copy_(kept[name])
-
-
-def _require_float32(module: nn.Module) -> None:
-    narrow = {str(value.dtype) for value in module.parameters() if value.dtype != wide_type(value.dtype)}
-    if narrow:
-        raise GradientError(
-            expected="a model in float32: in fewer digits, rounding for one row depends on the others",
-            found=", ".join(sorted(narrow)),
-            way_out="call model.float() before training",
-        )
