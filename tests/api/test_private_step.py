@@ -13,13 +13,13 @@ from scipy.stats import binom, chi2
 from torch import Tensor, nn
 
 import tacit
-from oracles import ROUNDED, assert_near, in_float64, loop_over_rows, tolerance_of
-from tacit.data.batches import TextBatch
+from oracles import ROUNDED, assert_near, in_float64, length_of, loop_over_rows, tolerance_of
+from tacit.data.batches import LabeledBatch, TextBatch
 from tacit.errors import ClaimRefused, ConfigError, CorpusError, GradientError, LedgerError, ModelError
 from tacit.privacy.guarantee import Status
 from tacit.privacy.ledger import read_entries
 from tacit.training.gradients.clipped import Flat
-from tacit.training.own_loop import learner_of
+from tacit.training.own_loop import model_of
 from tacit.training.randomness import NoiseStream
 
 VOCABULARY, CONTEXT = 29, 24
@@ -39,6 +39,20 @@ class Window(nn.Module):
         embedded = self.embedding(tokens)
         before = nn.functional.pad(embedded, (0, 0, 1, 0))[:, : tokens.shape[1]]
         logits: Tensor = self.head(torch.tanh(self.hidden(torch.cat((embedded, before), dim=2))))
+        return logits
+
+
+class Recurrent(nn.Module):
+    """A network with a layer that no rule reads: its gradients are taken one row at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 6)
+        self.gru = nn.GRU(6, 8, batch_first=True)
+        self.head = nn.Linear(8, VOCABULARY)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.gru(self.embedding(tokens))[0])
         return logits
 
 
@@ -69,7 +83,7 @@ def adapted() -> nn.Module:
     return module
 
 
-MODULES: dict[str, Callable[[], nn.Module]] = {"own": Window, "llama": llama, "peft": adapted}
+MODULES: dict[str, Callable[[], nn.Module]] = {"own": Window, "gru": Recurrent, "llama": llama, "peft": adapted}
 
 
 def rows(number: int = 12) -> list[list[int]]:
@@ -116,7 +130,7 @@ def test_a_step_is_the_clipped_sum_of_single_examples(kind: str, mask: bool, tmp
     module, records = MODULES[kind](), rows()
     given = masked(records) if mask else records
     counts = [[float(index >= len(row) // 2 or not mask) for index in range(1, len(row))] for row in records]
-    twin = in_float64(learner_of(copy.deepcopy(module)))
+    twin = in_float64(model_of(copy.deepcopy(module)))
     wanted, norms = loop_over_rows(twin, TextBatch.of_rows(records, counts), Flat(0.5))
     assert max(norms) > 0.5, "something is clipped"
     before, modes = values_of(module), [part.training for part in module.modules()]
@@ -144,6 +158,24 @@ def test_padding_with_a_mask_changes_nothing(tmp_path: Path) -> None:
             one.step()
         ends.append(values_of(module))
     assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+
+
+@pytest.mark.usefixtures("without_noise")
+@pytest.mark.parametrize("kind", MODULES)
+def test_one_record_moves_a_sum_by_no_more_than_the_clip_norm(kind: str, tmp_path: Path) -> None:
+    """The long record is by far the longest: leaving it empty also changes how the others are padded."""
+    records: list[Any] = [*rows(5), [3] * (CONTEXT - 1)]
+    worlds = [records, [*records[:5], {"input_ids": records[5], "labels": [-100] * len(records[5])}]]
+    ends = []
+    for number, world in enumerate(worlds):
+        torch.manual_seed(5)
+        module = MODULES[kind]()
+        before = values_of(module)
+        with tacit.PrivateStep(module, sgd(module), world, ledger=tmp_path / f"{number}", **everyone(world)) as one:
+            one.step()
+        ends.append({name: value.double() * len(world) for name, value in moved(module, before).items()})
+    difference = length_of({name: value - ends[1][name] for name, value in ends[0].items()})
+    assert 0.9 < difference <= 1 + 1e-5  # the record has a gradient longer than the clip norm, 1
 
 
 def noise_of_a_step(folder: Path, batch: float, sigma: float, clip_norm: float) -> Tensor:
@@ -363,6 +395,64 @@ def test_nothing_exact_is_returned_kept_or_written(tmp_path: Path, caplog: pytes
     assert kept == []
 
 
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": CONTEXT + 2,
+    "num_labels": 3,
+    "pad_token_id": 1,
+}
+
+
+def classifier(kind: str) -> nn.Module:
+    """A sequence classifier of transformers; with " + peft", adapters and the head learn."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    config = AutoConfig.for_model(kind.split()[0], **SIZES)
+    module: nn.Module = AutoModelForSequenceClassification.from_config(config)  # type: ignore[no-untyped-call]
+    if not kind.endswith("peft"):
+        return module
+    lora = LoraConfig(r=2, target_modules="all-linear", task_type="SEQ_CLS", init_lora_weights=False)
+    adapted: nn.Module = get_peft_model(module, lora)
+    return adapted
+
+
+@pytest.mark.usefixtures("without_noise")
+@pytest.mark.parametrize("kind", ["bert", "roberta", "llama", "bert + peft"])
+def test_a_step_of_a_sequence_classifier_is_the_clipped_sum_of_single_examples(kind: str, tmp_path: Path) -> None:
+    module, records = classifier(kind), [[3 + token % 20 for token in row] for row in rows()]
+    classes = [index % 3 for index in range(len(records))]
+    given = [{"input_ids": row, "label": label} for row, label in zip(records, classes, strict=True)]
+    twin = in_float64(model_of(copy.deepcopy(module)))
+    wanted, norms = loop_over_rows(twin, LabeledBatch.of_rows(records, classes), Flat(0.5))
+    assert max(norms) > 0.5, "something is clipped"
+    before = values_of(module)
+    with tacit.PrivateStep(module, sgd(module), given, ledger=tmp_path / "l", **everyone(given, clip_norm=0.5)) as one:
+        one.step()
+    assert_near(moved(module, before), {name: value / len(records) for name, value in wanted.items()}, ROUNDED)
+    assert "a record's label is part of the record" in str(one.guarantee().holds_if)
+
+
+@pytest.mark.parametrize(
+    ("record", "wanted"),
+    [
+        ({"input_ids": [4, 5]}, "a class from 0 to 2"),
+        ({"input_ids": [4, 5], "label": 3}, "a class from 0 to 2"),
+        ({"input_ids": [4, 5], "labels": [4, 5]}, "a class from 0 to 2"),
+        ({"input_ids": [], "label": 1}, "at least one token"),
+        ({"input_ids": [4] * 40, "label": 1}, "tokens, which is what the model reads"),
+    ],
+)
+def test_labeled_rows_that_cannot_be_used_are_told(record: Any, wanted: str, tmp_path: Path) -> None:  # noqa: ANN401
+    module, records = classifier("bert"), [{"input_ids": [4, 5], "label": 0}, record]
+    with pytest.raises(CorpusError, match=f"in record 1, .*{wanted}"):
+        tacit.PrivateStep(module, sgd(module), records, ledger=tmp_path / "l", **everyone(records))
+
+
 def of_text(text: str) -> list[int]:
     return [ord(letter) % VOCABULARY for letter in text]
 
@@ -386,7 +476,7 @@ def test_texts_with_a_tokenizer_and_tables_of_rows(tmp_path: Path) -> None:
         ([0.5, 1.5], "a row of token ids"),
         ([[1, 2], [3]], "a row of token ids"),
         ({"text": "hello"}, "a row of token ids"),
-        ({"input_ids": [1, 2], "labels": [1]}, "a label and a mask for each token"),
+        ({"input_ids": [1, 2], "labels": [1]}, "labels for each token"),
         ({"input_ids": [1, 2, 3], "labels": [-100, 1, 3]}, "labels that repeat input_ids, or are -100"),
         (list(range(CONTEXT + 1)), f"at most {CONTEXT} tokens, which is what the model reads"),
     ],
@@ -395,6 +485,16 @@ def test_rows_that_cannot_be_used_are_told(record: Any, wanted: str, tmp_path: P
     module, records = llama(), [[1, 2], record]
     with pytest.raises(CorpusError, match=f"in record 1, {wanted}"):
         tacit.PrivateStep(module, sgd(module), records, ledger=tmp_path / "l", **everyone(records))
+    assert not (tmp_path / "l").exists()
+
+
+@pytest.mark.parametrize("records", ["corpus.jsonl", Path("corpus.jsonl"), {"train": [[1, 2]]}, []], ids=repr)
+def test_what_is_no_list_of_records_is_refused(records: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    module = Window()
+    with pytest.raises(CorpusError, match="record"):
+        tacit.PrivateStep(
+            module, sgd(module), records, tokenizer=of_text, ledger=tmp_path / "l", noise_multiplier=1.0, steps=1
+        )
     assert not (tmp_path / "l").exists()
 
 

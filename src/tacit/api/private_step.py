@@ -28,12 +28,13 @@ class PrivateStep(AbstractContextManager["PrivateStep"]):
     claim. Dropout is off inside a private step.
 
     Args:
-        module: a causal language model of transformers, a PeftModel of one, or any network whose `forward` takes tokens
-            (rows, time) and returns what its linear layer `head` returns, (rows, time, vocabulary).
+        module: a causal language model or a sequence classifier of transformers, a PeftModel of one, or any network
+            whose `forward` takes tokens (rows, time) and returns what its linear layer `head` returns, (rows, time,
+            vocabulary).
         optimizer: any optimizer of torch for the trainable parameters of `module`.
         records: one per person or document. Each is a list of token ids, or a dictionary with `input_ids` and, where
-            not every token counts, `labels` (-100 where the loss does not), as in a tokenized `datasets.Dataset`;
-            anything else if there is a `tokenizer`.
+            not every token counts, `labels` (-100 where the loss does not), as in a tokenized `datasets.Dataset`. For a
+            classifier, `label` is the number of the class. Anything else if there is a `tokenizer`.
         tokenizer: makes such a row of each record: a Hugging Face tokenizer for texts, or a function of yours.
         ledger: the file that counts what was spent; one per corpus and model. Each step is on the disk before the
             optimizer moves. If the file exists, its count continues, and other prices are refused.
@@ -105,7 +106,7 @@ class PrivateStep(AbstractContextManager["PrivateStep"]):
         given = {name: value for name, value in asked.items() if value is not None}
         planned = plan({"mechanism": "dpsgd", "records": loop.records, **given})
         ((self._step, self.steps),) = planned.plan.executions().items()
-        self._terms = Terms(describe(planned.mechanism), planned.plan)
+        self._terms = Terms(describe(planned.mechanism), planned.plan, loop.classifies)
         self._loop, self._carry_out = loop, loop.execute(planned.plan)
         self._streams = Streams.release() if seed is None else Streams.research(seed)
         self._ledger = Ledger.open(Path(ledger)) if Path(ledger).exists() else Ledger.create(Path(ledger))

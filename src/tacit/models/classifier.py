@@ -163,17 +163,22 @@ class EncoderClassifier(ModuleClassifier):
 
     @property
     def context(self) -> int:
-        """How many tokens it can read at a time. RoBERTa and its kin begin to count after their padding index."""
-        first = 0
-        for path, table in self.module.named_modules():
-            if path.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-                first = 0 if table.padding_idx is None else table.padding_idx + 1
-        return int(getattr(self._config, "max_position_embeddings", sys.maxsize)) - first
+        """How many tokens it can read at a time."""
+        return positions_of(self.module, self._config)
 
     def description(self) -> dict[str, Any]:
         lora = None if self.lora is None else asdict(self.lora)
         config = self._config.to_dict()
         return {"kind": "encoder classifier", "settings": asdict(self.settings), "lora": lora, "config": config}
+
+
+def positions_of(module: nn.Module, config: Any) -> int:  # noqa: ANN401
+    """How many tokens a model of transformers can read. RoBERTa and its kin count from after their padding index."""
+    first = 0
+    for path, table in module.named_modules():
+        if path.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            first = 0 if table.padding_idx is None else table.padding_idx + 1
+    return int(getattr(config, "max_position_embeddings", sys.maxsize)) - first
 
 
 Classifier = LSTMClassifier | EncoderClassifier

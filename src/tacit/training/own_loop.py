@@ -7,17 +7,19 @@ G2 (noisy alone). What reaches the optimizer is the noisy gradient of each train
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.data.batches import TextBatch
+from tacit.data.batches import LabeledBatch, TextBatch
 from tacit.errors import ConfigError, CorpusError, ModelError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import Learner
 from tacit.models.loading import CustomModel
+from tacit.models.sequence_classifier import SequenceClassifier
 from tacit.privacy.plan import Noisy, Plan, Step, Targets, View
 from tacit.training.gradients.check import check_gradients
 from tacit.training.pools import Annotation, Pools
@@ -29,18 +31,27 @@ IGNORED = -100
 """The label of a token whose loss does not count, as Hugging Face has it."""
 
 
-def learner_of(module: nn.Module) -> Learner:
-    """A causal language model of transformers, with PEFT's adapters or without, or a network with a layer `head`."""
+OwnModel = Learner | SequenceClassifier
+
+
+def model_of(module: nn.Module) -> OwnModel:
+    """A model of transformers, with PEFT's adapters or without, or a network with a layer `head`."""
     if _is_a(module, "transformers", "PreTrainedModel") or _is_a(module, "peft", "PeftModel"):
-        return CausalLM.of(module)
+        return SequenceClassifier(module) if _classifies(module) else CausalLM.of(module)
     head = dict(module.named_children()).get("head")
     if not isinstance(head, nn.Linear):
         raise ModelError(
-            expected="a causal language model of transformers, or a network with a linear layer `head`",
+            expected="a causal language model or a sequence classifier of transformers, or a network with a linear"
+            " layer `head`",
             found=type(module).__name__,
             way_out="self.head = nn.Linear(width, tokens); `forward` takes tokens and returns what `head` returns",
         )
     return CustomModel("own", module, head.out_features, sys.maxsize, {})
+
+
+def _classifies(module: Any) -> bool:  # noqa: ANN401  (a model of transformers or of PEFT)
+    base = module.get_base_model() if _is_a(module, "peft", "PeftModel") else module
+    return type(base).__name__.endswith("ForSequenceClassification")
 
 
 def _is_a(module: nn.Module, library: str, kind: str) -> bool:
@@ -52,52 +63,66 @@ def _is_a(module: nn.Module, library: str, kind: str) -> bool:
 class OwnRows:
     """Records as rows of tokens, each checked once: a `BatchReader` with one view, in which all targets count."""
 
-    def __init__(self, rows: Iterable[Any], vocabulary_size: int, context: int) -> None:
-        read = [_Row(number, row, vocabulary_size, context) for number, row in enumerate(rows)]
-        if not read:
+    def __init__(self, rows: Iterable[Any], model: OwnModel) -> None:
+        self._classifies = isinstance(model, SequenceClassifier)
+        self._rows = [_Row(number, row, model) for number, row in enumerate(rows)]
+        if not self._rows:
             raise CorpusError("at least one record", "none", "pass the records to train on")
-        self._rows = read
-        self.longest = max(len(row.tokens) for row in read)
+        self.longest = max(len(row.tokens) for row in self._rows)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> TextBatch:
+    def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> TextBatch | LabeledBatch:
         chosen = [self._rows[int(row)] for row in rows]
-        return TextBatch.of_rows([row.tokens.tolist() for row in chosen], [row.counts.tolist() for row in chosen])
+        tokens, learned = [row.tokens.tolist() for row in chosen], [row.learned for row in chosen]
+        if self._classifies:
+            return LabeledBatch.of_rows(tokens, [int(label) for label in learned])
+        return TextBatch.of_rows(tokens, [counts.tolist() for counts in learned])
 
 
 class _Row:
-    """The tokens of a record, and how much each of them but the first counts."""
+    """The tokens of a record, and what is learned from it: its class, or how much each token but the first counts."""
 
-    __slots__ = ("_number", "counts", "tokens")
+    __slots__ = ("_number", "learned", "tokens")
 
-    def __init__(self, number: int, row: Any, vocabulary_size: int, context: int) -> None:  # noqa: ANN401
+    def __init__(self, number: int, row: Any, model: OwnModel) -> None:  # noqa: ANN401
         self._number = number
         given = row if isinstance(row, Mapping) else {"input_ids": row}
         tokens = self._numbers(given.get("input_ids"), "token ids")
-        labels, mask = (
-            self._numbers(given.get(name, default), name)
-            for name, default in (("labels", tokens), ("attention_mask", np.ones_like(tokens)))
-        )
-        self._require(len(tokens) == len(labels) == len(mask), "a label and a mask for each token", "more or fewer")
-        tokens, labels = tokens[mask != 0], labels[mask != 0]
-        known = not len(tokens) or 0 <= tokens.min() <= tokens.max() < vocabulary_size
-        self._require(known, f"token ids from 0 to {vocabulary_size - 1}", "others")
-        limit = f"at most {context} tokens, which is what the model reads at a time"
-        self._require(len(tokens) <= context, limit, str(len(tokens)))
-        counts = labels != IGNORED
+        mask = self._numbers(given.get("attention_mask", np.ones_like(tokens)), "attention_mask", len(tokens)) != 0
+        self.tokens = tokens[mask].astype(np.int32)
+        if isinstance(model, SequenceClassifier):
+            self.learned = self._class(given.get("labels", given.get("label")), model.classes)
+            self._require(len(self.tokens) > 0, "at least one token", "none")
+        else:
+            self.learned = self._counts(tokens, self._numbers(given.get("labels", tokens), "labels", len(tokens)))[mask]
+            self.learned = self.learned[1:]
+        known = not len(self.tokens) or 0 <= self.tokens.min() <= self.tokens.max() < model.vocabulary_size
+        self._require(known, f"token ids from 0 to {model.vocabulary_size - 1}", "others")
+        limit = f"at most {model.context} tokens, which is what the model reads at a time"
+        self._require(len(self.tokens) <= model.context, limit, str(len(self.tokens)))
+
+    def _counts(self, tokens: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        counts: np.ndarray = labels != IGNORED
         repeated = np.array_equal(labels[counts], tokens[counts])
         self._require(repeated, f"labels that repeat input_ids, or are {IGNORED}", "other labels")
-        self.tokens, self.counts = tokens.astype(np.int32), counts[1:]
+        return counts
 
-    def _numbers(self, values: Any, what: str) -> np.ndarray:  # noqa: ANN401
+    def _class(self, label: Any, classes: int) -> np.ndarray:  # noqa: ANN401
+        found = np.asarray(label)
+        known = found.ndim == 0 and np.issubdtype(found.dtype, np.integer) and 0 <= found < classes
+        self._require(bool(known), f"`label`: a class from 0 to {classes - 1}", type(label).__name__)
+        return found
+
+    def _numbers(self, values: Any, what: str, length: int | None = None) -> np.ndarray:  # noqa: ANN401
         try:
             found = np.asarray(values)
         except ValueError:  # rows within the row
             found = np.empty(())
         whole = found.ndim == 1 and (not found.size or np.issubdtype(found.dtype, np.integer))
         self._require(whole, f"a row of {what}", type(values).__name__)
+        self._require(length is None or len(found) == length, f"{what} for each token", f"{len(found)} of {length}")
         return found.astype(np.int64)
 
     def _require(self, holds: bool, expected: str, found: str) -> None:
@@ -160,19 +185,22 @@ class OwnLoop:
     ) -> None:
         if microbatch_tokens is not None and microbatch_tokens < 1:
             raise ConfigError("microbatch_tokens of at least 1", str(microbatch_tokens), "correct the number")
-        self._learner = learner_of(module)
+        if isinstance(records, str | bytes | Mapping | Path):
+            found = f"a {type(records).__name__}"
+            raise CorpusError("a list of records, or one split of a dataset", found, 'such as dataset["train"]')
+        self._model = model_of(module)
         self._rule = OwnOptimizer(module, optimizer)
         rows = records if tokenizer is None else map(tokenizer, records)
-        self._reader = OwnRows(rows, self._learner.vocabulary_size, self._learner.context)
+        self._reader = OwnRows(rows, self._model)
         self._settings = UpdateSettings(positions=microbatch_tokens)
-        self.records = len(self._reader)
+        self.records, self.classifies = len(self._reader), isinstance(self._model, SequenceClassifier)
         self.accelerated = next(module.parameters()).device.type != "cpu"
-        self._method = check_gradients(self._learner, longest=self._reader.longest)
+        self._method = check_gradients(self._model, longest=self._reader.longest)
 
     def execute(self, plan: Plan) -> Callable[[Step, Streams], Mapping[str, float]]:
         """What carries out one step of `plan`; what it returns is exact, and private."""
         pools = _pools_of(self.records)
-        samplers, updates = Samplers(plan, pools), Updates(self._learner, plan, self._reader, pools, self._settings)
+        samplers, updates = Samplers(plan, pools), Updates(self._model, plan, self._reader, pools, self._settings)
         updates.methods = dict.fromkeys(updates.methods, self._method)
 
         def carry_out(step: Step, streams: Streams) -> Mapping[str, float]:

@@ -34,6 +34,7 @@ from tacit.data.batches import BatchKind, BatchReader, Examples, RowsInParts, Tr
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
+from tacit.models.sequence_classifier import SequenceClassifier
 from tacit.privacy.plan import (
     Noisy,
     Plain,
@@ -229,7 +230,12 @@ class Updates:
     """Applies the steps of one plan to one model."""
 
     def __init__(
-        self, learner: Learner | Classifier, plan: Plan, reader: BatchReader, pools: Pools, settings: UpdateSettings
+        self,
+        learner: Learner | Classifier | SequenceClassifier,
+        plan: Plan,
+        reader: BatchReader,
+        pools: Pools,
+        settings: UpdateSettings,
     ) -> None:
         executions = plan.executions()
         self.learner: Trainable[Any] = learner

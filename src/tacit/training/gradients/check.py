@@ -26,6 +26,7 @@ from tacit.errors import GradientError
 from tacit.models.causal_lm import require_causal
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
+from tacit.models.sequence_classifier import SequenceClassifier
 from tacit.training.gradients.clipped import ClippedGradients, Flat, Method, clipped_sum, exact, gradients_of, plain_sum
 from tacit.training.gradients.recording import chosen_parameters, only_moving, zero_sums
 
@@ -39,7 +40,7 @@ _CHOICES = {"topk", "sort", "argmax", "argmin", "kthvalue", "max.dim", "min.dim"
 
 
 def check_gradients(
-    model: Learner | Classifier, *, longest: int = 32, parameters: Collection[str] | None = None
+    model: Learner | Classifier | SequenceClassifier, *, longest: int = 32, parameters: Collection[str] | None = None
 ) -> Method:
     """The fastest method whose sums and norms equal those of autograd on each row alone; it is logged.
 
@@ -54,7 +55,7 @@ def check_gradients(
     tokens = torch.randint(model.vocabulary_size, (_ROWS, _AHEAD), generator=torch.Generator().manual_seed(0))
     rows = [row[:length].tolist() for row, length in zip(tokens, _LENGTHS, strict=False)]
     with exact(model.module, device), _shifted(chosen):
-        if isinstance(model, Classifier):
+        if isinstance(model, Classifier | SequenceClassifier):
             return _chosen(model, LabeledBatch.of_rows(rows, [0, 1, 0]).to(device), chosen, longest, PADDING)
         require_causal(model, tokens[:, : min(longest, _AHEAD)].to(device))
         return _chosen(model, TextBatch.of_rows(rows).to(device), chosen, longest, padding=0)
