@@ -355,7 +355,7 @@ def _counted_in(
                 yield record
 
     def found_by(some: "Sequence[Policy]") -> float:
-        return sum(any(policy.find(record) for policy in some) for record in trained())
+        return sum(any(policy.marks(record) for policy in some) for record in trained())
 
     return {
         "records": cache(lambda: sum(1 for _ in trained())),

@@ -32,6 +32,7 @@ class FieldNames(TypedDict, total=False):
     label_field: str
     spans_field: str
     turns_field: str
+    messages_field: str
 
 
 def fields_of(names: FieldNames) -> "Fields":

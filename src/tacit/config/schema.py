@@ -40,6 +40,10 @@ class DataConfig:
     label_field: str = setting("label", "Field that contains the label.", flag=True)
     spans_field: str = setting("spans", "Field that contains gold spans.", flag=True)
     turns_field: str = setting("turns", "Field that contains the turns of a dialog.", flag=True)
+    messages_field: str = setting("messages", "Field that contains the messages of a chat.", flag=True)
+    train_on: Literal["all", "assistant"] = constant(
+        "all", "What is learned of a chat: all of it, or the assistant's messages (and completions) alone."
+    )
     segment_by: SegmentBy = constant("record", "What one record is: record (as in the corpus), turn or sentence.")
     user_source: Literal["given", "documents", "dealt"] = constant(
         "given", "given in the corpus; documents: each record is a user; dealt: at random, about 15 records each."

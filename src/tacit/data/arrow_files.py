@@ -26,7 +26,7 @@ class ArrowTable(ABC):
     def __init__(self, path: Path, fields: Fields, max_record_bytes: int, columns: list[str]) -> None:
         check_columns(columns, fields, path)
         self.path = path
-        self.needed = [name for name in fields.names() if name in columns]
+        self.needed = [name for name in fields.columns() if name in columns]
         self.brings_ids = fields.id in columns
         self._limit = max_record_bytes
 

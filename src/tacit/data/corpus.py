@@ -36,13 +36,12 @@ from tacit.data.fields import (
     FaultReason,
     Fields,
     FilePosition,
-    Quarantine,
     RawRow,
-    Tally,
     bounded,
-    check_quarantine,
     record_of,
+    row_of,
 )
+from tacit.data.quarantine import Quarantine, Tally, check_quarantine
 from tacit.data.records import Record, Seen
 from tacit.data.text_files import (
     COMPRESSIONS,
@@ -181,8 +180,7 @@ class RowsInMemory:
 
     def _row(self, item: object) -> RawRow | Fault:
         if isinstance(item, Record):
-            parts = {"text": item.text, "id": item.id, "user": item.user, "label": item.label, "spans": item.spans}
-            return {getattr(self.fields, part): value for part, value in parts.items()}
+            return row_of(item, self.fields)
         if isinstance(item, Mapping):
             return item
         return Fault(FaultReason.WRONG_TYPE, f"a {type(item).__name__}, neither a Record nor a dictionary")
@@ -302,10 +300,8 @@ class _Sink(Protocol):
 
 
 def _write(stream: _Sink, record: Record, fields: Fields) -> None:
-    values = {name: getattr(record, name) for name in ("id", "text", "user", "label", "spans")}
-    row = {getattr(fields, name): value for name, value in values.items() if value is not None}
     try:
-        line = json.dumps(row, ensure_ascii=False).encode()
+        line = json.dumps(row_of(record, fields), ensure_ascii=False).encode()
     except UnicodeEncodeError:  # which holds the text: it is not chained
         raise CorpusError(
             expected="records whose strings are Unicode text",

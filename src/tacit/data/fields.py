@@ -1,7 +1,7 @@
 """From the fields of one row to a `Record`, or to the reason why not. The same for every format.
 
-A field that is null or "" is absent. Text is needed, or else turns; with both, the text counts. Ids, users and labels
-are strings or whole numbers. Spans are given as
+A field that is null or "" is absent. Messages, a text, turns, or a prompt with its completion are needed; of several
+the first of these counts. Ids, users and labels are strings or whole numbers. Spans are given as
 
     [start, end, kind]                    characters, half open
     [start, end, group, kind, ...]        from four on, the fourth is the kind; what follows is ignored
@@ -11,25 +11,29 @@ in any order, in a list, in an object of three lists, or as JSON in a string (th
 or objects {"speaker", "text", "spans"} whose spans count from the start of the turn's text; they become lines
 "speaker: text". A line break inside a turn becomes a space, so that a line is a turn.
 
-Of a bad record, the quarantine tells why it was set aside and where it is, never what it contains.
+Messages are objects {"role", "content", "spans"} whose spans count from the start of the content; so are prompts and
+completions, or else texts: what a user wrote, and what an assistant answered. They become lines "role: content", with
+the content's own line breaks.
 """
 
 import difflib
 import json
-import os
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn
 
-from tacit.common.files import owner_alone
-from tacit.data.records import Record, Span, spans_fault
+from tacit.data.records import Message, Record, Span, inside, spans_fault
 from tacit.errors import CorpusError
 
 RawRow = Mapping[str, object]
+PROMPT, COMPLETION = "prompt", "completion"
+Written = tuple[str, tuple[Span, ...] | None, tuple[Message, ...] | None]
+"""A text, its spans, and its messages if it is a chat."""
+ROLE_OF = {PROMPT: "user", COMPLETION: "assistant"}
+_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 
 
@@ -72,84 +76,6 @@ class FilePosition(NamedTuple):
     byte: int | None = None
 
 
-@dataclass(slots=True)
-class Tally:
-    """How many records were read, how many of them are usable, and how many were set aside for each reason."""
-
-    read: int = 0
-    usable: int = 0
-    reasons: Counter[FaultReason] = field(default_factory=Counter)
-
-    @property
-    def quarantined(self) -> int:
-        return self.reasons.total()
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{count} {reason}" for reason, count in self.reasons.most_common())
-        why = f": {counts}" if counts else ""
-        return f"{self.read} read, {self.usable} usable, {self.quarantined} set aside{why}"
-
-
-class Quarantine:
-    """A JSON-lines file with one entry per bad record, made when the first one comes; without a path, none is kept."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._file: TextIO | None = None
-        if path is not None:
-            try:
-                path.unlink(missing_ok=True)  # entries of an earlier reading would accuse today's records
-            except OSError as error:
-                raise not_writable(path, error.strerror or "an error while deleting it") from error
-
-    def close(self) -> None:
-        """Close the file, if there is one."""
-        if self._file is not None:
-            self._file.close()
-
-    def add(self, place: FilePosition, fault: Fault) -> None:
-        if self._path is None:
-            return
-        entry = place._asdict() | {"reason": fault.reason, "detail": fault.detail}
-        try:
-            if self._file is None:
-                opened = owner_alone(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-                self._file = os.fdopen(opened, "w", encoding="utf-8", newline="\n")
-            self._file.write(json.dumps(entry) + "\n")
-            self._file.flush()
-        except OSError as error:
-            raise not_writable(self._path, error.strerror or "an error while writing") from error
-
-
-def check_quarantine(quarantine: Path, corpus: Path) -> None:
-    """Refuse a quarantine file that cannot be written, or that is (in) the corpus itself, before any work is done."""
-    if quarantine.is_dir():
-        raise not_writable(quarantine, "a folder")
-    if quarantine.exists() and not quarantine.is_file():
-        raise not_writable(quarantine, "a device or the like, which a new file would replace")
-    if not quarantine.absolute().parent.is_dir():
-        raise not_writable(quarantine, "a folder that does not exist")
-    resolved, source = quarantine.resolve(), corpus.resolve()
-    if resolved == source or source in resolved.parents:
-        raise not_writable(quarantine, "the corpus itself, which would be overwritten")
-    was_there = quarantine.exists()
-    try:
-        quarantine.open("ab").close()
-    except OSError as error:
-        raise not_writable(quarantine, error.strerror or "an error") from error
-    if not was_there:
-        quarantine.unlink()
-
-
-def not_writable(path: Path, found: str) -> CorpusError:
-    """The error for a quarantine file that cannot be written."""
-    return CorpusError(
-        expected=f"a quarantine file that can be written at {path}",
-        found=found,
-        way_out="name a file in a folder you may write to, or leave it out to count bad records only",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Fields:
     """What a corpus calls the parts of a record."""
@@ -160,10 +86,15 @@ class Fields:
     label: str = "label"
     spans: str = "spans"
     turns: str = "turns"
+    messages: str = "messages"
 
     def names(self) -> tuple[str, ...]:
-        """All six, as the corpus spells them."""
+        """All of them, as the corpus spells them."""
         return astuple(self)
+
+    def columns(self) -> tuple[str, ...]:
+        """What may be read of a row; prompts and completions have no other name."""
+        return tuple(dict.fromkeys((*self.names(), PROMPT, COMPLETION)))
 
     def renamed(self) -> set[str]:
         """Those the person chose: a corpus without them is a mistake, not a corpus with less in it."""
@@ -193,16 +124,24 @@ def parse_json(text: str) -> object:
 
 def record_of(row: RawRow, fields: Fields, made_id: str) -> Record:
     """The record in `row`, called `made_id` when it brings no id. Raises `Fault` when there is none."""
-    text = row.get(fields.text)
-    if _absent(text) and not _absent(row.get(fields.turns)):
-        if not _absent(row.get(fields.spans)):
-            raise Fault(FaultReason.BAD_SPANS, f"{fields.spans!r} beside {fields.turns!r}: spans belong into the turns")
-        text, spans = _dialog(_items(row[fields.turns], fields.turns))
-    else:
-        text = _checked_text(text, fields)
-        spans = None if _absent(row.get(fields.spans)) else _spans(row[fields.spans], text, fields.spans)
+    text, spans, messages = _content(row, fields)
     record_id, user, label = (_name(row, field) for field in (fields.id, fields.user, fields.label))
-    return Record(record_id or made_id, text, user, label, spans)
+    return Record(record_id or made_id, text, user, label, spans, messages)
+
+
+def _content(row: RawRow, fields: Fields) -> Written:
+    """The text of a row, its spans, and where the messages of a chat are in it."""
+    text, parts = row.get(fields.text), [fields.messages]
+    if _absent(row.get(fields.messages)) and _absent(text):
+        parts = [PROMPT, COMPLETION] if _absent(row.get(fields.turns)) else [fields.turns]
+    if any(_absent(row.get(part)) for part in parts):
+        text = _checked_text(text, fields)
+        return text, None if _absent(row.get(fields.spans)) else _spans(row[fields.spans], text, fields.spans), None
+    if not _absent(row.get(fields.spans)):
+        raise Fault(FaultReason.BAD_SPANS, f"{fields.spans!r} beside {parts[0]!r}: spans belong into the {parts[0]}")
+    if parts == [fields.turns]:
+        return *_dialog(_items(row[fields.turns], fields.turns)), None
+    return _chat([message for part in parts for message in _messages(row[part], part)])
 
 
 def bounded(row: RawRow | Fault, limit: int) -> RawRow | Fault:
@@ -227,7 +166,7 @@ def _absent(value: object) -> bool:
 
 def _checked_text(text: object, fields: Fields) -> str:
     if text is None:
-        raise Fault(FaultReason.MISSING_TEXT, f"neither {fields.text!r} nor {fields.turns!r}")
+        raise Fault(FaultReason.MISSING_TEXT, f"neither {fields.messages!r} nor {fields.text!r} nor {fields.turns!r}")
     text = _string(text, fields.text)
     if not text or text.isspace():
         raise Fault(FaultReason.EMPTY_TEXT, f"nothing but white space in {fields.text!r}")
@@ -300,6 +239,52 @@ def _turn(turn: object) -> tuple[str, str, tuple[Span, ...] | None]:
     return "" if speaker is None else f"{speaker.translate(_LINE_BREAKS)}: ", text.translate(_LINE_BREAKS), spans
 
 
+def _messages(value: object, where: str) -> Iterable[tuple[str, str, tuple[Span, ...] | None]]:
+    """Role, content and spans of each message; a prompt or a completion may be a text alone."""
+    if where in ROLE_OF and isinstance(value, str):
+        yield ROLE_OF[where], _string(value, where), None
+        return
+    for message in _items(value, where):
+        if not isinstance(message, dict):
+            raise Fault(FaultReason.WRONG_TYPE, f"a message in {where!r} is {_type_name(message)}, not an object")
+        if message.get("tool_calls"):
+            raise Fault(FaultReason.WRONG_TYPE, "a message with tool calls, which no text replaces")
+        role, content = _string(message.get("role"), "role"), _string(message.get("content"), "content of a message")
+        if _ROLE.fullmatch(role) is None:  # it is public and gets printed
+            raise Fault(FaultReason.WRONG_TYPE, "a role that is no short name of letters, digits, - and _")
+        spans = message.get("spans")
+        yield role, content, None if spans is None else _spans(spans, content, "spans of a message")
+
+
+def _chat(messages: Sequence[tuple[str, str, tuple[Span, ...] | None]]) -> Written:
+    text, places, spans = "", [], []
+    for role, content, own in messages:
+        start = len(text) + len(role) + 2
+        places.append(Message(role, start, start + len(content)))
+        spans += [Span(start + first, start + last, kind) for first, last, kind in own or ()]
+        text += f"{role}: {content}\n"
+    if not any(content.strip() for _, content, _ in messages):
+        raise Fault(FaultReason.EMPTY_TEXT, "nothing is said in any message")
+    annotated = any(own is not None for *_, own in messages)
+    return text, tuple(spans) if annotated else None, tuple(places)
+
+
+def row_of(record: Record, fields: Fields) -> dict[str, Any]:
+    """The row that is read as `record`, without what it does not have."""
+    values: dict[str, Any] = {"id": record.id, "user": record.user, "label": record.label}
+    if record.messages is None:
+        values |= {"text": record.text, "spans": record.spans}
+    else:
+        values["messages"] = [_message_row(record, message) for message in record.messages]
+    return {getattr(fields, name): value for name, value in values.items() if value is not None}
+
+
+def _message_row(record: Record, message: Message) -> dict[str, Any]:
+    role, start, end = message
+    row = {"role": role, "content": record.text[start:end]}
+    return row if record.spans is None else row | {"spans": inside(record.spans, start, end)}
+
+
 def _spans(value: object, text: str, where: str) -> tuple[Span, ...]:
     spans = tuple(sorted(_span(item) for item in _items(value, where)))
     fault = spans_fault(spans, len(text))
@@ -339,13 +324,14 @@ _LOOKS_LIKE_A_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
 def check_columns(columns: Sequence[str], fields: Fields, path: Path) -> None:
-    """Refuse a table without text and turns, without a column the person chose, or with one we need twice."""
-    if fields.text not in columns and fields.turns not in columns:
+    """Refuse a table without any text, without a column the person chose, or with one we need twice."""
+    contents = {fields.text, fields.turns, fields.messages}
+    if not contents & set(columns) and not {PROMPT, COMPLETION} <= set(columns):
         raise _no_column(fields.text, columns, path)
-    for name in sorted(fields.renamed()):
-        if name not in columns and name not in (fields.text, fields.turns):
+    for name in sorted(fields.renamed() - contents):
+        if name not in columns:
             raise _no_column(name, columns, path)
-    for name in fields.names():
+    for name in fields.columns():
         if columns.count(name) > 1:
             raise CorpusError(
                 f"one column {name!r} in {path}", f"{columns.count(name)} of them", "rename or drop all but one"

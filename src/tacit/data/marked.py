@@ -32,7 +32,7 @@ import numpy as np
 
 from tacit.common.files import Keyed, digest, new_folder, owner_alone, sync_file
 from tacit.config.audit_schema import CanaryPlan
-from tacit.data.records import Record, Span
+from tacit.data.records import Message, Record, Span
 from tacit.data.text_files import zstd
 from tacit.data.views import PublicText, divide
 from tacit.errors import ConfigError, PolicyError, PrepareError
@@ -97,7 +97,8 @@ class CorpusHash:
 
     def add(self, record: Record) -> None:
         """Its id, its text, and what else policies and splits look at."""
-        self._state.add(record.id, record.text, repr((record.user, record.label, record.spans)))
+        said = () if record.messages is None else (record.messages,)
+        self._state.add(record.id, record.text, repr((record.user, record.label, record.spans, *said)))
         self.records += 1
 
     def hexdigest(self) -> str:
@@ -226,13 +227,15 @@ def _compressed(path: Path) -> Iterator[zstd.ZstdFile]:
 
 def _write(file: zstd.ZstdFile, one: MarkedRecord) -> None:
     record = one.record
-    file.write(json.dumps([record.id, record.text, record.user, record.label, *one.marks]).encode() + b"\n")
+    whole = [record.id, record.text, record.user, record.label, record.messages, *one.marks]
+    file.write(json.dumps(whole).encode() + b"\n")
 
 
 def _read(line: str) -> MarkedRecord:
-    name, text, user, label, spans, flagged, refusal = json.loads(line)
+    name, text, user, label, said, spans, flagged, refusal = json.loads(line)
+    messages = None if said is None else tuple(Message(*message) for message in said)
     marks = Marks(tuple(Span(*span) for span in spans), flagged, None if refusal is None else Refusal(*refusal))
-    return MarkedRecord(Record(name, text, user, label), marks)
+    return MarkedRecord(Record(name, text, user, label, None, messages), marks)
 
 
 CANARY = "CANARY"

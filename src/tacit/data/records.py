@@ -14,7 +14,7 @@ G1. `common_kind` is idempotent, and does not care for case or prefixes such as 
 import errno
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
@@ -35,15 +35,27 @@ class Span(NamedTuple):
     kind: str
 
 
+class Message(NamedTuple):
+    """Characters [start, end) of a chat's text: what was written in this role. The role is public."""
+
+    role: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One text. `spans` are annotations that came with it: None when nobody annotated it."""
+    """One text. `spans` are annotations that came with it: None when nobody annotated it.
+
+    messages: of a chat, whose text has a line "role: content" for each; None for any other text.
+    """
 
     id: str
     text: str
     user: str | None = None
     label: str | None = None
     spans: tuple[Span, ...] | None = None
+    messages: tuple[Message, ...] | None = None
 
 
 class Seen:
@@ -132,7 +144,29 @@ def turns(text: str) -> list[tuple[int, int]]:
     return list(pairwise(accumulate(map(len, text.splitlines(keepends=True)), initial=0)))
 
 
-_BOUNDARIES: dict[str, Callable[[str], list[tuple[int, int]]]] = {"turn": turns, "sentence": sentences}
+def inside(spans: Iterable[Span], start: int, end: int) -> tuple[Span, ...]:
+    """The parts of `spans` in [start, end), counted from `start`."""
+    found = (span for span in spans if span.start < end and span.end > start)
+    return tuple(Span(max(span.start, start) - start, min(span.end, end) - start, span.kind) for span in found)
+
+
+def in_messages(record: Record, spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    """The parts of `spans` that are in the contents of a chat's messages; of another record all of them."""
+    if record.messages is None:
+        return spans
+    return tuple(
+        Span(message.start + start, message.start + end, kind)
+        for message in record.messages
+        for start, end, kind in inside(spans, message.start, message.end)
+    )
+
+
+def turns_of(record: Record) -> list[tuple[int, int]]:
+    """Its turns; those of a chat are its messages, which may have several lines."""
+    if record.messages is None:
+        return turns(record.text)
+    ends = [min(message.end + 1, len(record.text)) for message in record.messages]  # a piece may have no line break
+    return list(pairwise([0, *ends]))
 
 
 def segment_records(records: Iterable[Record], segment_by: SegmentBy) -> Iterator[Record]:
@@ -140,19 +174,27 @@ def segment_records(records: Iterable[Record], segment_by: SegmentBy) -> Iterato
 
     A piece belongs to the user of its record; without one, the record is the user, so that a split by users keeps its
     pieces together. Its id is that of the record and its number. A span that crosses a boundary is cut there too.
+    A turn of a chat is a chat of one message; so is a sentence of one.
     """
     if segment_by == "record":
         yield from records
         return
     for record in records:
-        for number, (start, end) in enumerate(_BOUNDARIES[segment_by](record.text)):
-            text, spans = record.text[start:end], None
+        pieces = turns_of(record) if segment_by == "turn" else sentences(record.text)
+        for number, (start, end) in enumerate(pieces):
+            text = record.text[start:end]
             if text.isspace():
                 continue
-            if record.spans is not None:
-                inside = (span for span in record.spans if span.start < end and span.end > start)
-                spans = tuple(Span(max(s.start, start) - start, min(s.end, end) - start, s.kind) for s in inside)
-            yield Record(f"{record.id}/{number}", text, record.user or record.id, record.label, spans)
+            spans = None if record.spans is None else inside(record.spans, start, end)
+            owner = record.user or record.id
+            messages = None if record.messages is None else _messages_inside(record.messages, start, end)
+            yield Record(f"{record.id}/{number}", text, owner, record.label, spans, messages)
+
+
+def _messages_inside(messages: Iterable[Message], start: int, end: int) -> tuple[Message, ...]:
+    """The messages with a part in [start, end), counted from `start`."""
+    found = (one for one in messages if one.start <= end and one.end > start)
+    return tuple(Message(one.role, max(one.start, start) - start, min(one.end, end) - start) for one in found)
 
 
 ONTONOTES = (

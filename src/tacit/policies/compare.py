@@ -28,7 +28,7 @@ from tacit.common.charts import Note, Result, Table
 from tacit.common.formatting import ceiling, floor, number, percent, printable, short, upper_bound
 from tacit.common.workers import Workers, processes_for
 from tacit.data.corpus import read
-from tacit.data.records import Record, Span
+from tacit.data.records import Message, Record, Span
 from tacit.errors import ConfigError
 from tacit.policies.card import CONFIDENCE, PRINTED_KINDS, PolicyCard, ShareOf, common_characters, quality
 from tacit.policies.policy import Policy
@@ -48,7 +48,9 @@ from tacit.policies.scan import (
 from tacit.policies.stability import StabilityCounts
 
 _FORMAT = 1
-_WARM_UP = Record("warm-up", "SYS: Who is it?\nUSR: Ann Smith, 12 Elm Street, 555-0123.", spans=())
+_WARM_UP = Record(
+    "warm-up", "user: Ann Smith, 12 Elm Street, 555-0123.\n", spans=(), messages=(Message("user", 6, 41),)
+)
 _QUALITY_HEAD = ("policy", "recall %", "precision %", "F2 %", "records\nmissed", "at most %\n(if chosen)")
 _COST_HEAD = ("policy", "tokens", "records", "findings", "records/s\nper core", "mask\nmoved", "redaction\nstable")
 PolicyPair = tuple[int, int]

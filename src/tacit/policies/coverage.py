@@ -185,12 +185,12 @@ def _outcome(item: LabelItem, policy: Policy, conservative: Policy | None) -> La
     record, labels = item.record, item.secrets
     if labels is None:
         raise CorpusError("a labelled sample", "a record that nobody labelled", "use `read_labels`")
-    found = policy.find(record)
+    found = policy.marks(record)
     counts = CardCounts()
     counts.add(replace(record, spans=labels), found)
     missed = bool(counts.missed_records)
     unstable = bool(labels) and not missed and not record_is_stable(policy, record, labels)
-    cleared = None if conservative is None else bool(labels) and not found and not conservative.find(record)
+    cleared = None if conservative is None else bool(labels) and not found and not conservative.marks(record)
     return LabelOutcome(record.user or record.id, bool(labels), missed, unstable, cleared)
 
 

@@ -28,7 +28,7 @@ from tacit.common.files import new_key, read_bytes, write_private
 from tacit.common.serialize import from_json, json_values, parse_json
 from tacit.config.setting import SegmentBy
 from tacit.data.marked import CorpusHash
-from tacit.data.records import Record, Span, resolve_overlaps, segment_records
+from tacit.data.records import Message, Record, Span, in_messages, resolve_overlaps, segment_records
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
 from tacit.policies.policy import Policy
 
@@ -202,21 +202,21 @@ def _item(record: Record, policies: list[Policy], labels: LabelOrigin) -> LabelI
     if gold and record.spans is None:
         raise CorpusError("gold spans in every record", "a sampled record without", "label the sample by hand")
     seen = replace(record, spans=resolve_overlaps(record.spans or ()) if gold else None)
-    found = tuple(policy.find(seen) for policy in policies)
+    found = tuple(policy.marks(seen) for policy in policies)
     return LabelItem(seen, seen.spans, found if labels == LabelOrigin.PERSON_SHOWN_FOUND else None)
 
 
 def sealed(header: SampleHeader, items: tuple[LabelItem, ...]) -> SampleHeader:
     """`header` with the seal of itself and of `items`."""
     fields = asdict(replace(header, seal=""))
-    lines = [(item.record.id, item.record.text, item.record.user, item.record.label) for item in items]
+    lines = [(one.id, one.text, one.user, one.label, *(one.messages or ())) for one in (item.record for item in items)]
     gold = [item.record.spans for item in items]  # None where a person labels
     content = json.dumps([fields, lines, gold], sort_keys=True)
     return replace(header, seal=hashlib.sha256(content.encode()).hexdigest())
 
 
 _LABELED = "LABELED"
-_KEYS = {"id", "text", "user", "label", "found", "secrets"}
+_KEYS = {"id", "text", "user", "label", "messages", "found", "secrets"}
 _FAULTS_SHOWN = 10
 
 
@@ -252,7 +252,7 @@ def read_labels(path: Path) -> Sample:
     if len(rest) != header.sampled:
         raise _not_whole(f"{len(rest):,} lines after the header, which counts {header.sampled:,}")
     rows = [_object(line, number) for number, line in enumerate(rest, 2)]
-    records = [Record(row["id"], row["text"], row.get("user"), row.get("label")) for row in rows]
+    records = [_record(row, number) for number, row in enumerate(rows, 2)]
     if len({record.id for record in records}) < len(records):
         raise _not_whole("an id that is in two lines")
     unlabelled = sum(row["secrets"] is None for row in rows)
@@ -270,8 +270,17 @@ def read_labels(path: Path) -> Sample:
 
 def _row(item: LabelItem) -> dict[str, Any]:
     record = item.record
-    row = {"id": record.id, "text": record.text, "user": record.user, "label": record.label, "found": item.found}
+    row = {name: getattr(record, name) for name in ("id", "text", "user", "label", "messages")} | {"found": item.found}
     return {name: value for name, value in row.items() if value is not None} | {"secrets": item.secrets}
+
+
+def _record(row: dict[str, Any], number: int) -> Record:
+    given = row.get("messages")
+    try:
+        messages = None if given is None else tuple(Message(str(role), int(a), int(b)) for role, a, b in given)
+    except (TypeError, ValueError):
+        raise _changed(number) from None
+    return Record(row["id"], row["text"], row.get("user"), row.get("label"), None, messages)
 
 
 def _lines(path: Path) -> list[str]:
@@ -293,14 +302,18 @@ def _object(line: str, number: int) -> dict[str, Any]:
     if (
         not isinstance(row, dict)
         or not {"id", "text", "secrets"} <= set(row) <= _KEYS
-        or not all(isinstance(row[name], str) for name in row.keys() - {"found", "secrets"})
+        or not all(isinstance(row[name], str) for name in row.keys() - {"messages", "found", "secrets"})
     ):
-        raise CorpusError(
-            expected=f"a JSON object with the keys it was written with, each once, in line {number} of the sample",
-            found="something else",
-            way_out="correct the line: change nothing but the value of `secrets`",
-        )
+        raise _changed(number)
     return row
+
+
+def _changed(number: int) -> CorpusError:
+    return CorpusError(
+        expected=f"a JSON object with the keys it was written with, each once, in line {number} of the sample",
+        found="something else",
+        way_out="correct the line: change nothing but the value of `secrets`",
+    )
 
 
 def _labelled(records: list[Record], rows: list[dict[str, Any]], labels: LabelOrigin) -> tuple[LabelItem, ...]:
@@ -313,7 +326,7 @@ def _labelled(records: list[Record], rows: list[dict[str, Any]], labels: LabelOr
             spans += places
             if not places:
                 faults.append(f"line {number}, secret {at}")
-        secrets = resolve_overlaps(spans)
+        secrets = in_messages(record, resolve_overlaps(spans))
         items.append(LabelItem(replace(record, spans=secrets) if labels == LabelOrigin.GOLD else record, secrets))
     if faults:
         more = f" and {len(faults) - _FAULTS_SHOWN:,} more" if len(faults) > _FAULTS_SHOWN else ""

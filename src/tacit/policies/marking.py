@@ -64,11 +64,11 @@ class Policies:
         part, record = one
         doubtful = False
         try:
-            spans = self.marking.find(record)
+            spans = self.marking.marks(record)
             if part == Part.PLANTED:
                 spans = melted(spans, tuple(span for span in record.spans or () if span.kind == CANARY))
             if self.conservative is not None and part != Part.HELD_OUT and not spans:
-                doubtful = bool(self.conservative.find(record))
+                doubtful = bool(self.conservative.marks(record))
         except PolicyError as error:
             return Marks((), False, Refusal(error.expected, error.found, error.way_out))
         return Marks(spans, bool(spans) or doubtful)

@@ -5,10 +5,10 @@ import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from tacit.data.records import Range, Record, Span, resolve_overlaps, sentences, turns
+from tacit.data.records import Range, Record, Span, in_messages, resolve_overlaps, sentences, turns, turns_of
 from tacit.errors import ConfigError, PolicyError
 
 Definition = str | dict[str, Any]
@@ -49,6 +49,10 @@ class Policy(ABC):
     @abstractmethod
     def find(self, record: Record) -> tuple[Span, ...]:
         """The secret spans of `record`."""
+
+    def marks(self, record: Record) -> tuple[Span, ...]:
+        """What is marked: what `find` finds, of a chat in the contents of its messages alone, cut where they end."""
+        return in_messages(record, self.find(record))
 
     @property
     def public(self) -> bool:
@@ -181,7 +185,7 @@ class Widened(Policy):
         found = self.policy.find(record)
         if not found:
             return ()
-        pieces = PIECES[self.to](record.text)
+        pieces = turns_of(record) if self.to == "turn" else PIECES[self.to](record.text)
         starts = [start for start, _ in pieces]
         parts = [visible(record.text, piece) for piece in pieces]
         widened: list[Span] = []
@@ -193,6 +197,39 @@ class Widened(Policy):
             else:
                 widened.append(Span(start, end, span.kind))
         return tuple(widened)
+
+
+@dataclass(frozen=True)
+class InRoles(Policy):
+    """What `policy` finds in the messages of some roles; it reads the whole chat.
+
+    G1. A span is the part of a finding of `policy` in one message of these roles.
+    G2. A record that is no chat is refused: in a text without roles, nothing would be secret.
+    """
+
+    of: tuple[str, ...]
+    policy: Policy
+
+    @property
+    def id(self) -> str:
+        return f"roles({self.policy.id}, {' '.join(self.of)})"
+
+    @property
+    def public(self) -> bool:
+        return self.policy.public
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {"roles": sorted(set(self.of)), "policy": self.policy.content()}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        if record.messages is None:
+            raise PolicyError(
+                expected="chats: records with messages, whose roles the policy asks for",
+                found="a text without roles",
+                way_out="give each record `messages`, or leave `roles` out of the policy",
+            )
+        chosen = tuple(message for message in record.messages if message.role in self.of)
+        return in_messages(replace(record, messages=chosen), self.policy.find(record))
 
 
 _HASH_RANGE = 2**64

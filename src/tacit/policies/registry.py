@@ -20,7 +20,7 @@ from tacit.policies.detectors.detector import Detected
 from tacit.policies.entities import LEVELS, Grammar, Presidio, SpacyEntities, names
 from tacit.policies.patterns import Capitals, Dictionary, Digits, Everything, Gold, RareWords, Regex
 from tacit.policies.pii.policy import KINDS, Pii
-from tacit.policies.policy import PIECES, Both, Definition, Either, Forgetful, Policy, Widened, Without
+from tacit.policies.policy import PIECES, Both, Definition, Either, Forgetful, InRoles, Policy, Widened, Without
 from tacit.policies.tagging import BALANCED, default_pipeline
 from tacit.policies.token_classifier import TokenClassifier
 
@@ -268,6 +268,7 @@ _KEYED: dict[str, _Row] = {
     ),
     "rare-words": _Row({"common_words": _Field(_path)}, RareWords.from_file),
     "regex": _Row({"pattern": _Field(_text), "kind": _Field(_text, "PATTERN")}, Regex),
+    "roles": _Row({"of": _Field(_texts), "policy": _Field(_build)}, InRoles),
     "spacy": _Row(
         {"pipeline": _Field(_name_or_folder, None), "kinds": _Field(_texts, None)},
         lambda pipeline, kinds: SpacyEntities(pipeline or default_pipeline(), kinds),

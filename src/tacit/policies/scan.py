@@ -300,7 +300,7 @@ def find_all(policy: Policy, batch: RecordBatch) -> list[tuple[Span, ...]]:
     for number, record in enumerate(batch.records, batch.first):
         cause = None
         try:
-            every.append(policy.find(record))
+            every.append(policy.marks(record))
             fault = spans_fault(every[-1], len(record.text))
         except TacitError as error:
             raise PolicyError(error.expected, f"{error.found}, at record {number:,}", error.way_out) from error

@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass, replace
 from operator import add
 
 from tacit.data.inventions import surrogate
-from tacit.data.records import Record, Span, resolve_overlaps
+from tacit.data.records import Message, Record, Span, resolve_overlaps
 from tacit.policies.policy import Policy, difference, overlaps
 
 PLACEHOLDER = "\ue000"
@@ -40,14 +40,14 @@ def mask_stability(policy: Policy, record: Record, rng: random.Random, most: int
     The rest of the mask is what lies outside the replaced span, moved along with the text. The stand-in counts as
     found again when every character of it is found.
     """
-    found = policy.find(record)
+    found = policy.marks(record)
     chosen = found if most is None or len(found) <= most else tuple(sorted(rng.sample(found, most)))
     redacted = _redacted(record.text, found)
     total = StabilityCounts()
     for span in chosen:
         stand_in = surrogate(span.kind, record.text[span.start : span.end], rng)
         changed = with_replaced(record, span, stand_in)
-        after = policy.find(changed)
+        after = policy.marks(changed)
         here = Span(span.start, span.start + len(stand_in), span.kind)
         shift = here.end - span.end
         expected = tuple(
@@ -71,7 +71,7 @@ def record_is_stable(policy: Policy, record: Record, secrets: Sequence[Span]) ->
     That is each of them alone, those that `secrets` overlap at once, and all at once. A record that is too long to be
     checked is taken for one that is not stable.
     """
-    found = policy.find(record)
+    found = policy.marks(record)
     if len(found) > max(1, MOST_CHARACTERS // max(1, len(record.text))):  # each check reads the whole record
         return False
     redacted = _redacted(record.text, found)
@@ -83,7 +83,7 @@ def record_is_stable(policy: Policy, record: Record, secrets: Sequence[Span]) ->
 
 def redact(policy: Policy, record: Record) -> str:
     """The text of `record` with each found span replaced by one placeholder, whatever its length."""
-    return _redacted(record.text, policy.find(record))
+    return _redacted(record.text, policy.marks(record))
 
 
 def with_replaced(record: Record, span: Span, text: str) -> Record:
@@ -100,7 +100,13 @@ def with_replaced(record: Record, span: Span, text: str) -> Record:
         spans = resolve_overlaps(
             Span(moved(gold.start, span.start), moved(gold.end, span.end + shift), gold.kind) for gold in spans
         )
-    return replace(record, text=record.text[: span.start] + text + record.text[span.end :], spans=spans)
+    messages = record.messages
+    if messages is not None:
+        messages = tuple(
+            Message(role, moved(start, span.start), moved(end, span.end + shift)) for role, start, end in messages
+        )
+    whole = record.text[: span.start] + text + record.text[span.end :]
+    return replace(record, text=whole, spans=spans, messages=messages)
 
 
 def _masked(record: Record, spans: Sequence[Span]) -> Record:
