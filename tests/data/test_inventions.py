@@ -14,12 +14,13 @@ import torch
 
 from marking import prepare
 from runs import experiment, mechanism_of, quiet, write_corpus
-from tacit.data.batches import Inventions, RowReader
+from tacit.data.batches import RowReader
 from tacit.data.inventions import invent
 from tacit.data.prepare import PrepareConfig
 from tacit.data.records import ONTONOTES, PERSONAL, Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
+from tacit.data.viewed import Inventions
 from tacit.errors import ConfigError, PrepareError
 from tacit.policies.patterns import Gold
 from tacit.privacy.events import Free
@@ -109,7 +110,7 @@ def test_public_text_stays_and_placeholders_without_a_form_are_no_targets(tmp_pa
     inventions = Inventions(tokenizer, {})
     codes = set[str]()
     for row in range(9):
-        tokens, left = inventions.row(store, row)
+        tokens, left, _ = inventions.row(store, row)
         assert left.sum() == 1
         assert tokens[left].tolist() == store.redacted(row)[store.positions(row)[2:]].tolist()
         text = tokenizer.decode(tokens[~left].tolist())
@@ -119,14 +120,14 @@ def test_public_text_stays_and_placeholders_without_a_form_are_no_targets(tmp_pa
     assert len(codes) > 5  # rows do not share one invention
     batch = RowReader(store, tokenizer.end, 100, inventions).batch([0], View.INVENTED, Targets.PUBLIC)
     counted = batch.targets[0][batch.weights[0] != 0].tolist()
-    tokens, left = inventions.row(store, 0)
+    tokens, left, _ = inventions.row(store, 0)
     assert counted == [*tokens[~left].tolist(), tokenizer.end]
 
 
 def test_rows_without_secrets_stay_as_they_are(tmp_path: Path) -> None:
     tokenizer = byte_tokenizer()
     store = prepare([Record("r", "nothing to hide", spans=())], Gold(), tokenizer, tmp_path / "store")
-    tokens, left = Inventions(tokenizer, {}).row(store, 0)
+    tokens, left, _ = Inventions(tokenizer, {}).row(store, 0)
     assert np.array_equal(tokens, store.redacted(0))
     assert not left.any()
 

@@ -26,11 +26,12 @@ from oracles import (
 from saved import released, reloaded
 from tacit.common.formatting import exact_interval
 from tacit.config.model_schema import ClassifierConfig, LoRAConfig, LSTMConfig, OptimizerConfig
-from tacit.data.batches import PADDING, Inventions, LabeledBatch
+from tacit.data.batches import PADDING, LabeledBatch
 from tacit.data.labels import LabelReader
 from tacit.data.records import Record, Span
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
+from tacit.data.viewed import Inventions
 from tacit.errors import ConfigError, GradientError, ModelError
 from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifier, build_classifier
 from tacit.policies.patterns import Gold

@@ -13,11 +13,12 @@ from scipy.stats import chi2
 from marking import prepare
 from runs import experiment, quiet, write_corpus
 from tacit.config.model_schema import LSTMConfig
-from tacit.data.batches import Inventions, RowReader
+from tacit.data.batches import RowReader
 from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
+from tacit.data.viewed import Inventions
 from tacit.models.evaluation import evaluate
 from tacit.models.lstm import LSTM
 from tacit.policies.patterns import Digits

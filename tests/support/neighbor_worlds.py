@@ -21,12 +21,13 @@ from neighbor_corpora import HELD_OUT_USERS, Draft
 from runs import quiet
 from tacit.config.load import load_config
 from tacit.config.schema import Config
-from tacit.data.batches import Examples, tokens_of
+from tacit.data.batches import Examples
 from tacit.data.corpus import write_jsonl
 from tacit.data.ownership import RecordMarks
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
+from tacit.data.viewed import tokens_of
 from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import build_mechanism
@@ -103,9 +104,9 @@ class World:
     def content(self, row: int, view: View) -> tuple[Any, ...]:
         """What a step reads of a row."""
         inventions = self.reader._inventions
-        tokens, secret = tokens_of(self.store, row, view, inventions)
+        tokens, secret, learned = tokens_of(self.store, row, view, inventions)
         label = self.store.label(row) if self.experiment.classifies else None
-        return tuple(tokens.tolist()), tuple(secret.tolist()), label
+        return tuple(tokens.tolist()), tuple(secret.tolist()), label, None if learned is None else learned.tolist()
 
     def own_plan(self) -> Plan:
         """What the counts of this world would make of the settings."""

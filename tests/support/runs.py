@@ -11,13 +11,14 @@ from marking import prepare
 from tacit.config.load import load, load_config
 from tacit.config.plan_schema import PlanRequest
 from tacit.config.schema import Config
-from tacit.data.batches import Inventions, RowReader
+from tacit.data.batches import RowReader
 from tacit.data.corpus import write_jsonl
 from tacit.data.ownership import Annotator
 from tacit.data.prepare import PrepareConfig
 from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import byte_tokenizer
+from tacit.data.viewed import Inventions
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import build_mechanism
 from tacit.mechanisms.settings import MeasuredCounts

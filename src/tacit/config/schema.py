@@ -18,7 +18,7 @@ from tacit.config.model_schema import (
     constant,
 )
 from tacit.config.plan_schema import PlanConfig
-from tacit.config.setting import NAME, REQUIRED, VALUE, Duplicates, Mode, SegmentBy, section, setting
+from tacit.config.setting import NAME, REQUIRED, VALUE, Duplicates, Mode, SegmentBy, TrainOn, section, setting
 
 BUILT_IN = ("lstm", "gpt")
 CUSTOM_MODELS: dict[str, Callable[..., Any]] = {}
@@ -41,7 +41,7 @@ class DataConfig:
     spans_field: str = setting("spans", "Field that contains gold spans.", flag=True)
     turns_field: str = setting("turns", "Field that contains the turns of a dialog.", flag=True)
     messages_field: str = setting("messages", "Field that contains the messages of a chat.", flag=True)
-    train_on: Literal["all", "assistant"] = constant(
+    train_on: TrainOn = constant(
         "all", "What is learned of a chat: all of it, or the assistant's messages (and completions) alone."
     )
     segment_by: SegmentBy = constant("record", "What one record is: record (as in the corpus), turn or sentence.")

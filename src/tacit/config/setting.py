@@ -158,6 +158,7 @@ class Mode(StrEnum):
 
 Duplicates = Literal["keep", "exact", "doubtful"]
 SegmentBy = Literal["record", "turn", "sentence"]
+TrainOn = Literal["all", "assistant"]
 
 
 class Method(StrEnum):

@@ -2,15 +2,10 @@
 
 In text every token but the first is a target (`TextBatch`); in classification a row has one (`LabeledBatch`).
 
-G1 (one accessor). Secrets are read by `tokens_of` and nowhere else in training, and only for a step whose view is FULL.
-G2 (fixed frame). Every row begins and ends with the end token, so that its first token is a target too.
-G3 (public). What is invented for a span depends on its kind, the id of its record, its place there, the tokenizer and
-   public examples.
-G4 (alone). It does not depend on other records: not on their number, and not on a row's number, which they decide.
+G1 (fixed frame). Every row begins and ends with the end token, so that its first token is a target too; chats have the
+   frame of their template instead.
 """
 
-import hashlib
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
@@ -19,11 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.data.inventions import KindExamples, invent
 from tacit.data.store import PreparedCorpus
-from tacit.data.tokenizer import Tokenizer
-from tacit.data.views import Mask, Tokens, encode_all, fill_in
-from tacit.errors import ModelError, PrepareError
+from tacit.data.viewed import Inventions, ViewedRow, tokens_of
+from tacit.errors import ModelError
 from tacit.privacy.plan import Targets, View
 
 _PAD = 0  # any valid token: a causal model never looks at what follows, and padding weighs nothing
@@ -279,46 +272,6 @@ class TokenLosses:
         return self.total / weight if float(weight) else self.total
 
 
-VALUES = 1024
-"""Invented secrets of a kind, from which spans take theirs."""
-
-
-class Inventions:
-    """Makes the invented view of rows."""
-
-    def __init__(self, tokenizer: Tokenizer, examples: KindExamples) -> None:
-        self._tokenizer = tokenizer
-        self._examples = examples
-        self._tables: dict[str, list[list[int]]] = {}
-
-    def row(self, store: PreparedCorpus, row: int) -> tuple[Tokens, Mask]:
-        """The row with an invented secret at each span, and which of its tokens still are placeholders."""
-        redacted, positions = store.redacted(row), store.positions(row)
-        record = f"{store.record_id(row)} {store.pieces[row]}"
-        invented = [self._tokens(kind, f"{record} {number}") for number, kind in enumerate(store.kinds(row))]
-        placeholders = redacted[positions].tolist()
-        made = [tokens or [placeholder] for tokens, placeholder in zip(invented, placeholders, strict=True)]
-        lengths = np.array([len(tokens) for tokens in made], dtype=np.int64)
-        contents = np.array([token for tokens in made for token in tokens], dtype=redacted.dtype)
-        filled = fill_in(redacted, positions, contents, lengths)
-        left = np.zeros(len(filled.tokens), dtype=np.bool_)
-        left[[start for start, tokens in zip(filled.starts, invented, strict=True) if not tokens]] = True
-        return filled.tokens, left
-
-    def _tokens(self, kind: str, place: str) -> list[int]:
-        table = self._table(kind)
-        digest = hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        return table[int.from_bytes(digest, "little") % len(table)] if table else []
-
-    def _table(self, kind: str) -> list[list[int]]:
-        """Made when a kind is first seen; empty where nobody knows its form."""
-        if kind not in self._tables:
-            rng = random.Random(f"tacit invents {kind}")  # public: the same for everybody
-            texts = [invent(kind, rng, self._examples) or "" for _ in range(VALUES)]
-            self._tables[kind] = [tokens for tokens in encode_all(texts, self._tokenizer) if tokens]
-        return self._tables[kind]
-
-
 class BatchReader(Protocol):
     """Rows of a store as what a model learns from: text, or text and labels."""
 
@@ -328,24 +281,6 @@ class BatchReader(Protocol):
 
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> Examples:
         """The rows as a batch."""
-
-
-def tokens_of(
-    store: PreparedCorpus, row: int, view: View, inventions: Inventions | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """A row in one view, and which of its tokens are secret; of what is invented, the placeholders that were left."""
-    match view:
-        case View.FULL:
-            return store.full(row)[:2]
-        case View.REDACTED:
-            redacted = store.redacted(row)
-            marks = np.zeros(len(redacted), dtype=np.bool_)
-            marks[store.positions(row)] = True
-            return redacted, marks
-        case View.INVENTED:
-            if inventions is None:
-                raise PrepareError("inventions for the invented view", "none", "give the reader its inventions")
-            return inventions.row(store, row)
 
 
 class RowReader:
@@ -371,20 +306,27 @@ class RowReader:
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> TextBatch:
         """The rows as a batch; placeholders count as the secrets they replace, inventions as public."""
         read = [tokens_of(self._store, int(row), view, self._inventions) for row in rows]
-        framed = [self._framed(tokens) for tokens, _ in read]
-        if targets == Targets.ALL:
+        framed = [self._framed(one.tokens) for one in read]
+        if targets == Targets.ALL and self._store.header.facts.train_on == "all":
             return TextBatch.of_rows(framed)
-        return TextBatch.of_rows(framed, [self._weights(secret, targets == Targets.PRIVATE) for _, secret in read])
+        return TextBatch.of_rows(framed, [self._weights(one, targets) for one in read])
 
     def marked(self, row: int) -> tuple[list[int], list[bool]]:
         """The full view of a row, and which of its tokens are secret."""
         tokens, secret = self._store.full(row)[:2]
-        return self._framed(tokens), [False, *secret[: self._longest].tolist(), False]
+        marks = secret[: self._longest].tolist()
+        return self._framed(tokens), [False, *marks, False] if self._store.framed else marks
 
-    def _weights(self, secret: np.ndarray, private: bool) -> list[float]:
-        """1 for each target that is secret, or for each that is not; the closing end token is public."""
-        counts = secret[: self._longest] == private
-        return [*counts.astype(float).tolist(), 0.0 if private else 1.0]
+    def _weights(self, row: ViewedRow, targets: Targets) -> list[float]:
+        """1 for each target that counts; the closing end token is public, and learned where all of a row is."""
+        counts = np.ones(len(row.tokens), dtype=np.bool_) if row.learned is None else row.learned.copy()
+        if targets != Targets.ALL:
+            counts &= row.secret == (targets == Targets.PRIVATE)
+        weights: list[float] = counts[: self._longest].astype(float).tolist()
+        if not self._store.framed:
+            return weights[1:]  # what opens a chat is given
+        return [*weights, 1.0 if targets != Targets.PRIVATE and row.learned is None else 0.0]
 
     def _framed(self, tokens: np.ndarray) -> list[int]:
-        return [self._begin, *tokens[: self._longest].tolist(), self._end]
+        inside: list[int] = tokens[: self._longest].tolist()
+        return [self._begin, *inside, self._end] if self._store.framed else inside

@@ -1,6 +1,6 @@
 """Text classification: labeled rows of the prepared store as batches, and how often a classifier errs.
 
-G1 (one accessor). Rows are read by `batches.tokens_of`: secrets only for a step whose view is FULL.
+G1 (one accessor). Rows are read by `viewed.tokens_of`: secrets only for a step whose view is FULL.
 G2 (fixed frame). Every row begins with a special token: none is empty, and a model has a first state to read.
 G3 (labels first). Every label is looked up before the first batch; one that is no class stops a run before it spends.
 """
@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tacit.config.model_schema import class_numbers
-from tacit.data.batches import Inventions, LabeledBatch, tokens_of
+from tacit.data.batches import LabeledBatch
 from tacit.data.store import PreparedCorpus
+from tacit.data.viewed import Inventions, tokens_of
 from tacit.errors import ConfigError
 from tacit.privacy.plan import Plan, SplitBatch, Targets, View
 

@@ -34,7 +34,7 @@ from tacit.common.files import Keyed, digest, new_folder, owner_alone, sync_file
 from tacit.config.audit_schema import CanaryPlan
 from tacit.data.records import Message, Record, Span
 from tacit.data.text_files import zstd
-from tacit.data.views import PublicText, divide
+from tacit.data.views import PublicChat, PublicText, divide, divide_chat
 from tacit.errors import ConfigError, PolicyError, PrepareError
 
 _POSITION_BITS = 64
@@ -141,10 +141,12 @@ class MarkedRecord:
         """Whether the conservative policy alone flagged it."""
         return self.marks.flagged and not self.marks.spans
 
-    def divided(self) -> tuple[PublicText, tuple[str, ...]]:
+    def divided(self) -> tuple[PublicText | PublicChat, tuple[str, ...]]:
         """Its public text and its secrets; a record without sensible spans is refused."""
         if self.marks.refusal is not None:
             raise PolicyError(*self.marks.refusal)
+        if self.record.messages is not None:
+            return divide_chat(self.record.text, self.record.messages, self.marks.spans)
         return divide(self.record.text, self.marks.spans)
 
 

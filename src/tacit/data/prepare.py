@@ -23,13 +23,14 @@ from typing import Protocol, TextIO
 
 from tacit.common.files import new_folder
 from tacit.common.workers import in_batches
-from tacit.config.setting import Duplicates
+from tacit.config.setting import Duplicates, TrainOn
+from tacit.data.chats import ChatRows, ChatTemplate
 from tacit.data.marked import MarkedRecord
 from tacit.data.records import Record, Seen
 from tacit.data.store import PRIVATE, Facts, PreparedCorpus, StoreCounts, StoreWriter
 from tacit.data.tokenizer import Tokenizer
-from tacit.data.views import Chunk, PublicText, cut, encode_all, join, surely_too_long
-from tacit.errors import PolicyError, PrepareError, TacitError
+from tacit.data.views import PublicChat, PublicText, PublicTokens, cut, encode_all, join, surely_too_long
+from tacit.errors import CorpusError, PolicyError, PrepareError, TacitError
 
 _BATCH_RECORDS = 512
 _BATCH_CHARACTERS = 1 << 19
@@ -40,7 +41,7 @@ _FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 class DuplicateKey:
     """What training reads of a redacted record. The user is not part of it: claims about users keep duplicates."""
 
-    text: PublicText
+    text: PublicText | PublicChat
     label: str | None = None  # None where no label is learned
     flagged: bool = True
 
@@ -57,7 +58,8 @@ class PrepareConfig:
     """`max_tokens`: the longest redacted piece. `duplicates`: which records are left out because an equal one,
     redacted, came before: none (keep), all that are equal (exact), or those of them that are doubtful.
 
-    `labelled`: labels are learned, and records without one are set aside.
+    `labelled`: labels are learned, and records without one are set aside. `template`: that of chats, if there is one.
+    `train_on`: which messages of a chat are learned; with `assistant`, a record that is no chat is set aside.
 
     A record that is left out takes its secrets with it: of many records that differ in their secrets only, `exact`
     leaves one.
@@ -66,6 +68,8 @@ class PrepareConfig:
     max_tokens: int = 512
     duplicates: Duplicates = "keep"
     labelled: bool = False
+    template: ChatTemplate | None = None
+    train_on: TrainOn = "all"
 
     def __post_init__(self) -> None:
         if self.max_tokens < _FEWEST_TOKENS:
@@ -88,7 +92,7 @@ class _Divided:
 
     number: int
     marked: MarkedRecord
-    public: PublicText
+    public: PublicText | PublicChat
     secrets: tuple[str, ...]
 
 
@@ -112,7 +116,7 @@ def prepare(
         job = _Job(tokenizer, settings, writer, quarantine, seen)
         for batch in in_batches(records, lambda one: len(one.record.text), _BATCH_RECORDS, _BATCH_CHARACTERS):
             job.add(batch)
-        writer.finish(_facts(policy, tokenizer, settings), job.counts())
+        writer.finish(_facts(policy, tokenizer, settings, job.chats), job.counts())
     return PreparedCorpus(out)
 
 
@@ -128,6 +132,9 @@ class _Job:
         self._quarantine = quarantine
         self._seen = seen
         self._counts = dict.fromkeys(("records", "empty", "quarantined", "duplicates"), 0)
+        self._chats = ChatRows(tokenizer, settings.template, settings.train_on)
+        self.chats: bool | None = None
+        """Whether the records are chats; None before the first one."""
 
     def add(self, batch: Sequence[MarkedRecord]) -> None:
         divided = list(self._divided(batch))
@@ -156,27 +163,41 @@ class _Job:
             try:
                 if self._settings.labelled and marked.record.label is None:
                     raise PrepareError("a label in every record", "no label", "put the class into the field `label`")
-                public, secrets = marked.divided()
+                public, secrets = self._fitted(marked)
             except (PolicyError, PrepareError) as error:
                 self._set_aside(marked.record, error)
             else:
                 yield _Divided(number, marked, public, secrets)
+
+    def _fitted(self, marked: MarkedRecord) -> tuple[PublicText | PublicChat, tuple[str, ...]]:
+        public, secrets = marked.divided()
+        is_chat = isinstance(public, PublicChat)
+        if self.chats not in (None, is_chat):
+            raise mixed()
+        self.chats = is_chat
+        if isinstance(public, PublicChat):
+            return self._chats.fitted(public), secrets
+        if self._settings.train_on != "all":
+            raise PrepareError("chats, of which the assistant's messages are learned", "no chat", "train_on: all")
+        return public, secrets
 
     def _set_aside(self, record: Record, error: TacitError) -> None:
         """Count and note a record that cannot be prepared: none is lost silently."""
         self._counts["quarantined"] += 1
         self._quarantine.write(json.dumps({"id": record.id, "reason": error.found}) + "\n")
 
-    def _whole(self, public: PublicText) -> tuple[str, ...]:
+    def _whole(self, public: PublicText | PublicChat) -> tuple[str, ...]:
         """The segments to encode uncut: none where a cut is certain."""
         return () if surely_too_long(public, self._settings.max_tokens) else public.segments
 
-    def _pieces(self, public: PublicText, segments: Sequence[list[int]]) -> list[Chunk]:
+    def _pieces(self, public: PublicText | PublicChat, segments: Sequence[list[int]]) -> list[PublicTokens]:
+        if isinstance(public, PublicChat):
+            return self._chats.rows(public, segments, self._settings.max_tokens)
         if segments:
             tokens = join(public, segments, self._tokenizer)
             if len(tokens.tokens) <= self._settings.max_tokens:
-                return [Chunk(public, tokens)]
-        return cut(public, self._tokenizer, self._settings.max_tokens)
+                return [tokens]
+        return [chunk.tokens for chunk in cut(public, self._tokenizer, self._settings.max_tokens)]
 
     def _is_duplicate(self, item: _Divided) -> bool:
         if self._seen is None or (self._settings.duplicates == "doubtful" and not item.marked.doubtful):
@@ -184,7 +205,7 @@ class _Job:
         label = item.marked.record.label if self._settings.labelled else None
         return not self._seen.add(DuplicateKey(item.public, label, item.marked.marks.flagged).digest)
 
-    def _store(self, item: _Divided, pieces: Sequence[Chunk], secrets: Sequence[list[int]]) -> None:
+    def _store(self, item: _Divided, pieces: Sequence[PublicTokens], secrets: Sequence[list[int]]) -> None:
         # Whole records: a piece that two records share would go to whichever came first, so that a protected record
         # decided what is trained of another one, be it a cleared one.
         if self._is_duplicate(item):
@@ -192,12 +213,22 @@ class _Job:
             return
         record, done = item.marked.record, 0
         for number, piece in enumerate(pieces):
-            inside = secrets[done : done + len(piece.text.kinds)]
+            inside = secrets[done : done + len(piece.kinds)]
             done += len(inside)
-            self._writer.add(item.number, number, record, piece.tokens, inside)
+            self._writer.add(item.number, number, record, piece, inside)
 
 
-def _facts(policy: PolicyName, tokenizer: Tokenizer, settings: PrepareConfig) -> Facts:
+def mixed() -> CorpusError:
+    """The error for a corpus of chats and other texts: which of them it has is public, and the same for all records."""
+    return CorpusError(
+        expected="a corpus of chats, or one of texts",
+        found="records with messages beside records without",
+        way_out="train on one kind at a time, or give every record `messages`",
+    )
+
+
+def _facts(policy: PolicyName, tokenizer: Tokenizer, settings: PrepareConfig, chats: bool | None) -> Facts:
+    template = settings.template if chats else None
     return Facts(
         tokenizer_hash=tokenizer.hash,
         tokenizer_depends_on=asdict(tokenizer.depends_on),
@@ -207,5 +238,8 @@ def _facts(policy: PolicyName, tokenizer: Tokenizer, settings: PrepareConfig) ->
         policy_hash=policy.hash,
         max_tokens=settings.max_tokens,
         duplicates=settings.duplicates,
+        chats=bool(chats),
+        chat_template=None if template is None else {"source": template.source, **dict(template.tokens)},
+        train_on=settings.train_on,
         versions={name: version(name) for name in ("tacit", "tokenizers")},
     )

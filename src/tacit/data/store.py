@@ -3,6 +3,7 @@
     header.json              counts, hashes, columns: a function of the public part
     public/                  one row per piece
         tokens, offsets      redacted tokens; row i is tokens[offsets[i]:offsets[i + 1]]
+        learned, learned_offsets     ends of the ranges of its tokens that are targets, where not all of them are
         positions, kinds     where its placeholders are in the row, and which kind each is
         span_offsets         row i has the spans [span_offsets[i], span_offsets[i + 1])
         records, pieces      which record of the stream it is from, and which piece of that
@@ -23,7 +24,6 @@ G4 (open). Opening reads headers and file sizes only; a missing, foreign, cut or
 import hashlib
 import json
 import mmap
-from array import array
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
@@ -31,84 +31,22 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tacit.common.files import digest, read_bytes, sync_file
+from tacit.config.setting import TrainOn
+from tacit.data.columns import ColumnHeader, ColumnWriter, Header, damaged, open_column
 from tacit.data.records import Record
-from tacit.data.views import FullTokens, PublicTokens, Tokens, fill_in
+from tacit.data.views import FullTokens, Mask, PublicTokens, Tokens, fill_in
 from tacit.errors import PrepareError
 
 HEADER = "header.json"
 PUBLIC = "public"
 PRIVATE = "private"
 AnyHeader = TypeVar("AnyHeader", bound=BaseModel)
-_BUFFERED_NUMBERS = 1 << 12
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-_TYPES = "^<u[248]$|^\\|u1$"
 
 
-class _Header(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class ColumnHeader(_Header):
-    """What a column's file must contain."""
-
-    type: str = Field(pattern=_TYPES)
-    length: int = Field(ge=0)
-    sha256: str
-
-
-class ColumnWriter:
-    """Appends numbers to a new file, in memory that does not grow."""
-
-    def __init__(self, path: Path, number_type: str) -> None:
-        self.file = path.open("xb")
-        self._type = np.dtype(number_type)
-        self._buffer = array(_CODES[self._type.itemsize])
-        self._hash = hashlib.sha256()
-        self.length = 0
-
-    def extend(self, numbers: Iterable[int]) -> None:
-        before = len(self._buffer)
-        self._buffer.extend(numbers)
-        self.length += len(self._buffer) - before
-        if len(self._buffer) >= _BUFFERED_NUMBERS:
-            self._flush()
-
-    def append(self, number: int) -> None:
-        self.extend((number,))
-
-    def close(self) -> ColumnHeader:
-        self._flush()
-        self.file.close()
-        sync_file(Path(self.file.name))
-        return ColumnHeader(type=self._type.str, length=self.length, sha256=self._hash.hexdigest())
-
-    def _flush(self) -> None:
-        content = np.array(self._buffer).astype(self._type).tobytes()
-        self.file.write(content)
-        self._hash.update(content)
-        del self._buffer[:]
-
-
-def open_column(path: Path, header: ColumnHeader) -> npt.NDArray[Any]:
-    """The column, read-only and mapped: nothing but its size is read now."""
-    number_type = np.dtype(header.type)
-    try:
-        size = path.stat().st_size
-        if size != header.length * number_type.itemsize:
-            raise damaged(path, f"{size} bytes where {header.length * number_type.itemsize} were written")
-        return np.asarray(np.memmap(path, dtype=number_type, mode="r")) if size else np.empty(0, dtype=number_type)
-    except OSError as error:
-        raise damaged(path, type(error).__name__) from error
-
-
-def damaged(path: Path, found: str) -> PrepareError:
-    return PrepareError(f"the file {path.name} of a prepared store, whole", found, "prepare the corpus again")
-
-
-class StoreCounts(_Header):
+class StoreCounts(Header):
     """What became of the records that were read."""
 
     records: int  # read
@@ -119,7 +57,7 @@ class StoreCounts(_Header):
     spans: int  # secrets in them
 
 
-class Facts(_Header):
+class Facts(Header):
     """What was prepared, and how: known before the first record."""
 
     tokenizer_hash: str
@@ -130,10 +68,13 @@ class Facts(_Header):
     policy_hash: str
     max_tokens: int
     duplicates: str
+    chats: bool = False
+    chat_template: dict[str, str] | None = None  # its source, and the special tokens it may name
+    train_on: TrainOn = "all"
     versions: dict[str, str]
 
 
-class StoreHeader(_Header):
+class StoreHeader(Header):
     """The public header of a store."""
 
     format: Literal["tacit-prepared"] = "tacit-prepared"
@@ -144,7 +85,7 @@ class StoreHeader(_Header):
     columns: dict[str, ColumnHeader]
 
 
-class PrivateHeader(_Header):
+class PrivateHeader(Header):
     """The private header, tied to the public one by its hash."""
 
     public_header_sha256: str
@@ -152,8 +93,9 @@ class PrivateHeader(_Header):
 
 
 def public_types(token_type: str) -> dict[str, str]:
-    wide = ("offsets", "span_offsets", "records", "users", "id_offsets", "label_offsets")
+    wide = ("offsets", "span_offsets", "records", "users", "id_offsets", "label_offsets", "learned_offsets")
     narrow = {"tokens": token_type, "positions": "<u4", "pieces": "<u4", "kinds": "<u2", "ids": "|u1", "labels": "|u1"}
+    narrow["learned"] = "<u4"
     return narrow | dict.fromkeys(wide, "<u8")
 
 
@@ -185,7 +127,7 @@ class StoreWriter:
         token_type = "<u2" if vocabulary_size <= 1 << 16 else "<u4"
         self._public = _writers(folder / PUBLIC, public_types(token_type))
         self._private = _writers(folder / PRIVATE, {"secrets": token_type, "secret_offsets": "<u8"})
-        for column in ("offsets", "span_offsets", "id_offsets", "label_offsets"):
+        for column in (name for name in self._public if name.endswith("offsets")):
             self._public[column].append(0)
         self._private["secret_offsets"].append(0)
         self._kinds: dict[str, int] = {}
@@ -203,6 +145,8 @@ class StoreWriter:
         public, private = self._public, self._private
         public["tokens"].extend(tokens.tokens)
         public["offsets"].append(public["tokens"].length)
+        public["learned"].extend(chain.from_iterable(tokens.learned))
+        public["learned_offsets"].append(public["learned"].length)
         public["positions"].extend(tokens.positions)
         public["kinds"].extend(self._kind(kind) for kind in tokens.kinds)
         public["span_offsets"].append(public["positions"].length)
@@ -268,6 +212,11 @@ class PreparedCorpus:
     def __len__(self) -> int:
         return self.header.counts.rows
 
+    @property
+    def framed(self) -> bool:
+        """Whether rows are put between special tokens; chats have those of their template."""
+        return self.header.facts.chat_template is None
+
     def span_counts(self) -> npt.NDArray[np.int64]:
         """For each row, how many secrets it has."""
         return np.diff(self._public["span_offsets"]).astype(np.int64)
@@ -301,6 +250,19 @@ class PreparedCorpus:
         if self._rows_read % _ROWS_MAPPED == 0:
             self.release_pages()
         return self._slice("tokens", "offsets", row)
+
+    def learned(self, row: int) -> Mask | None:
+        """Which of the redacted tokens of a row are targets; None where all of them are."""
+        if self.header.facts.train_on == "all":
+            return None
+        borders = self._slice("learned", "learned_offsets", row).astype(np.int64)
+        length = len(self.redacted(row))
+        if len(borders) % 2 or (len(borders) and (borders[-1] > length or np.any(np.diff(borders) < 0))):
+            raise damaged(self.folder / PUBLIC / "learned.bin", "ranges that do not rise inside their row")
+        mask = np.zeros(length, dtype=np.bool_)
+        for start, end in borders.reshape(-1, 2):
+            mask[start:end] = True
+        return mask
 
     def full(self, row: int) -> FullTokens:
         """The tokens of a row as written. For private steps only: the one place where secrets are read.

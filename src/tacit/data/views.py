@@ -23,15 +23,15 @@ G7 (whole). The pieces in a row are the record: every character and every secret
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.records import Span, sentences, spans_fault
+from tacit.data.records import Message, Span, inside, sentences, spans_fault
 from tacit.errors import PrepareError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 Tokens = npt.NDArray[np.unsignedinteger]
 Mask = npt.NDArray[np.bool_]
+Unit = TypeVar("Unit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,38 @@ class PublicText:
 
 
 @dataclass(frozen=True, slots=True)
+class PublicChat:
+    """What is public of a chat: the role of each message, and what is public of its content."""
+
+    roles: tuple[str, ...]
+    contents: tuple[PublicText, ...]
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        return tuple(segment for content in self.contents for segment in content.segments)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(kind for content in self.contents for kind in content.kinds)
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of roles and contents; no text has the same."""
+        contents = b"".join(content.digest for content in self.contents)
+        return hashlib.sha256(repr(("chat", self.roles)).encode() + contents).digest()
+
+
+@dataclass(frozen=True, slots=True)
 class PublicTokens:
-    """A redacted record: its tokens, where its placeholders stand, and the kind of each."""
+    """A redacted record: its tokens, where its placeholders stand, and the kind of each.
+
+    learned: ranges [start, end) of a chat's tokens that are targets, where not all of them are.
+    """
 
     tokens: list[int]
     positions: list[int]
     kinds: tuple[str, ...]
+    learned: list[tuple[int, int]] = field(default_factory=list)
 
 
 class FullTokens(NamedTuple):
@@ -86,6 +113,15 @@ def divide(text: str, spans: Sequence[Span]) -> tuple[PublicText, tuple[str, ...
     ends = [0] + [span.end for span in spans]
     segments = tuple(text[end:start] for end, start in zip(ends, starts, strict=True))
     return PublicText(segments, tuple(span.kind for span in spans)), tuple(text[s.start : s.end] for s in spans)
+
+
+def divide_chat(text: str, messages: Sequence[Message], spans: Sequence[Span]) -> tuple[PublicChat, tuple[str, ...]]:
+    """The public part of a chat, and its secrets; what is outside of messages is no part of either."""
+    divided = [divide(text[start:end], inside(spans, start, end)) for _, start, end in messages]
+    roles = tuple(message.role for message in messages)
+    return PublicChat(roles, tuple(public for public, _ in divided)), tuple(
+        secret for _, secrets in divided for secret in secrets
+    )
 
 
 def join(public: PublicText, segments: Sequence[list[int]], tokenizer: "Tokenizer") -> PublicTokens:
@@ -120,6 +156,13 @@ def fill_in(
     return FullTokens(tokens, private, ends - lengths, ends)
 
 
+def widened(mask: Mask, positions: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64]) -> Mask:
+    """A mask of redacted tokens as one of the tokens that `fill_in` gives."""
+    widths = np.ones(len(mask), dtype=np.int64)
+    widths[positions] = lengths
+    return np.repeat(mask, widths)
+
+
 STAND_IN = "\ufffc"  # the object replacement character: no letter, no space, no punctuation to the sentence finder
 _SURELY_TOO_LONG = 32  # characters a token: longer stretches are cut without asking the tokenizer
 
@@ -136,10 +179,10 @@ def cut(public: PublicText, tokenizer: "Tokenizer", max_tokens: int) -> list[Chu
     """The record in as few pieces of at most `max_tokens` redacted tokens as sentence ends allow, taken greedily."""
     shown = _Shown(public)
     units = [unit for stretch in _sentences(shown.text) for unit in _units(shown, stretch, tokenizer, max_tokens)]
-    return [_melt(group) for group in _packed(units, max_tokens)]
+    return [_melt(group) for group in packed(units, lambda unit: len(unit.tokens.tokens), max_tokens)]
 
 
-def surely_too_long(public: PublicText, max_tokens: int) -> bool:
+def surely_too_long(public: PublicText | PublicChat, max_tokens: int) -> bool:
     """Whether the text is cut without asking the tokenizer how many tokens it has: a rule about public characters."""
     return sum(map(len, public.segments)) + len(public.kinds) > _SURELY_TOO_LONG * max_tokens
 
@@ -194,11 +237,12 @@ def _middle(text: str, start: int, end: int) -> int:
     return middle if space < 0 else space
 
 
-def _packed(units: Sequence[Chunk], max_tokens: int) -> Iterator[list[Chunk]]:
-    group: list[Chunk] = []
+def packed(units: Sequence[Unit], width_of: Callable[[Unit], int], max_tokens: int) -> Iterator[list[Unit]]:
+    """The units in as few groups of at most `max_tokens` as their order allows, taken greedily."""
+    group: list[Unit] = []
     length = 0
     for unit in units:
-        width = len(unit.tokens.tokens)
+        width = width_of(unit)
         if group and length + width > max_tokens:
             yield group
             group, length = [], 0

@@ -16,7 +16,7 @@ from tacit.config.load import shaped
 from tacit.config.model_schema import CausalLMConfig, ClassifierConfig, LSTMConfig
 from tacit.config.schema import SHORTEST_CHUNK, Config, is_custom
 from tacit.config.setting import Mode
-from tacit.data.batches import Inventions, RowReader
+from tacit.data.batches import RowReader
 from tacit.data.corpus import read
 from tacit.data.folder_tokenizer import TOKENIZER_JSON, read_folder_tokenizer
 from tacit.data.labels import LabelReader
@@ -25,6 +25,7 @@ from tacit.data.ownership import Annotator, read_aliases
 from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_tokenizer, read_tokenizer_json, train_bpe
+from tacit.data.viewed import Inventions
 from tacit.errors import ConfigError
 from tacit.models.activations import activation_cache
 from tacit.models.causal_lm import CausalLM
