@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from tacit.data.records import Record, Span
+from tacit.data.records import Message, Record, Span
 from tacit.privacy.plan import Neighbors, Unit
 
 NAMES = ("Ann", "Ann Lee", "Bo", "Cid Ray")
@@ -18,6 +18,7 @@ ALIASES = {"Ann Lee": "Bunny", "Bo": "Bobby"}
 _RENAMED = {"Ann": "Zo", "Ann Lee": "Ann Zo", "Bo": "Zu", "Cid Ray": "Zi Za", "Bunny": "Zoza", "Bobby": "Zuza"}
 _WORDS = ("it", "rains on", "the small town", "we met", "at nine", "and", "nobody came to the old station", "pay")
 LABELS = ("x", "y")
+ROLES = ("user", "assistant")
 USERS = ("u0", "u2", "u4")  # on the training side, whatever share is held out
 HELD_OUT_USERS = ("h5", "h11")
 
@@ -39,14 +40,18 @@ class Draft:
     label: str
     turns: tuple[tuple[Part, ...], ...]
 
-    def record(self) -> Record:
-        text, spans = "", []
-        for turn in self.turns:
+    def record(self, chat: bool) -> Record:
+        text, spans, messages = "", [], []
+        for number, turn in enumerate(self.turns):
+            role = ROLES[number % 2]
+            text += f"{role}: " * chat
+            start = len(text)
             for part in turn:
                 if part.kind is not None:
                     spans.append(Span(len(text), len(text) + len(part.text), part.kind))
                 text += part.text
-        return Record(self.id, text, self.user, self.label, tuple(spans))
+            messages.append(Message(role, start, len(text) - 1))  # without the line break
+        return Record(self.id, text, self.user, self.label, tuple(spans), tuple(messages) if chat else None)
 
 
 def some_drafts(chance: Random) -> list[Draft]:

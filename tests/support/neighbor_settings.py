@@ -150,6 +150,8 @@ def make_folders(place: Path) -> None:
     text = "it rains on the small town and nobody came to the old station at nine"
     public = [{"id": str(number), "text": f"{text} {number}.", "label": "x", "spans": []} for number in (1, 2)]
     (place / "public.jsonl").write_text("".join(json.dumps(record) + "\n" for record in public))
+    chats = [{**one, "messages": [{"role": "assistant", "content": one.pop("text"), "spans": []}]} for one in public]
+    (place / "chats.jsonl").write_text("".join(json.dumps({**one, "spans": None}) + "\n" for one in chats))
     tokenizer = train_bpe([text] * 3, 270, Dependence(VocabularySource.PUBLIC_CORPUS, "elsewhere"))
     (place / "tokenizer.json").write_text(json.dumps(tokenizer.codec.definition()["content"]))
     torch.manual_seed(0)
@@ -164,6 +166,28 @@ def make_folders(place: Path) -> None:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     for name, module in modules.items():
         module.save_pretrained(place / name)
+    for name in ("gpt2", "llama"):
+        modules[name].save_pretrained(place / f"{name}-chats")
+        _make_chat_tokenizer(place / f"{name}-chats", tokenizer.codec.definition()["content"])
+
+
+def _make_chat_tokenizer(folder: Path, content: dict[str, Any]) -> None:
+    """A tokenizer with the special tokens of a chat template, which opens all texts and trims contents."""
+    names = {"bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
+    kept = sorted(content["model"]["vocab"], key=content["model"]["vocab"].get)[: -len(names)]
+    content = {**content, "model": {**content["model"], "vocab": {token: n for n, token in enumerate(kept)}}}
+    content["model"]["merges"] = [pair for pair in content["model"]["merges"] if "".join(pair) in kept]
+    style = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    content["added_tokens"] = [
+        {"id": len(kept) + number, "content": token, "special": True, **style}
+        for number, token in enumerate(names.values())
+    ]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "tokenizer_config.json").write_text(json.dumps({**names, "add_bos_token": True}))
+    (folder / "chat_template.jinja").write_text(
+        "{{ bos_token }}{% for message in messages %}{{ message.role[:1] }}:{{ message.content | trim }}{{ eos_token }}"
+        "{% endfor %}"
+    )
 
 
 def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str, Any]:
@@ -189,7 +213,7 @@ def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str
     }
     if choice["mechanism"] in ("selective-published", "cadp-published"):
         words["private"]["lr_scheduler"] = "none"  # as printed
-    for setting in ("task", "segment_by", "duplicates", "user_source", "precision"):
+    for setting in ("task", "segment_by", "train_on", "duplicates", "user_source", "precision"):
         words[setting] = choice[setting]
     if choice["task"] == "classification":
         words["classes"] = ["x", "y"]
@@ -210,7 +234,8 @@ def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str
         words["private"]["max_grad_norm"] = 0.5
     if choice["eval_on"] != "never":
         words |= {"eval_steps": 1, "early_stopping_patience": chance.choice((None, 2))}
-        words["eval_on"] = "redacted" if choice["eval_on"] == "redacted" else str(place / "public.jsonl")
+        public = place / ("chats.jsonl" if choice["train_on"] == "assistant" else "public.jsonl")
+        words["eval_on"] = "redacted" if choice["eval_on"] == "redacted" else str(public)
     if choice["held_out"] == "share":
         words["held_out"] = 0.3
     return words
@@ -277,6 +302,8 @@ def _model(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str, 
         words["lora"]["layers_to_transform"] = [1]
     if choice["cache_activations"] == "on":
         words["cache_activations_gb"] = chance.choice((1e-5, 0.001))  # room for some rows, or for all
+    if choice["chat_template"] == "given":
+        return words | {"model": f"{words['model']}-chats", "tokenizer": "model"}
     if choice["tokenizer"].startswith("bpe"):
         words |= {"tokenizer": "bpe", "vocabulary_size": 260}
     else:

@@ -17,14 +17,13 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from neighbor_corpora import HELD_OUT_USERS, Draft
+from neighbor_corpora import HELD_OUT_USERS, Draft, Part
 from runs import quiet
 from tacit.config.load import load_config
 from tacit.config.schema import Config
 from tacit.data.batches import Examples
 from tacit.data.corpus import write_jsonl
 from tacit.data.ownership import RecordMarks
-from tacit.data.records import Record
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
 from tacit.data.viewed import tokens_of
@@ -128,7 +127,8 @@ def _mechanism(experiment: Config, annotation: Annotation, pools: Pools) -> Mech
 def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], mechanism: Mechanism | None) -> World:
     """As `train` does, up to the first step. mechanism: of the world whose counts are public; None: of this one."""
     folder.mkdir()
-    experiment = load_config({**words, **_files(folder, drafts, "held_out" in words)})
+    chats = words.get("train_on") == "assistant" or words.get("tokenizer") == "model"
+    experiment = load_config({**words, **_files(folder, drafts, "held_out" in words, chats)})
     check_run(experiment)
     check_covered(experiment)
     policies = make_policies(experiment)
@@ -172,10 +172,10 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
     return World(*parts, start, nats, names)
 
 
-def _files(folder: Path, drafts: Sequence[Draft], share: bool) -> dict[str, str]:
-    """The corpus, with held-out records in it or beside it."""
-    held = [Record(user, f"held out by {user}", user, "x", ()) for user in HELD_OUT_USERS]
-    records = [draft.record() for draft in drafts]
+def _files(folder: Path, drafts: Sequence[Draft], share: bool, chats: bool) -> dict[str, str]:
+    """The corpus, of texts or of chats, with held-out records in it or beside it."""
+    held = [Draft(user, user, "x", ((Part(f"held out by {user}.\n"),),) * 2).record(chats) for user in HELD_OUT_USERS]
+    records = [draft.record(chats) for draft in drafts]
     write_jsonl([*records, *held] if share else records, folder / "corpus.jsonl")
     write_jsonl(held, folder / "held.jsonl")
     beside = {} if share else {"held_out_corpus": str(folder / "held.jsonl")}

@@ -9,7 +9,7 @@ from tacit.training.marking import HeldOutSample, sample_key
 def seen(records: list[Record], most: int) -> HeldOutSample:
     sample = HeldOutSample(most)
     for record in records:
-        sample.see(record)
+        sample.see(record, len(record.text))
     return sample
 
 

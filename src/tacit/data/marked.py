@@ -23,7 +23,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -273,6 +273,20 @@ def draw_canaries(plan: CanaryPlan, generator: np.random.Generator, name: str = 
         )
         for number, (value, twin, inside) in enumerate(zip(values[::2], values[1::2], coins, strict=True))
     )
+
+
+QUESTION = ("user", "Hello.")
+"""What a canary in a corpus of chats is the answer to: an answer is learned whatever `train_on` says."""
+
+
+def as_answer(record: Record) -> Record:
+    """The record as a chat: the assistant's answer to a fixed question."""
+    opened = f"{QUESTION[0]}: {QUESTION[1]}\nassistant: "
+    asked = Message(QUESTION[0], len(QUESTION[0]) + 2, len(QUESTION[0]) + 2 + len(QUESTION[1]))
+    start = len(opened)
+    answer = Message("assistant", start, start + len(record.text))
+    spans = tuple(Span(start + span.start, start + span.end, span.kind) for span in record.spans or ())
+    return replace(record, text=f"{opened}{record.text}\n", spans=spans, messages=(asked, answer))
 
 
 def plant(

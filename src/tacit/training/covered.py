@@ -17,6 +17,7 @@ from tacit.errors import ClaimRefused
 from tacit.mechanisms.registry import REGISTRY, entries, entry_of
 from tacit.mechanisms.settings import MechanismEntry
 from tacit.privacy.plan import Unit
+from tacit.training.chats import template_of
 from tacit.training.checks import duplicates_of, invents, public_choice
 
 OWN = "own"
@@ -39,6 +40,7 @@ ROUTING = _those(lambda entry: entry.needs.conservative)
 FOR_LANGUAGE = _those(lambda entry: entry.needs.tasks == ("language",))
 FOR_LSTM = _those(lambda entry: entry.needs.models == ("lstm",))
 OF_ONE_RULE = _those(lambda entry: entry.needs.private_rule is not None)
+MASKING = (*_those(lambda entry: entry.needs.private_rule is None), OWN)
 DROPPING = _those(lambda entry: entry.needs.duplicates != "keep")
 CLIPPING = (*_using("clip_style"), OWN)
 WITH_PUBLIC_STEPS = (*(name for name in _using("public_batch_size") if name not in WITH_ENTITIES), OWN)
@@ -47,6 +49,8 @@ COVERED: dict[str, tuple[str, ...]] = {
     "mechanism": (*(entry.name for entry in _CLAIMING), OWN),
     "task": ("language", "classification"),
     "segment_by": ("record", "turn", "sentence"),
+    "train_on": ("all", "assistant"),
+    "chat_template": ("none", "given"),
     "duplicates": ("keep", "exact", "doubtful"),
     "conservative_policy": ("none", "given"),
     "canaries": ("none", "some"),
@@ -99,6 +103,11 @@ def _rules(setting: str, values: tuple[str, ...], other: str, allowed: tuple[str
 
 
 RULES: tuple[Rule, ...] = (
+    Rule("train_on", "assistant", "task", ("language",), "a label is of the whole chat"),
+    Rule("train_on", "assistant", "mechanism", MASKING, "algorithms as printed learn every token"),
+    Rule("chat_template", "given", "task", ("language",), "a label is learned without it"),
+    Rule("chat_template", "given", "model", ("folder",), "templates come with a model folder"),
+    Rule("chat_template", "given", "tokenizer", ("a file",), "a template has the tokens of its own tokenizer"),
     Rule("conservative_policy", "given", "mechanism", ROUTING, "others do not route records by a second policy"),
     Rule("duplicates", "exact", "mechanism", (*SECRETS_ONLY, *DROPPING), "one record would decide about another"),
     Rule("duplicates", "doubtful", "conservative_policy", ("given",), "the conservative policy tells what is doubtful"),
@@ -169,6 +178,8 @@ def choice_of(config: Config) -> dict[str, str]:
         "mechanism": entry.name if entry.name in REGISTRY else OWN,
         "task": config.task,
         "segment_by": config.data.segment_by,
+        "train_on": config.data.train_on,
+        "chat_template": _given(template_of(config)),
         "duplicates": duplicates_of(config),
         "conservative_policy": _given(config.marking.conservative_policy),
         "canaries": "some" if config.audit.canaries else "none",

@@ -35,6 +35,7 @@ from tacit.data.marked import (
     Part,
     Shares,
     Split,
+    as_answer,
     split_of,
 )
 from tacit.data.ownership import Capped, RecordMarks, cap_contributions, dealt_users, salted_order
@@ -48,6 +49,7 @@ from tacit.policies.marking import Inside, Policies, RecordSampler, Unmarked, ma
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.verify import plant_canaries
+from tacit.training.chats import OneKind, measured_characters
 from tacit.training.overlap import Overlap
 from tacit.training.pools import Annotation, RowEntities, narrow
 
@@ -123,9 +125,9 @@ class HeldOutSample:
     characters: int = 0
     _kept: list[tuple[int, int]] = field(default_factory=list)  # the largest key first, as heapq has the smallest
 
-    def see(self, record: Record) -> None:
+    def see(self, record: Record, characters: int) -> None:
         """Count the characters of a record that is in the sample so far, instead of one that leaves it."""
-        one = (-sample_key(record.id), len(record.text))
+        one = (-sample_key(record.id), characters)
         self.characters += one[1]
         if len(self._kept) < self.most:
             heappush(self._kept, one)
@@ -170,7 +172,7 @@ class _Marking:
                 if one.part == Part.TRAIN:
                     self._sampler.see(one.record, marks)
                 elif one.part == Part.HELD_OUT:
-                    held_out.see(one.record)
+                    held_out.see(one.record, measured_characters(one.record, self._config))
                     if marks.refusal is None:
                         self._card.add_usable(one.record, marks.spans)
                 write(one.part, MarkedRecord(one.record, marks))
@@ -190,19 +192,19 @@ class _Marking:
         config = self._config
         seed = config.seed or 0 if config.mode == Mode.RESEARCH else None
         fields = fields_of(asdict(config.data))
-        planted = plant_canaries(self._run, config.audit.canaries, seed)
+        planted, kind = plant_canaries(self._run, config.audit.canaries, seed), OneKind()
         if config.data.held_out_corpus is not None:
             apart = self._overlap.held_out(read(config.data.held_out_corpus, fields))
             for record in segment_records(apart, config.data.segment_by):
-                yield Unmarked(Part.HELD_OUT, record)
+                yield Unmarked(Part.HELD_OUT, kind.see(record))
         corpus = self._detectors.watching(self._overlap.corpus(read(config.corpus, fields)))
         for record in segment_records(corpus, config.data.segment_by):
             if self._population is not None:
                 self._population.add(record)
             trains = side_of(config, record.user or record.id) == Split.TRAIN
-            yield Unmarked(Part.TRAIN if trains else Part.HELD_OUT, record)
+            yield Unmarked(Part.TRAIN if trains else Part.HELD_OUT, kind.see(record))
         for record in planted.records():
-            yield Unmarked(Part.PLANTED, record)
+            yield Unmarked(Part.PLANTED, as_answer(record) if kind.chats else record)
 
 
 _CAP_SALT = "tacit caps"

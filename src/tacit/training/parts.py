@@ -15,7 +15,7 @@ from tacit.common.progress import Observer
 from tacit.config.load import shaped
 from tacit.config.model_schema import CausalLMConfig, ClassifierConfig, LSTMConfig
 from tacit.config.schema import SHORTEST_CHUNK, Config, is_custom
-from tacit.config.setting import Mode
+from tacit.config.setting import Duplicates, Mode
 from tacit.data.batches import RowReader
 from tacit.data.corpus import read
 from tacit.data.folder_tokenizer import TOKENIZER_JSON, read_folder_tokenizer
@@ -39,6 +39,7 @@ from tacit.policies.policy import Policy
 from tacit.policies.registry import parse_policy
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
+from tacit.training.chats import template_of
 from tacit.training.checks import duplicates_of, needs_of
 from tacit.training.marking import counted, held_out_records, marked_corpus, training_records
 from tacit.training.trainer import TrainSettings
@@ -86,6 +87,12 @@ def learned_from_training(policy: Policy) -> Dependence:
     return Dependence(VocabularySource.REDACTED_VIEW, "the training records", policy.hash)
 
 
+def prepare_settings(config: Config, duplicates: Duplicates = "keep") -> PrepareConfig:
+    """How records become rows."""
+    data, template = config.data, template_of(config)
+    return PrepareConfig(data.max_tokens, duplicates, config.classifies, template, data.train_on)
+
+
 def prepare_stores(
     config: Config,
     policies: Policies,
@@ -96,7 +103,7 @@ def prepare_stores(
 ) -> None:
     """Both sides of the marked corpus as stores, and the marks of the records beside them; what is there stays."""
     marked, policy, marking = marked_corpus(run), policies.marking, config.marking
-    settings = PrepareConfig(config.data.max_tokens, duplicates_of(config), config.classifies)
+    settings = prepare_settings(config, duplicates_of(config))
     place, marks = run.path(PrivateFile.PREPARED), run.path(PrivateFile.MARKS)
 
     def planted() -> Iterator[MarkedRecord]:
@@ -113,7 +120,7 @@ def prepare_stores(
         if needs_of(config).entities:
             annotator.search(planted())
         write_atomically(marks, annotator.marks().save, 0o600)
-    whole = PrepareConfig(config.data.max_tokens, labelled=config.classifies)
+    whole = prepare_settings(config)
     sides = {PrivateFile.HELD_OUT: held_out_records(held_out_limit, marked)}
     if duplicates_of(config) != "keep":
         sides[PrivateFile.MEMBERS] = training_records(config, marked)  # also what was left out

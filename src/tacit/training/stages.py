@@ -25,7 +25,7 @@ from tacit.data.corpus import read
 from tacit.data.labels import LabelReader
 from tacit.data.marked import CorpusSummary, Split
 from tacit.data.ownership import RecordMarks
-from tacit.data.prepare import PrepareConfig, prepare
+from tacit.data.prepare import prepare
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Dependence, Tokenizer, load_tokenizer
 from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
@@ -49,6 +49,7 @@ from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_outside, release_utility
 from tacit.runs.verify import check_stores, check_verified, note_stores
 from tacit.runs.weights import keep_model, write_model
+from tacit.training.chats import check_chats
 from tacit.training.checkpoints import check_identity, check_tokenizer, identity_of
 from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice
 from tacit.training.covered import check_covered
@@ -61,6 +62,7 @@ from tacit.training.parts import (
     make_policies,
     make_reader,
     make_tokenizer,
+    prepare_settings,
     prepare_stores,
     train_settings,
     with_cache,
@@ -100,6 +102,7 @@ def train(config: Config, folder: Path, observe: Observer) -> Trained:
     """A new run in `folder`."""
     mechanism = check_start(config)
     check_model(config, mechanism.plan())
+    check_chats(config)
     policies = make_policies(config)
     if config.tokenizer_name == "bpe" and config.data.vocabulary_corpus is None:
         _check_dependence(mechanism, learned_from_training(policies.marking), policies.marking.hash)
@@ -248,9 +251,10 @@ def _choice(config: Config, policy: Policy, tokenizer: Tokenizer, learner: Model
         return None
     place = run.path(PrivateFile.HELD_OUT if public is None else PrivateFile.CHOICE)
     if public is not None and not place.exists():
-        settings = PrepareConfig(config.data.max_tokens, labelled=config.classifies)
-        prepare(mark_records(policy, read(public)), policy, tokenizer, place, settings)
+        prepare(mark_records(policy, read(public)), policy, tokenizer, place, prepare_settings(config))
     store = PreparedCorpus(place)
+    if not len(store):
+        raise ConfigError("a record of eval_on that can be used", "none", "give a corpus like the one to train on")
     reader = make_reader(config, tokenizer, store)
     seen = (View.REDACTED, Targets.PUBLIC) if training.eval_on == "redacted" else (View.FULL, Targets.ALL)
     nats = partial(mean_nats, learner, store, reader, *seen)
