@@ -34,18 +34,20 @@ def simulate(
     seed: int = 0,
     split: str = "train",
     *,
+    format: str = "text",
     held_out_people: str | Path | None = None,
     observe: "Observer" = unwatched,
 ) -> "SimulatedCorpus":
     """A simulated corpus with gold spans, whose records can be iterated over; with `out`, written to that file first.
 
+    format: text, or messages (chats of a user and an assistant).
     held_out_people: also write to this file as many people who are in no split, for membership tests.
     """
     from tacit.data.corpus import write_jsonl
     from tacit.simulation.simulate import SimulatedCorpus, simulate_held_out
 
     observe = logged(observe)
-    corpus = SimulatedCorpus(simulator, dialogs, seed, split)
+    corpus = SimulatedCorpus(simulator, dialogs, seed, split, format)
     apart = None if held_out_people is None else Path(held_out_people)
     if out is not None and apart is not None and apart.resolve() == Path(out).resolve():
         raise ConfigError("two files", f"{out} for both", "give --held-out-people another file than --out")

@@ -67,9 +67,9 @@ class Spelling:
             raise AttackError("at least one token to begin with", "none", "begin with the tokenizer's `begin` token")
 
     @classmethod
-    def as_trained(cls, tokenizer: Tokenizer, marked: bool) -> "Spelling":
-        """As training spells a record whose value is a secret span (`marked`), or is not."""
-        return cls(tokenizer, (tokenizer.begin,), marked)
+    def as_trained(cls, tokenizer: Tokenizer, marked: bool, opening: Sequence[int] = ()) -> "Spelling":
+        """As training spells a record whose value is a secret span (`marked`), or is not; `opening`: of a chat."""
+        return cls(tokenizer, tuple(opening) or (tokenizer.begin,), marked)
 
     def of_values(self, space: Slot, values: Iterable[str]) -> TokenRows:
         """The tokens of each candidate plus one, zero behind the last."""

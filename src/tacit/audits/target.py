@@ -20,7 +20,9 @@ from tacit.audits.candidates import Spelling
 from tacit.audits.passages import Passage
 from tacit.config.audit_schema import FEWEST, AuditConfig
 from tacit.config.load import load_config
+from tacit.data.chats import ASSISTANT, ChatRows, ChatTemplate
 from tacit.data.inventions import surrogate
+from tacit.data.marked import QUESTION
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
 from tacit.data.views import encode_all
@@ -55,7 +57,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateRows:
-    """The rows of one side of a corpus; each is read up to `longest` tokens, between end tokens, as in training."""
+    """The rows of one side of a corpus; each is read up to `longest` tokens, framed as in training."""
 
     store: PreparedCorpus
     tokenizer: Tokenizer
@@ -102,9 +104,27 @@ class CandidateRows:
         for number, (start, secret) in enumerate(zip(full.starts.tolist(), self._secrets(row), strict=True)):
             text = self.tokenizer.decode(secret)
             if start + len(secret) <= self.longest and text.strip():
-                prompt = [self.tokenizer.begin, *full.tokens[:start].tolist()][-longest_prompt:]
-                found.append(Hidden(f"{name}/{number}", prompt, secret, text))
+                prompt = [*self._begin, *full.tokens[:start].tolist()][-longest_prompt:]
+                if prompt:  # a chat without a template's tokens may begin with a secret
+                    found.append(Hidden(f"{name}/{number}", prompt, secret, text))
         return found
+
+    def planted_opening(self) -> list[int]:
+        """The tokens before the text of a planted canary: of a chat, all that comes before its answer."""
+        if not self.store.header.facts.chats:
+            return self._begin
+        chats = ChatRows(self.tokenizer, ChatTemplate.of_store(self.store))
+        role, question = QUESTION
+        return [*self._begin, *chats.tokens_before((role, ASSISTANT), [question])]
+
+    def text(self, passage: Passage) -> str:
+        """The text of a row, without the tokens that it is put between."""
+        framed = self.store.framed
+        return self.tokenizer.decode(passage.tokens[1:-1] if framed else passage.tokens)
+
+    @property
+    def _begin(self) -> list[int]:
+        return [self.tokenizer.begin] if self.store.framed else []
 
     def _secrets(self, row: int) -> list[list[int]]:
         tokens, _, starts, ends = self.store.full(row)
@@ -119,7 +139,7 @@ class CandidateRows:
         return [*filled, *redacted[end:]]
 
     def _framed(self, tokens: list[int]) -> list[int]:
-        return [self.tokenizer.begin, *tokens[: self.longest], self.tokenizer.end]
+        return [*self._begin, *tokens[: self.longest], *([self.tokenizer.end] if self.store.framed else [])]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,7 +203,8 @@ class Target:
         rows = self._planted_rows()
         for planted in self.planted:
             cut = sum(rows[one] > 1 for one in _planned(planted))
-            longest = max(len(self.tokenizer.encode(canary.text)) for canary in planted.canaries)
+            before = len(self.trained.planted_opening()) - self.trained.store.framed
+            longest = before + max(len(self.tokenizer.encode(canary.text)) for canary in planted.canaries)
             if cut or longest > self.longest:
                 raise AttackError(
                     expected=f"canaries that training read whole, of at most {self.longest} tokens and in one piece",
@@ -192,7 +213,7 @@ class Target:
                 )
 
     def spelling(self, planted: Planted) -> Spelling:
-        return Spelling.as_trained(self.tokenizer, planted.plan.known)
+        return Spelling.as_trained(self.tokenizer, planted.plan.known, self.trained.planted_opening())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,7 +244,7 @@ class Candidates:
             passages.append(side.passage(name, row))
             neighbors[name] = side.surrogates(name, row, settings.surrogates, rng)
             inside[name] = trained
-        texts = {one.id: target.tokenizer.decode(one.tokens[1:-1]) for one in passages}
+        texts = {one.id: target.members.text(one) for one in passages}
         return cls(tuple(passages), neighbors, texts, inside)
 
 

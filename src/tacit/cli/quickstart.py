@@ -35,6 +35,7 @@ def simulate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same corpus.")] = 0,
     split: Annotated[str, typer.Option(help="train, validation or test: no person is in two of them.")] = "train",
+    format: Annotated[str, typer.Option(help="text, or messages: chats of a user and an assistant.")] = "text",
     held_out_people: Annotated[
         Path | None,
         typer.Option(
@@ -46,7 +47,9 @@ def simulate(
     """Write a simulated corpus with gold spans."""
     out = out or Path(f"{simulator}-{split}.jsonl")
     with watching() as observe:
-        corpus = api.simulate(simulator, dialogs, out, seed, split, held_out_people=held_out_people, observe=observe)
+        corpus = api.simulate(
+            simulator, dialogs, out, seed, split, format=format, held_out_people=held_out_people, observe=observe
+        )
     people = (
         [] if held_out_people is None else [f"{corpus.summary.users:,} held-out people written to {held_out_people}"]
     )

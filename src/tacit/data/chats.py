@@ -29,6 +29,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tacit.common.serialize import read_json
 from tacit.config.setting import TrainOn
+from tacit.data.folder_tokenizer import CHAT_TEMPLATE
+from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
 from tacit.data.views import (
     STAND_IN,
@@ -44,7 +46,6 @@ from tacit.data.views import (
 from tacit.errors import PrepareError
 
 ASSISTANT = "assistant"
-CHAT_TEMPLATE = "chat_template.jinja"
 _SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")  # the later one counts
 _AROUND = " \n"
 _ROLES_KNOWN = 4096
@@ -63,6 +64,14 @@ class ChatTemplate:
 
     source: str
     tokens: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of_store(cls, store: PreparedCorpus) -> "ChatTemplate | None":
+        """The template that the rows of a store were made with."""
+        noted = store.header.facts.chat_template
+        if noted is None:
+            return None
+        return cls(noted["source"], tuple(sorted((name, one) for name, one in noted.items() if name != "source")))
 
     @classmethod
     def of_folder(cls, folder: Path) -> "ChatTemplate | None":
@@ -185,7 +194,7 @@ class ChatRows:
             if content is None:
                 raise PrepareError("the tokenizer that the chat template is for", "another one", "tokenizer: model")
             self._with_specials = tokenizers.Tokenizer.from_str(json.dumps(content))
-            self._specials = frozenset(int(one["id"]) for one in content["added_tokens"] if one["special"])
+            self._specials = tokenizer.specials
 
     def fitted(self, chat: PublicChat) -> PublicChat:
         """The chat as the template writes it; refused where it rejects or rewrites it."""

@@ -13,7 +13,7 @@ G3 (reproducible). The same arguments give the same records in every process; as
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from random import Random
@@ -21,12 +21,14 @@ from string import Formatter
 from typing import Any, NamedTuple
 
 from tacit.common.charts import Note, Result
-from tacit.data.records import Record, Span
+from tacit.data.records import Message, Record, Span, inside, turns
 from tacit.errors import ConfigError
 from tacit.simulation.people import Person, held_out_people, people_of, profile
 from tacit.simulation.phrases import AGENDA_PHRASES, SHARED_PHRASES, VERIFICATION_PHRASES
 
 SIMULATORS = ("customersim",)
+FORMATS = ("text", "messages")
+_ROLES = {"SYS": "assistant", "USR": "user"}
 KINDS = ("NAME", "ADDRESS", "PHONE", "ORDER", "TRACKING")
 _CARRIERS = ("Swift Parcel", "Blue Heron Express", "Northline", "City Courier", "Parcel Fox", "Wayfarer Freight")
 
@@ -93,6 +95,21 @@ def simulate_held_out(simulator: str, how_many: int, seed: int = 0) -> Iterator[
     return map(profile, held_out_people(how_many, seed))
 
 
+def as_chat(record: Record) -> Record:
+    """A dialog as messages: what the service says is the assistant's, what the customer says is the user's."""
+    text, spans, messages = "", list[Span](), list[Message]()
+    for start, end in turns(record.text):
+        speaker, _, content = record.text[start:end].removesuffix("\n").partition(": ")
+        role, shift = _ROLES[speaker], start + len(speaker) + 2
+        at = len(text) + len(role) + 2
+        spans += [
+            span._replace(start=at + span.start, end=at + span.end) for span in inside(record.spans or (), shift, end)
+        ]
+        messages.append(Message(role, at, at + len(content)))
+        text += f"{role}: {content}\n"
+    return replace(record, text=text, spans=tuple(spans), messages=tuple(messages))
+
+
 def _check_simulator(name: str) -> None:
     if name not in SIMULATORS:
         raise ConfigError.unknown_name("simulator", name, SIMULATORS)
@@ -113,8 +130,11 @@ class SimulatedCorpus(Result):
     dialogs: int
     seed: int
     split: str
+    format: str = "text"
 
     def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise ConfigError.unknown_name("format", self.format, FORMATS)
         simulate(self.simulator, self.dialogs, self.seed, self.split)  # what cannot be simulated is refused now
 
     def __iter__(self) -> Iterator[Record]:
@@ -123,7 +143,7 @@ class SimulatedCorpus(Result):
         for record in simulate(self.simulator, self.dialogs, self.seed, self.split):
             users.add(record.user)
             kinds.update(span.kind for span in record.spans or ())
-            yield record
+            yield as_chat(record) if self.format == "messages" else record
         vars(self)["summary"] = SimulationSummary(len(users), dict(sorted(kinds.items())))
 
     @cached_property
