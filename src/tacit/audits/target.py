@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 import numpy as np
 import torch
@@ -182,6 +183,11 @@ class Target:
         target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest, keeps, reference)
         target.check_planted()
         return target
+
+    def decoded(self, tokens: Sequence[int]) -> str:
+        """The text of what the model generated, as far as the tokenizer knows it: some models have more outputs."""
+        known = takewhile(lambda token: token < self.tokenizer.vocabulary_size, tokens)
+        return self.tokenizer.decode(known)
 
     def candidates(self, config: AuditConfig) -> "Candidates | None":
         """Rows of both sides, the same for every attack; None where a side has too few."""

@@ -143,7 +143,7 @@ def extraction(target: Target, config: AuditConfig, observe: Observer) -> Extrac
     found = []
     for secrets, report in zip(sides, reports, strict=True):
         generator = torch.Generator().manual_seed(config.seed)
-        found.append(extract(target.learner, secrets, target.tokenizer.decode, generator, config.extraction, report))
+        found.append(extract(target.learner, secrets, target.decoded, generator, config.extraction, report))
     return ExtractionResult(*found)
 
 
