@@ -59,7 +59,7 @@ def write_llama(folder: Path, template: str | None = CHATML) -> Path:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    config = LlamaConfig(vocab_size=320, max_position_embeddings=512, eos_token_id=303, bos_token_id=300, **sizes)
+    config = LlamaConfig(vocab_size=320, max_position_embeddings=1024, eos_token_id=303, bos_token_id=300, **sizes)
     LlamaForCausalLM(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
     return write_tokenizer(folder, template)
 
