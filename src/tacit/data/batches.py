@@ -23,6 +23,9 @@ _PAD = 0  # any valid token: a causal model never looks at what follows, and pad
 PADDING = -1  # in the inputs of a labeled batch, whose models must know where a row ends
 
 
+Sizes = tuple[tuple[int, int], ...]
+
+
 def wide_type(dtype: torch.dtype) -> torch.dtype:
     """The precision of losses, norms and sums: float32, or float64 for what is computed in it."""
     return torch.promote_types(dtype, torch.float32)
@@ -57,6 +60,13 @@ class Examples(Protocol):
     @property
     def reach(self) -> Tensor:
         """(rows,): how many positions each row needs; 0 where no target counts."""
+
+    @property
+    def places(self) -> int:
+        """How many targets count in a row at most."""
+
+    def singles(self) -> Iterator[Self]:
+        """Each row alone, without padding."""
 
     def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, Self]]:
         """Parts of at most `positions` padded positions, and which rows they hold."""
@@ -102,11 +112,13 @@ class Trainable(Protocol[_BatchKind]):
 class TextBatch:
     """Rows of tokens, padded on the right, one row per unit; `weights[b, t]` multiplies the loss of `tokens[b, t + 1]`.
 
-    tokens: (rows, time + 1), int64. weights: (rows, time), float32, zero on padding.
+    tokens: (rows, time + 1), int64. weights: (rows, time), float32, zero on padding. sizes: of rows on another device,
+    what the host would have to wait for: the reach of each, and how many of its targets count.
     """
 
     tokens: Tensor
     weights: Tensor
+    sizes: Sizes | None = None
 
     def __post_init__(self) -> None:
         rows, time = self.weights.shape if self.weights.dim() == 2 else (-1, -1)
@@ -153,21 +165,33 @@ class TextBatch:
 
     def rows(self, index: Tensor) -> "TextBatch":
         """The rows of `index`, cut to the longest reach among them."""
-        weights = self.weights[index]
-        chosen = TextBatch(self.tokens[index], weights)
-        time = int(chosen.reach.amax()) if len(index) else 0
-        return TextBatch(chosen.tokens[:, : time + 1], weights[:, :time])
+        return self._cut(index, int(self.reach[index].amax()) if len(index) else 0)
+
+    def _cut(self, which: Tensor | slice, time: int, sizes: Sizes | None = None) -> "TextBatch":
+        return TextBatch(self.tokens[which, : time + 1], self.weights[which, :time], sizes)
+
+    def _sizes(self) -> Sizes:
+        known = self.sizes
+        return _listed(self.reach, (self.weights != 0).sum(dim=1)) if known is None else known
+
+    @property
+    def places(self) -> int:
+        return max((count for _, count in self._sizes()), default=0)
+
+    def singles(self) -> Iterator["TextBatch"]:
+        for row, size in enumerate(self._sizes()):
+            yield self._cut(slice(row, row + 1), size[0], (size,))
 
     def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, "TextBatch"]]:
         """Parts of at most `positions` padded positions (at least one row each) and which rows they hold, long first.
 
         Rows without a target that counts are left out: their gradient is zero.
         """
-        for index in parts_of(self.reach, positions):
-            yield index, self.rows(index)
+        for index, sizes in parts_of(self._sizes(), positions, self.weights.device):
+            yield index, self._cut(index, sizes[0][0], sizes)
 
     def to(self, device: torch.device) -> "TextBatch":
-        return TextBatch(self.tokens.to(device), self.weights.to(device))
+        return TextBatch(self.tokens.to(device), self.weights.to(device), self._sizes())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,11 +199,13 @@ class LabeledBatch:
     """Rows of tokens, one row per unit, and the class of each; `weights[b, 0]` multiplies the loss of row b.
 
     inputs: (rows, time), int64, PADDING after the last token of a row. targets: (rows, 1), int64. weights: (rows, 1).
+    sizes: as those of `TextBatch`. What is on another device was checked here.
     """
 
     inputs: Tensor
     targets: Tensor
     weights: Tensor
+    sizes: Sizes | None = None
 
     def __post_init__(self) -> None:
         shapes = tuple(tuple(tensor.shape) for tensor in (self.inputs, self.targets, self.weights))
@@ -191,6 +217,8 @@ class LabeledBatch:
                 found=f"{self.inputs.dtype} {shapes[0]}, {self.targets.dtype} {shapes[1]}, weights {shapes[2]}",
                 way_out="make the batch with LabeledBatch.of_rows",
             )
+        if self.inputs.device.type != "cpu":
+            return
         real = self.inputs != PADDING
         if rows and (not real[:, :1].all() or real.shape[1] == 0 or (real[:, 1:] & ~real[:, :-1]).any()):
             raise ModelError(
@@ -220,8 +248,20 @@ class LabeledBatch:
 
     def rows(self, index: Tensor) -> "LabeledBatch":
         """The rows of `index`, cut to the longest among them."""
-        time = int(self.lengths[index].amax()) if len(index) else 1
-        return LabeledBatch(self.inputs[index, :time], self.targets[index], self.weights[index])
+        return self._cut(index, int(self.lengths[index].amax()) if len(index) else 1)
+
+    def _cut(self, which: Tensor | slice, time: int, sizes: Sizes | None = None) -> "LabeledBatch":
+        return LabeledBatch(self.inputs[which, :time], self.targets[which], self.weights[which], sizes)
+
+    def _sizes(self) -> Sizes:
+        known = self.sizes
+        return _listed(self.reach, self.weights[:, 0] != 0) if known is None else known
+
+    places = 1
+
+    def singles(self) -> Iterator["LabeledBatch"]:
+        for row, size in enumerate(self._sizes()):
+            yield self._cut(slice(row, row + 1), max(1, size[0]), (size,))
 
     @property
     def reach(self) -> Tensor:
@@ -229,22 +269,26 @@ class LabeledBatch:
 
     def micro_batches(self, positions: int | None) -> Iterator[tuple[Tensor, "LabeledBatch"]]:
         """Parts as those of `TextBatch`; rows that do not count are left out."""
-        for index in parts_of(self.reach, positions):
-            yield index, self.rows(index)
+        for index, sizes in parts_of(self._sizes(), positions, self.weights.device):
+            yield index, self._cut(index, sizes[0][0], sizes)
 
     def to(self, device: torch.device) -> "LabeledBatch":
-        return LabeledBatch(self.inputs.to(device), self.targets.to(device), self.weights.to(device))
+        return LabeledBatch(self.inputs.to(device), self.targets.to(device), self.weights.to(device), self._sizes())
 
 
-def parts_of(lengths: Tensor, positions: int | None) -> Iterator[Tensor]:
-    """Rows of a length above 0, long first, in parts of at most `positions` padded positions."""
-    order = torch.argsort(lengths, descending=True, stable=True)
-    sizes = lengths[order].tolist()
-    end = sum(size > 0 for size in sizes)
+def _listed(reach: Tensor, counts: Tensor) -> Sizes:
+    return tuple(zip(reach.tolist(), counts.int().tolist(), strict=True))
+
+
+def parts_of(sizes: Sizes, positions: int | None, device: torch.device) -> Iterator[tuple[Tensor, Sizes]]:
+    """Rows of a reach above 0, long first, in parts of at most `positions` padded positions; and their sizes."""
+    order = sorted((row for row, size in enumerate(sizes) if size[0]), key=lambda row: -sizes[row][0])
+    index = torch.tensor(order, dtype=torch.int64).to(device)
     start = 0
-    while start < end:
-        room = end - start if positions is None else max(1, positions // sizes[start])
-        yield order[start : min(start + room, end)]
+    while start < len(order):
+        room = len(order) if positions is None else max(1, positions // sizes[order[start]][0])
+        part = slice(start, min(start + room, len(order)))
+        yield index[part], tuple(sizes[row] for row in order[part])
         start += room
 
 

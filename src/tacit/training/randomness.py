@@ -179,11 +179,14 @@ class NoiseStream:
             return
         add = native.add_normal_ if native.available else add_normal_
         with torch.no_grad():
-            here = [block if block.device.type == "cpu" else torch.zeros(len(block)) for block in blocks]
-            add(self._key, draw, here, deviation)
-            for block, noise in zip(blocks, here, strict=True):
-                if block is not noise:
-                    block.add_(noise.to(block.device))
+            if all(block.device.type == "cpu" for block in blocks):
+                add(self._key, draw, blocks, deviation)
+                return
+            sizes = [len(block) for block in blocks]
+            noise = torch.zeros(sum(sizes))
+            add(self._key, draw, noise.split(sizes), deviation)
+            for block, numbers in zip(blocks, noise.to(blocks[0].device).split(sizes), strict=True):
+                block.add_(numbers)
 
 
 def add_normal_(key: bytes, draw: int, blocks: Sequence[Tensor], deviation: float) -> None:

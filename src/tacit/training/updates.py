@@ -207,7 +207,8 @@ class DrawnRows:
     """Rows of a draw, read when their part is due; the parts are those of one batch of all rows."""
 
     rows: np.ndarray
-    read: Callable[[np.ndarray], Examples]
+    read: Callable[[np.ndarray], Examples]  # on the host
+    device: torch.device
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -216,9 +217,10 @@ class DrawnRows:
         """Every row is read twice: for its length, and with its part."""
         starts = range(0, len(self), _ROWS_AT_A_TIME)
         reach = torch.cat([self.read(self.rows[start : start + _ROWS_AT_A_TIME]).reach for start in starts])
-        for index in parts_of(reach, positions):
-            part = self.read(self.rows[index.numpy(force=True)])
-            yield index, part.rows(torch.arange(len(index), device=index.device))
+        sizes = tuple((length, 0) for length in reach.tolist())
+        for index, _ in parts_of(sizes, positions, reach.device):
+            part = self.read(self.rows[index.numpy()])
+            yield index.to(self.device), part.rows(torch.arange(len(index))).to(self.device)
 
 
 class _How(TypedDict):
@@ -270,7 +272,10 @@ class Updates:
 
     def _read(self, step: Step, rows: np.ndarray) -> Examples:
         """The rows as `step` sees them, on the model's device."""
-        return self.reader.batch(rows, step.view, step.targets).to(self._device)
+        return self._read_here(step, rows).to(self._device)
+
+    def _read_here(self, step: Step, rows: np.ndarray) -> Examples:
+        return self.reader.batch(rows, step.view, step.targets)
 
     def plain(self, step: Step, rows: np.ndarray, rule: Optimizer) -> Done:
         """One step along the mean gradient of `rows`."""
@@ -284,8 +289,8 @@ class Updates:
         self, step: Step, update: Noisy | SplitBatch, rows: np.ndarray, streams: Streams, rule: UpdateRule
     ) -> Done:
         """One step along the noisy sum of the clipped gradients of `rows`, over the public divisor."""
-        read = partial(self._read, step)
-        batch: RowsInParts[Examples] = DrawnRows(rows, read) if len(rows) > _ROWS_AT_A_TIME else read(rows)
+        streamed = DrawnRows(rows, partial(self._read_here, step), self._device)
+        batch: RowsInParts[Examples] = streamed if len(rows) > _ROWS_AT_A_TIME else self._read(step, rows)
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
         moving = self.moving[step.trainable]
         result = clipped_sum(self.learner, batch, clipping, parameters=moving, **self._how(step))

@@ -73,8 +73,7 @@ class Sequence:
 
     def clear(self, rows: Tensor) -> None:
         """Set these rows to zero (they are not finite)."""
-        self.values = self.values.clone()
-        self.values[rows] = 0.0
+        self.values = self.values.masked_fill(rows[:, None, None], 0.0)
 
 
 def _enlarged(squares: Tensor, lengths: Tensor) -> Tensor:
@@ -86,8 +85,11 @@ def _settled(squares: Tensor, exact: Callable[[int], Tensor]) -> Tensor:
     """`squares`, with those that may have overflowed computed anew.
 
     Which way squared norms are computed depends on the longest row of a batch; whether a row is finite must not.
+    On another device they count as overflowed: to ask whether there are any, the host would have to wait.
     """
     doubtful = ~(squares < _SURE)
+    if squares.device.type != "cpu":
+        return squares.masked_fill(doubtful, torch.inf)
     if not bool(doubtful.any()):
         return squares
     found = torch.stack([exact(int(row)) for row in doubtful.nonzero()])
@@ -161,11 +163,9 @@ class Lookup:
 
     def __post_init__(self) -> None:
         self.gradients = wide(self.gradients)
-        rows = torch.arange(len(self.indices), device=self.indices.device)[:, None] * self.size
-        keys, places = torch.unique(self.indices + rows, return_inverse=True)
-        self._rows = keys.div(self.size, rounding_mode="floor")
-        self._tokens = keys.remainder(self.size)
-        self._sums = self.gradients.new_zeros(len(keys), self.gradients.shape[2])
+        grouped = _found_groups if self.indices.device.type == "cpu" else _groups_of_fixed_number
+        self._rows, self._tokens, places = grouped(self.indices, self.size)
+        self._sums = self.gradients.new_zeros(len(self._rows), self.gradients.shape[2])
         self._sums.index_add_(0, places.flatten(), self.gradients.flatten(0, 1))
 
     def squared_norms(self) -> Tensor:
@@ -183,7 +183,7 @@ class Lookup:
         return products.new_zeros(len(self.indices)).index_add_(0, self._rows, products)
 
     def clear(self, rows: Tensor) -> None:
-        self._sums[rows[self._rows]] = 0.0
+        self._sums.masked_fill_(rows[self._rows][:, None], 0.0)
 
 
 @dataclass(slots=True)
@@ -203,8 +203,26 @@ class PerRow:
         return added if total is None else total.add_(added)
 
     def clear(self, rows: Tensor) -> None:
-        self.gradients = self.gradients.clone()
-        self.gradients[rows] = 0.0
+        self.gradients = self.gradients.masked_fill(rows.view(-1, *[1] * (self.gradients.dim() - 1)), 0.0)
+
+
+def _found_groups(indices: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The row and the token of every group of equal tokens of a row; and the group of each place (rows, time)."""
+    rows = torch.arange(len(indices), device=indices.device)[:, None] * size
+    keys, places = torch.unique(indices + rows, return_inverse=True)
+    return keys.div(size, rounding_mode="floor"), keys.remainder(size), places
+
+
+def _groups_of_fixed_number(indices: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """As `_found_groups`, with as many groups as places, of which some are empty: the host need not know how many."""
+    rows, time = indices.shape
+    tokens, order = indices.sort(dim=1, stable=True)
+    begins = torch.zeros_like(tokens)
+    begins[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
+    first = torch.arange(rows, device=indices.device)[:, None] * time
+    places = torch.empty_like(order).scatter_(1, order, begins.cumsum(dim=1) + first)
+    of_group = torch.zeros_like(indices).view(-1).scatter_(0, places.reshape(-1), indices.reshape(-1))
+    return first.expand(rows, time).reshape(-1).div(max(1, time), rounding_mode="floor"), of_group, places
 
 
 def _formed(left: Tensor, right: Tensor) -> PerRow:

@@ -140,10 +140,10 @@ def _caught(head: nn.Module) -> Iterator[list[Tensor]]:
 
 def _packed(states: Tensor, batch: Examples) -> tuple[Tensor, Tensor, Tensor]:
     """States, targets and weights of the positions that count, moved to the left of each row."""
-    counted = batch.weights != 0
-    places = int(counted.sum(dim=1).amax())
+    places = batch.places
     if places > _WORTH_PACKING * batch.weights.shape[1]:
         return states, batch.targets, batch.weights
+    counted = batch.weights != 0
     order = torch.argsort(counted.int(), dim=1, descending=True, stable=True)[:, :places]
     chosen = states.gather(1, order.unsqueeze(2).expand(-1, -1, states.shape[2]))
     return chosen, batch.targets.gather(1, order), batch.weights.gather(1, order)
@@ -171,31 +171,38 @@ def _replace_in_torch(scores: Tensor, bias: Tensor | None, targets: Tensor, weig
         if bias is not None:
             values.add_(bias)
         probabilities = torch.softmax(values, dim=1, out=scratch[: len(values)])
-        chosen = probabilities.gather(1, wanted)
-        torch.log(chosen, out=found).neg_()
-        unsure = chosen[:, 0] < _LEAST_PROBABILITY
-        if unsure.any():
-            found[unsure] = functional.cross_entropy(values[unsure], wanted[unsure, 0], reduction="none")[:, None]
+        if values.device.type == "cpu":
+            _take_losses(found, values, probabilities, wanted)
+        else:  # whether a probability is small is not asked: the host would have to wait for the answer
+            torch.sub(values.logsumexp(dim=1, keepdim=True), values.gather(1, wanted), out=found)
         torch.mul(probabilities, counts, out=values)
         values.scatter_add_(1, wanted, -counts)
     return losses
+
+
+def _take_losses(found: Tensor, values: Tensor, probabilities: Tensor, wanted: Tensor) -> None:
+    chosen = probabilities.gather(1, wanted)
+    torch.log(chosen, out=found).neg_()
+    unsure = chosen[:, 0] < _LEAST_PROBABILITY
+    if unsure.any():
+        found[unsure] = functional.cross_entropy(values[unsure], wanted[unsure, 0], reduction="none")[:, None]
 
 
 class ScoreBuffer:
     """Room for scores that is kept from step to step: fresh pages cost as much as the product that fills them."""
 
     def __init__(self) -> None:
-        self._numbers = torch.empty(0)
+        self._numbers: Tensor | None = None
 
     def of(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
         """A tensor of this shape; the one that was given before is used up."""
         size = math.prod(shape)
-        kept = self._numbers
-        if kept.numel() < size or kept.dtype != dtype or kept.device != device:
-            del kept
-            self._numbers = torch.empty(0)  # let go before asking for more
-            self._numbers = torch.empty(size, dtype=dtype, device=device)
-        return self._numbers[:size].view(shape)
+        kept, self._numbers = self._numbers, None
+        if kept is None or kept.numel() < size or kept.dtype != dtype or kept.device != device:
+            kept = None  # let go before asking for more
+            kept = torch.empty(size, dtype=dtype, device=device)
+        self._numbers = kept
+        return kept[:size].view(shape)
 
 
 _SPARE: list[ScoreBuffer] = []
