@@ -2,8 +2,8 @@
 
 Tensors of the device `elsewhere` keep their numbers in a tensor of the processor, and every operation is carried out on
 that; torch itself sees another device. An operation that mixes both devices is an error, as it is on a GPU. Where the
-host would wait for the device (a number is read, a shape depends on numbers, a tensor is copied back), and where a tensor
-is made on the host, is written down.
+host would wait for the device (a number is read, a shape depends on numbers, a tensor is copied back), and where a
+tensor is made on the host, is written down.
 
 What it cannot show: speed, memory, rounding of another device, and kernels that only a GPU has.
 """
@@ -24,7 +24,7 @@ NAME = "elsewhere"
 _HERE = Path(__file__).name
 _aten = torch.ops.aten
 _READS = (_aten._local_scalar_dense.default, _aten.equal.default, _aten.is_nonzero.default)
-_SHAPED_BY_NUMBERS = ("nonzero", "unique", "unique2", "unique_dim", "unique_consecutive", "masked_select")
+_SHAPED_BY_NUMBERS = ("nonzero", "_unique", "_unique2", "unique_dim", "unique_consecutive", "masked_select")
 _COPIES = (_aten._to_copy.default, _aten.copy_.default, _aten.set_.source_Tensor)
 
 
@@ -33,37 +33,45 @@ class MixedDevices(RuntimeError):
 
 
 class Elsewhere(Tensor):
-    """A tensor of the device; `inner` has its numbers."""
+    """A tensor of the device; `numbers` has its numbers."""
 
-    inner: Tensor
+    numbers: Tensor
 
-    @staticmethod
-    def __new__(cls, inner: Tensor) -> "Elsewhere":
-        made: Elsewhere = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+    def __new__(cls, numbers: Tensor) -> "Elsewhere":
+        made: Elsewhere = torch.Tensor._make_wrapper_subclass(
             cls,
-            inner.size(),
-            strides=inner.stride(),
-            storage_offset=inner.storage_offset(),
-            dtype=inner.dtype,
+            numbers.size(),
+            strides=numbers.stride(),
+            storage_offset=numbers.storage_offset(),
+            dtype=numbers.dtype,
             device=torch.device(NAME, 0),
-            requires_grad=inner.requires_grad,
+            requires_grad=numbers.requires_grad,
         )
-        made.inner = inner.detach()
+        made.numbers = numbers.detach()
         return made
 
     def data_ptr(self) -> int:
-        return self.inner.data_ptr()
+        return self.numbers.data_ptr()
+
+    def tolist(self) -> Any:  # noqa: ANN401
+        return self.cpu().tolist()
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+    def __torch_dispatch__(  # type: ignore[override]
+        cls,
+        func: Any,  # noqa: ANN401
+        types: Any,  # noqa: ANN401
+        args: Any = (),  # noqa: ANN401
+        kwargs: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
         return _carried_out(func, args, kwargs or {})
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operation; `waits` and `hosts` say what happened `inside` the loop, and where."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.inside = False
         self.waits: list[str] = []
         self.hosts: list[str] = []
@@ -89,6 +97,15 @@ class Watch(TorchDispatchMode):
         self.copies += func is _aten.copy_.default and there and not isinstance(args[1], Elsewhere)
         return answer
 
+    def __enter__(self) -> "Watch":
+        self._threads = torch.autograd.set_multithreading_enabled(False)  # an error in a thread would end the process
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._threads.__exit__(None, None, None)
+
     @contextmanager
     def loop(self) -> Iterator[None]:
         self.inside = True
@@ -99,8 +116,9 @@ class Watch(TorchDispatchMode):
 
     def _note(self, where: list[str], name: str) -> None:
         if self.inside:
-            frames = [f for f in traceback.extract_stack() if "/torch/" not in f.filename and _HERE not in f.filename]
-            where.append(f"{name} at {Path(frames[-1].filename).name}:{frames[-1].lineno} ({frames[-1].line})")
+            frames = [one for one in traceback.extract_stack() if "/torch/" not in one.filename]
+            last = [one for one in frames if Path(one.filename).name != _HERE][-1]
+            where.append(f"{name} at {Path(last.filename).name}:{last.lineno} ({last.line})")
 
 
 def _device_of(kwargs: dict[str, Any]) -> str | None:
@@ -120,7 +138,7 @@ def _carried_out(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:  # noqa: 
             if not isinstance(one, Elsewhere) and one.dim() > 0:
                 raise MixedDevices(f"{func} on tensors of the device and of the host")
     device = _device_of(kwargs)
-    plain = tree_map(lambda one: one.inner if isinstance(one, Elsewhere) else one, (args, kwargs))
+    plain = tree_map(lambda one: one.numbers if isinstance(one, Elsewhere) else one, (args, kwargs))
     if device == NAME:
         plain[1]["device"] = "cpu"
     answer = func(*plain[0], **plain[1])
@@ -128,7 +146,7 @@ def _carried_out(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:  # noqa: 
     if not stays:
         return args[0] if _to_host(func, args) else answer
     wrapped = tree_map(lambda one: Elsewhere(one) if isinstance(one, Tensor) else one, answer)
-    return return_and_correct_aliasing(func, args, kwargs, wrapped) if there else wrapped
+    return return_and_correct_aliasing(func, args, kwargs, wrapped) if there else wrapped  # type: ignore[no-untyped-call]
 
 
 class _Backend(_DummyBackendModule):
@@ -141,7 +159,7 @@ class _Backend(_DummyBackendModule):
 def set_up() -> Callable[[Tensor], Tensor]:
     """Make the device known to torch, once per process; what moves a tensor there is returned."""
     if not _READY:
-        _setup_privateuseone_for_python_backend(rename=NAME, backend_module=_Backend())  # type: ignore[no-untyped-call]
+        _setup_privateuseone_for_python_backend(rename=NAME, backend_module=_Backend())
         _READY.append(NAME)
     return moved
 

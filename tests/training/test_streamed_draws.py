@@ -38,7 +38,8 @@ def test_parts_read_one_by_one_are_those_of_one_batch(
         read.append(len(batch))
         return batch
 
-    streamed, whole = DrawnRows(rows, reading), parts.reader.batch(rows, View.FULL, targets)  # type: ignore[arg-type]
+    streamed = DrawnRows(rows, reading, torch.device("cpu"))  # type: ignore[arg-type]
+    whole = parts.reader.batch(rows, View.FULL, targets)
     for (index, part), (wanted_index, wanted) in zip(
         streamed.micro_batches(positions), whole.micro_batches(positions), strict=True
     ):

@@ -184,8 +184,8 @@ class NoiseStream:
                 return
             sizes = [len(block) for block in blocks]
             noise = torch.zeros(sum(sizes))
-            add(self._key, draw, noise.split(sizes), deviation)
-            for block, numbers in zip(blocks, noise.to(blocks[0].device).split(sizes), strict=True):
+            add(self._key, draw, torch.split(noise, sizes), deviation)
+            for block, numbers in zip(blocks, torch.split(noise.to(blocks[0].device), sizes), strict=True):
                 block.add_(numbers)
 
 

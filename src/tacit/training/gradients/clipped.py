@@ -37,7 +37,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from tacit.data.batches import BatchKind, RowsInParts, Trainable, wide, wide_type
+from tacit.data.batches import BatchKind, Examples, RowsInParts, Trainable, wide, wide_type
 from tacit.errors import ConfigError
 from tacit.models.language_model import evaluating
 from tacit.training.gradients.contributions import Outer, PerRow, Sequence, Use, squared_norms
@@ -74,14 +74,14 @@ def plain_sum(
     if method == "fused":
         loss = _add_fused(model, batch, positions, chosen, sums)
     else:
-        loss = 0.0
+        loss = _zero_loss(batch)
         with only_moving(model.module, chosen.values()):
             for _, part in batch.micro_batches(positions):
                 found, losses = gradients_of(model, part, chosen)
                 for name, value in found.items():
                     sums[name].add_(value)
-                loss += float(losses.sum())
-    return PlainSum(sums, loss, float(batch.weights.sum()))
+                loss += losses.sum()
+    return PlainSum(sums, float(loss), float(batch.weights.sum()))
 
 
 def gradients_of(
@@ -97,15 +97,20 @@ def gradients_of(
     return {name: wide(value) for name, value in zip(chosen, found, strict=True)}, losses.detach()
 
 
+def _zero_loss(batch: Examples) -> Tensor:
+    """A sum that stays on the device: the host would wait for every number it reads."""
+    return torch.zeros((), dtype=torch.float64, device=batch.weights.device)
+
+
 def _add_fused(
     model: Trainable[BatchKind],
     batch: BatchKind,
     positions: int | None,
     chosen: dict[str, nn.Parameter],
     sums: dict[str, Tensor],
-) -> float:
+) -> Tensor:
     of_head = {local: sums[name] for name, local in names_within(model.head, chosen).items()}
-    loss = 0.0
+    loss = _zero_loss(batch)
     with memory() as room:
         for _, part in batch.micro_batches(positions):
             head = HeadPass(model.head, states_before_head(model, part), part, room, keep_scores=False)
@@ -114,7 +119,7 @@ def _add_fused(
                     _add(of_head, scores.flatten(0, 1), wide(read.flatten(0, 1)))
             for total, value in zip(sums.values(), head.backward(*chosen.values()), strict=True):
                 total.add_(value)
-            loss += float(head.row_losses().sum())
+            loss += head.row_losses().sum()
     return loss
 
 
@@ -234,14 +239,14 @@ def clipped_sum(
     some = next(model.module.parameters())
     norms, losses = (torch.zeros(len(batch), dtype=wide_type(some.dtype), device=some.device) for _ in range(2))
     sums: dict[str, Tensor] = {}
-    targets = 0
+    targets = torch.zeros((), dtype=torch.int64, device=norms.device)
     passes = _by_rows(model, chosen) if method == "rows" else _by_layers(model, chosen, method)
     with exact(model.module, some.device), passes as one_pass:
         for index, part in batch.micro_batches(positions):
             norms[index], losses[index] = (found.to(norms.dtype) for found in one_pass(part, sums, clipping))
-            targets += int(part.weights.count_nonzero())
+            targets += part.weights.count_nonzero()
     non_finite = int((~norms.isfinite()).sum())
-    return ClippedGradients(sums or zero_sums(chosen), clipping.clip_norm, norms, losses, non_finite, targets)
+    return ClippedGradients(sums or zero_sums(chosen), clipping.clip_norm, norms, losses, non_finite, int(targets))
 
 
 Pass = Callable[[BatchKind, dict[str, Tensor], Clipping], tuple[Tensor, Tensor]]
@@ -256,8 +261,8 @@ def _by_rows(model: Trainable[BatchKind], chosen: dict[str, nn.Parameter]) -> It
         if not sums:
             sums.update(zero_sums(chosen))
         norms, losses = [], []
-        for row in range(len(part)):
-            found, loss = gradients_of(model, part.rows(torch.tensor([row], device=part.weights.device)), chosen)
+        for row in part.singles():
+            found, loss = gradients_of(model, row, chosen)
             norms.append(add_clipped(sums, found, clipping))
             losses.append(loss)
         return torch.stack(norms), torch.cat(losses)
@@ -328,9 +333,10 @@ def _add_recorded(sums: dict[str, Tensor], uses: dict[str, list[Use]], clipping:
     with torch.no_grad():
         squares = torch.stack([squared_norms(found) for found in uses.values()])
         factors, finite = safe_factors(clipping, squares)
+        clears = finite.device.type != "cpu" or not finite.all()  # elsewhere the host would wait for the answer
         for (name, found), factor in zip(uses.items(), factors.unbind(0), strict=True):
             for use in found:
-                if not finite.all():
+                if clears:
                     use.clear(~finite)
                 sums[name] = use.add_to(sums.get(name), factor)
             found.clear()
