@@ -63,7 +63,8 @@ def test_sum_equals_a_loop_over_rows(name: str, style: Clipping, method: Method)
 def test_micro_batches_and_rows_that_are_read_later_change_nothing(name: str, method: Method) -> None:
     model, batch = in_float64(made(name)), language.mixed_batch()
     whole = clipped_sum(model, batch, Flat(0.6), method=method)
-    later = DrawnRows(np.arange(len(batch)), lambda rows: batch.rows(torch.from_numpy(rows)))
+    here = torch.device("cpu")
+    later = DrawnRows(np.arange(len(batch)), lambda rows: batch.rows(torch.from_numpy(rows)), here)
     for parts in (batch, later):
         found = clipped_sum(model, parts, Flat(0.6), positions=15, method=method)
         assert_near(found.sums, whole.sums, EXACT)
