@@ -14,7 +14,7 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from tacit.api import PrivateStep, Run, audit, load, plan, report, scan, train, verify
+    from tacit.api import PrivateStep, Run, audit, load, plan, prepare, report, scan, train, verify
     from tacit.config.schema import Config
     from tacit.data.records import Record, Span
     from tacit.errors import TacitError
@@ -36,6 +36,7 @@ __all__ = [
     "audit",
     "load",
     "plan",
+    "prepare",
     "report",
     "scan",
     "train",
@@ -43,7 +44,8 @@ __all__ = [
 ]
 
 _PLACES = {
-    **dict.fromkeys(("PrivateStep", "Run", "audit", "load", "plan", "report", "scan", "train", "verify"), "tacit.api"),
+    **dict.fromkeys(("PrivateStep", "Run", "audit", "load", "plan", "prepare", "report"), "tacit.api"),
+    **dict.fromkeys(("scan", "train", "verify"), "tacit.api"),
     "Config": "tacit.config.schema",
     "Guarantee": "tacit.privacy.guarantee",
     "Policy": "tacit.policies.policy",

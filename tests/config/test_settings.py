@@ -126,7 +126,7 @@ def test_what_is_not_declared_to_leave_stays() -> None:
     assert "corpus" not in outside
     assert "seed" not in outside
     assert "AB-1" not in str(outside)
-    assert outside["plan"] == {"mechanism": "dpsgd"}
+    assert outside["plan"] == {"mechanism": "dpsgd", "disjoint_from_model": False}
 
 
 def test_flags_are_those_that_are_declared() -> None:

@@ -17,7 +17,7 @@ from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.errors import ConfigError
 from tacit.mechanisms.build import plan
 from tacit.mechanisms.registry import REGISTRY, build_mechanism, entries, entry_of
-from tacit.mechanisms.settings import MechanismEntry
+from tacit.mechanisms.settings import ALWAYS_USED, MechanismEntry
 
 VALUES: dict[str, Any] = {
     "noise_multiplier": 2.0,
@@ -90,7 +90,7 @@ def test_names_are_used_once() -> None:
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
 def test_a_mechanism_uses_the_settings_it_declares_and_refuses_all_others(entry: MechanismEntry) -> None:
     declared = {one.name for kind in (PlanConfig, CorpusCounts) for one in fields(kind)}
-    assert {*VALUES, *COUNTS, "mechanism", "epsilon"} == declared
+    assert {*VALUES, *COUNTS, *ALWAYS_USED} == declared
     used = {name for name in VALUES if _refused(entry, name) is None}
     assert used == set(entry.needs.settings or ())
     for name in VALUES.keys() - used:

@@ -47,7 +47,8 @@ ROOT = Path(__file__).parents[2]
 SLOW_VERBS = {"train", "audit", "report", "generate", "quickstart", "sweep"}
 SMALLER = {"--dialogs": 80, "--epochs": 1, "--expected-batch-size": 16, "--candidates": 10}
 FEWER_LABELS = 40  # records of `tacit label draw`
-LESS = ("held_out=0.3", "max_tokens=64", "max_full_tokens=64", "hidden_size=8", "embedding_size=8")
+LESS_PREPARED = ("held_out=0.3", "max_tokens=64")
+LESS = (*LESS_PREPARED, "max_full_tokens=64", "hidden_size=8", "embedding_size=8")
 LESS_PLAN = ("plan.public_epochs=1",)
 ACTIVATE = ["source", ".venv/bin/activate"]
 
@@ -238,6 +239,8 @@ def smaller(words: list[str]) -> list[str]:
                 less[at] = f"{min(float(less[at]), most):g}"
     if less[:2] == ["label", "draw"]:
         less += [] if "--records" in less else ["--records", str(FEWER_LABELS)]
+    if less[0] == "prepare":
+        less += [word for setting in LESS_PREPARED for word in ("--set", setting)]
     if less[0] == "train" and "--model" not in less and "--resume" not in less:
         without_public = {"dpsgd", "user", "uedp", "user-level"} & set(less) or any("published" in one for one in less)
         for setting in (*LESS, *(() if without_public else LESS_PLAN)):

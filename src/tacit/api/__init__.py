@@ -24,9 +24,11 @@ from tacit.api.corpora import (
     simulate,
 )
 from tacit.api.five_ways import quickstart
+from tacit.api.prepared import prepare, prepare_config
 from tacit.api.private_step import PrivateStep
 from tacit.api.results import audit, audit_model, report, sweep, sweep_board, verify
-from tacit.api.training import Run, config, generate, load, resume, train, train_config
+from tacit.api.settings import config
+from tacit.api.training import Run, generate, load, resume, train, train_config
 
 __all__ = [
     "PrivateStep",
@@ -45,6 +47,8 @@ __all__ = [
     "load",
     "mechanisms",
     "plan",
+    "prepare",
+    "prepare_config",
     "quickstart",
     "report",
     "resume",

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tacit.api.inputs import FieldNames, fields_of, policy_of
+from tacit.api.inputs import FieldNames, earlier_of, fields_of, policy_of
 from tacit.common.progress import Progress, logged, unwatched
 from tacit.errors import ConfigError
 
@@ -298,6 +298,7 @@ def plan(
     corpus: "CorpusSource | None" = None,
     policy: "str | Path | Mapping[str, Any] | Policy" = "pii",
     conservative_policy: "str | Path | Mapping[str, Any] | Policy | None" = None,
+    model: "str | Path | None" = None,
     settings: Mapping[str, Any] | None = None,
     file: str | Path | None = None,
     **field_names: Unpack[FieldNames],
@@ -311,8 +312,10 @@ def plan(
             {"records": 9800, "flagged": 300}.
         corpus: instead of counts, the corpus to count in; what training keeps for measuring by default is left out.
         policy, conservative_policy: what is secret in it, where the mechanism depends on that.
+        model: the model that training will begin with. If it is a run, what that run spent is part of the price, and
+            `epsilon` is the target of both together.
         settings: other settings of a plan, such as {"epochs": 4, "clip_norm": 0.5}.
-        file: a YAML file with settings under `plan:`, which those above override.
+        file: a YAML file with settings under `plan:`, which those above override, and a `model:`.
         **field_names: what the corpus calls the parts of a record (text_field, user_field, ...).
 
     Examples:
@@ -324,20 +327,21 @@ def plan(
         78
     """
     from tacit.mechanisms.build import plan as price
-    from tacit.mechanisms.build import read_plan_file
+    from tacit.mechanisms.build import read_plan_file, read_plan_model
     from tacit.privacy.account import without_library
 
     target = {name: value for name, value in (("mechanism", mechanism), ("epsilon", epsilon)) if value is not None}
     asked = {**(read_plan_file(Path(file)) if file else {}), **target, **(counts or {}), **(settings or {})}
     with without_library():
+        earlier = earlier_of(read_plan_model(Path(file)) if file and model is None else model)
         if corpus is None:
-            return price(asked)
+            return price(asked, earlier=earlier)
         chosen = [policy_of(one) for one in (policy, conservative_policy) if one is not None]
         measured = _counted_in(corpus, chosen, field_names)
         twice = sorted(measured.keys() & {name for name, value in asked.items() if value is not None})
         if twice:
             raise ConfigError("a corpus to count in, or the number", f"both for {', '.join(twice)}", "leave one out")
-        return price(asked, measured=measured)
+        return price(asked, measured=measured, earlier=earlier)
 
 
 def _counted_in(

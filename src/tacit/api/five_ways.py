@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.api.corpora import scan, simulate
 from tacit.api.results import report
-from tacit.api.training import Run, config, train_config
+from tacit.api.settings import config
+from tacit.api.training import Run, train_config
 from tacit.common.charts import Note, Result, Table
 from tacit.common.files import write_private
 from tacit.common.formatting import rounded_up

@@ -17,7 +17,9 @@ from tacit.errors import ConfigError, RunError
 if TYPE_CHECKING:
     from tacit.data.corpus import CorpusSource
     from tacit.data.fields import Fields
+    from tacit.mechanisms.build import EarlierRun
     from tacit.policies.policy import Policy
+    from tacit.training.prepared import Prepared
 
 _OBJECT = "object-"
 _OBJECTS: dict[str, "Policy"] = {}
@@ -128,6 +130,23 @@ def policy_of(policy: "str | Path | Mapping[str, Any] | Policy") -> "Policy":
     if isinstance(policy, str | Path):
         return parse_policy(str(policy))
     return build_policy(dict(policy)) if isinstance(policy, Mapping) else policy
+
+
+def store_of(prepared: "str | Path | Prepared") -> Path:
+    """The folder of a prepared store."""
+    return Path(prepared) if isinstance(prepared, str | Path) else prepared.folder
+
+
+def earlier_of(model: str | Path | None) -> "EarlierRun | None":
+    """The run that `model` is; None where training begins with a new model, or one from elsewhere."""
+    from tacit.config.schema import BUILT_IN, is_custom
+    from tacit.runs.earlier import read_earlier
+
+    if model is None or str(model) in BUILT_IN or is_custom(str(model)):
+        return None
+    if not Path(model).is_dir():
+        raise ConfigError("a model's name, its folder, or the folder of a run", repr(str(model)), "check the path")
+    return read_earlier(Path(model))
 
 
 def check_policy_object(name: str, policy: "Policy | None") -> None:

@@ -6,7 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from tacit.api.inputs import FieldNames, check_policy_object, inputs_of
+from tacit.api.inputs import FieldNames, check_policy_object, inputs_of, store_of
+from tacit.api.settings import config
 from tacit.common.charts import Note, Result, Table
 from tacit.common.formatting import rounded_up
 from tacit.common.progress import logged, unwatched
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tacit.runs.release import FileName
     from tacit.runs.utility import Utility
     from tacit.runs.verify import Verified
+    from tacit.training.prepared import Prepared
     from tacit.training.stages import Trained
 
 T = TypeVar("T")
@@ -249,19 +251,20 @@ def load(run: "str | Path | Run") -> Run:
 
 
 def train(
-    corpus: "CorpusSource",
+    corpus: "CorpusSource | None" = None,
     *,
     mechanism: str,
     epsilon: float | None = None,
-    policy: "str | Path | Mapping[str, Any] | Policy" = "pii",
+    policy: "str | Path | Mapping[str, Any] | Policy | None" = None,
     model: "str | Path | PreTrainedModel" = "lstm",
     lora_rank: int | None = None,
     epochs: float | None = None,
     expected_batch_size: float | None = None,
-    task: str = "language",
+    task: str | None = None,
     tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
-    mode: str = "release",
+    mode: str | None = None,
     seed: int | None = None,
+    prepared: "str | Path | Prepared | None" = None,
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     observe: "Observer" = unwatched,
@@ -271,17 +274,21 @@ def train(
 
     Args:
         corpus: a file, records, dictionaries, a table (pandas, polars, pyarrow), or a Hugging Face dataset. What is in
-                memory is written to `private/inputs/` of the run, so that the run can be resumed.
+                memory is written to `private/inputs/` of the run, so that the run can be resumed. A prepared store has
+                its own.
         mechanism: how to protect; `tacit plan --list` lists the mechanisms.
         epsilon: the privacy target; noise, sampling rate and steps are derived from it.
-        policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`.
-        model: lstm, gpt, a local Hugging Face folder, or a model of transformers (with `tokenizer=` its tokenizer).
+        policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`; by
+            default pii.
+        model: lstm, gpt, a local Hugging Face folder, the folder of an earlier run, or a model of transformers (with
+            `tokenizer=` its tokenizer).
         lora_rank: train adapters of this rank instead of the whole model.
         epochs: expected passes over the private units.
         expected_batch_size: records drawn on average per private step; larger is better for the model and slower.
         task: language, or classification of records by their label.
         tokenizer: bytes, bpe, model (that of the model folder), or a tokenizer.json.
         mode: release, or research: everything is drawn from `seed`, and nothing is guaranteed.
+        prepared: a store that `tacit.prepare` made; corpus, policy, tokenizer and data settings come from it.
         out: the run folder, run-MECHANISM by default.
         settings: every other setting by its full or short name: {"clip_norm": 0.5}.
         observe: called with progress events.
@@ -307,45 +314,24 @@ def train(
     words: dict[str, Any] = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "task": task, "seed": seed}
     with inputs_of(folder) as inputs:
         words["model"], words["tokenizer"] = inputs.model(model, tokenizer)
-        words |= {"policy": inputs.policy(policy, "policy"), "expected_batch_size": expected_batch_size}
-        words["lora_rank"] = lora_rank
-        file, names = inputs.corpus(corpus, field_names)
-        asked = config(file, **words, **names, settings={"mode": mode, **(settings or {})})
-        return _trained(asked, folder, observe, inputs.set_aside)
+        words["policy"] = None if policy is None else inputs.policy(policy, "policy")
+        words |= {"expected_batch_size": expected_batch_size, "lora_rank": lora_rank, "mode": mode}
+        file, names = (None, field_names) if corpus is None else inputs.corpus(corpus, field_names)
+        store = None if prepared is None else store_of(prepared)
+        asked = config(file, prepared=store, **words, **names, settings=settings)
+        return _trained(asked, folder, observe, inputs.set_aside, store)
 
 
-def config(
-    source: str | Path,
+def train_config(
+    config: "Config",
+    out: str | Path | None = None,
     *,
-    policy: str | None = None,
-    mechanism: str | None = None,
-    epsilon: float | None = None,
-    epochs: float | None = None,
-    expected_batch_size: float | None = None,
-    task: str | None = None,
-    model: str | None = None,
-    lora_rank: int | None = None,
-    tokenizer: str | None = None,
-    mode: str | None = None,
-    seed: int | None = None,
-    settings: Mapping[str, Any] | None = None,
-    **field_names: Unpack[FieldNames],
-) -> "Config":
-    """All settings of a run: those of a corpus or a YAML file, these words over them, `settings` last.
-
-    `settings` has full or short names: {"model_config.hidden_size": 64, "plan": {"public_epochs": 2}}.
-    """
-    from tacit.training.checks import load_checked
-
-    words = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "policy": policy, "task": task}
-    words |= {"expected_batch_size": expected_batch_size, "model": model, "tokenizer": tokenizer, "seed": seed}
-    words |= {"mode": mode, "lora.rank": lora_rank}
-    return load_checked(Path(source), {**words, **field_names}, settings or {})
-
-
-def train_config(config: "Config", out: str | Path | None = None, *, observe: "Observer" = unwatched) -> Run:
+    prepared: str | Path | None = None,
+    observe: "Observer" = unwatched,
+) -> Run:
     """Train with all settings at hand, such as those of a YAML file: `train_config(config("settings.yaml"))`."""
-    return _trained(config, Path(out or f"run-{config.plan.mechanism}"), observe)
+    store = None if prepared is None else Path(prepared)
+    return _trained(config, Path(out or f"run-{config.plan.mechanism}"), observe, prepared=store)
 
 
 def resume(run: "str | Path | Run", *, policy: "Policy | None" = None, observe: "Observer" = unwatched) -> Run:
@@ -375,10 +361,12 @@ def folder_of(run: "str | Path | Run") -> Path:
     return run.folder if isinstance(run, Run) else Path(run)
 
 
-def _trained(config: "Config", folder: Path, observe: "Observer", set_aside: int = 0) -> Run:
+def _trained(
+    config: "Config", folder: Path, observe: "Observer", set_aside: int = 0, prepared: Path | None = None
+) -> Run:
     from tacit.training.stages import train as begin
 
-    return _finished(begin(config, folder, logged(observe)), set_aside)
+    return _finished(begin(config, folder, logged(observe), prepared), set_aside)
 
 
 def _finished(trained: "Trained", set_aside: int = 0) -> Run:

@@ -18,7 +18,7 @@ from tacit.cli.output import set_verbosity
 from tacit.cli.quickstart import quickstart, simulate
 from tacit.cli.scan import label, policy, scan_command
 from tacit.cli.sweep import sweep
-from tacit.cli.train import config_command, plan_command, train_command
+from tacit.cli.train import config_command, plan_command, prepare_command, train_command
 from tacit.common.libraries import EXTRAS, missing_library
 from tacit.errors import ConfigError, OutOfMemory, TacitError, failed, out_of_memory
 
@@ -54,6 +54,7 @@ app.command()(simulate)
 app.command("scan")(scan_command)
 app.command("plan")(plan_command)
 app.command("config")(config_command)
+app.command("prepare")(prepare_command)
 app.command("train")(train_command)
 app.command()(audit)
 app.command()(report)

@@ -1,4 +1,4 @@
-"""`tacit train` and `tacit config`: a model from a corpus, with progress, its utility and its guarantee.
+"""`tacit train`, `tacit prepare` and `tacit config`: a model from a corpus, with progress, utility and guarantee.
 
 `tacit plan`: the price before training. Its flags are the settings of a plan, and the counts of a corpus.
 """
@@ -37,9 +37,14 @@ Sets = Annotated[
 ]
 
 
-def config(*, source: Source = None, settings: Sets = None, flags: dict[str, Any]) -> None:
+Store = Annotated[
+    Path | None, typer.Option(help="A store that `tacit prepare` made: corpus, policy and tokenizer come from it.")
+]
+
+
+def config(*, source: Source = None, prepared: Store = None, settings: Sets = None, flags: dict[str, Any]) -> None:
     """Print the settings that `tacit train` would use with the same arguments."""
-    typer.echo(to_yaml(_asked(source, flags, settings or [])), nl=False)
+    typer.echo(to_yaml(_asked(source, flags, settings or [], prepared)), nl=False)
 
 
 def train(
@@ -47,18 +52,19 @@ def train(
     source: Source = None,
     out: Annotated[Path | None, typer.Option(help="The run folder.", show_default="run-MECHANISM")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
+    prepared: Store = None,
     settings: Sets = None,
     as_json: AsJson = False,
     flags: dict[str, Any],
 ) -> None:
     """Train a model; the guarantee that is true of it is printed at the end."""
     if resume is None:
-        asked = _asked(source, flags, settings or [])
+        asked = _asked(source, flags, settings or [], prepared)
         folder = out or Path(f"run-{asked.plan.mechanism}")
-        run = _watched(folder, lambda observe: _begin(asked, folder, observe))
+        run = _watched(folder, lambda observe: _begin(asked, folder, prepared, observe))
         show(run, as_json, f"run {folder}")
         return
-    if source or out or settings or flags:
+    if source or out or settings or flags or prepared:
         raise ConfigError(
             "--resume alone", "other settings", "a run resumes with the settings it began with: leave these out"
         )
@@ -66,22 +72,37 @@ def train(
     show(run, as_json, f"run {resume}")
 
 
-config_command, train_command = with_flags(config, FLAGS), with_flags(train, FLAGS)
+def prepare(
+    *,
+    source: Source = None,
+    out: Annotated[Path, typer.Option(help="The folder of the store. It contains the corpus: keep it private.")],
+    settings: Sets = None,
+    as_json: AsJson = False,
+    flags: dict[str, Any],
+) -> None:
+    """Mark, tokenize and split a corpus once, for many runs: `tacit train --prepared STORE`."""
+    asked = _asked(source, {"plan.mechanism": "plain", **flags}, settings or [])
+    with watching() as report:
+        prepared = api.prepare_config(asked, out, observe=report)
+    show(prepared, as_json, f"store {out}")
 
 
-def _begin(asked: Config, folder: Path, observe: "Observer") -> "Run":
+config_command, train_command, prepare_command = (with_flags(one, FLAGS) for one in (config, train, prepare))
+
+
+def _begin(asked: Config, folder: Path, prepared: Path | None, observe: "Observer") -> "Run":
     if not is_quiet():
         Console(stderr=True).print(to_yaml(asked), markup=False, highlight=False, style="dim")
-    return api.train_config(asked, folder, observe=observe)
+    return api.train_config(asked, folder, prepared=prepared, observe=observe)
 
 
-def _asked(source: Path | None, flags: dict[str, Any], settings: list[str]) -> Config:
-    if source is None:
+def _asked(source: Path | None, flags: dict[str, Any], settings: list[str], prepared: Path | None = None) -> Config:
+    if source is None and prepared is None:
         raise ConfigError(
             "a corpus or a YAML file", "neither", "tacit train corpus.jsonl --mechanism selective --epsilon 2"
         )
     given = {name: value for setting in settings for name, value in parse_set(setting).items()}
-    return api.config(source, settings={**flags, **given})
+    return api.config(source, prepared=prepared, settings={**flags, **given})
 
 
 def _watched(folder: Path, work: "Callable[[Observer], Run]") -> "Run":
@@ -126,6 +147,9 @@ def plan(
     corpus: Annotated[Path | None, typer.Option(help="A corpus to count in, instead of --records etc.")] = None,
     policy: Annotated[str, typer.Option(help="What is secret in it, where the mechanism depends on that.")] = "pii",
     conservative_policy: Annotated[str | None, typer.Option(help="The second policy of crt.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model to begin with: what a run has spent is part of the price.")
+    ] = None,
     flags: dict[str, Any],
 ) -> None:
     """Print the price before training: noise, rate, steps, and the sentence that will be true."""
@@ -137,7 +161,13 @@ def plan(
     with Console(stderr=True, quiet=is_quiet()).status("pricing"):
         names = field_names({one.name: flags.pop(one.name) for one in FIELDS if one.name in flags})
         planned = api.plan(
-            corpus=corpus, policy=policy, conservative_policy=conservative_policy, settings=flags, file=file, **names
+            corpus=corpus,
+            policy=policy,
+            conservative_policy=conservative_policy,
+            model=model,
+            settings=flags,
+            file=file,
+            **names,
         )
     if certificate:
         typer.echo(planned.certificate(), nl=False)

@@ -86,6 +86,11 @@ class PlanConfig:
         None, "S-DP as printed: private updates per batch.", gt=0, auto="counted"
     )
     noised_states: int | None = plan_number(None, "S-DP as printed: hidden states noised per segment.", ge=0, auto=2)
+    disjoint_from_model: bool = plan_number(
+        False,
+        "true: no record or user of this corpus was in the corpora of the runs that the model comes from. What those"
+        " spent is then not added, and the guarantee lists this as an assumption.",
+    )
 
 
 @section

@@ -235,8 +235,8 @@ def with_private(mechanism: Mechanism, private: PrivateSteps) -> Mechanism:
     return changed
 
 
-def calibrated(mechanism: Mechanism, epsilon: float) -> Mechanism:
-    """`mechanism` with the least noise that keeps its headline within `epsilon`."""
+def calibrated(mechanism: Mechanism, epsilon: float, before: Composition = ()) -> Mechanism:
+    """`mechanism` with the least noise that keeps its headline within `epsilon`, with what was spent `before` it."""
     private = mechanism.private
     if private is None:
         raise ConfigError(
@@ -248,8 +248,10 @@ def calibrated(mechanism: Mechanism, epsilon: float) -> Mechanism:
     def noisier(noise: float) -> Mechanism:
         return with_private(mechanism, replace(private, noise_multiplier=noise))
 
-    headline = mechanism.notions()[0]
-    return noisier(calibrate_noise(lambda noise: noisier(noise).plan().spend(headline), epsilon, private.delta))
+    def spent(noise: float) -> Composition:
+        return (*before, *noisier(noise).plan().spend(mechanism.notions()[0]))
+
+    return noisier(calibrate_noise(spent, epsilon, private.delta))
 
 
 def interleaved(public: Step, public_steps: int, private: Step, private_steps: int) -> Plan:

@@ -17,6 +17,8 @@ from tacit.privacy.plan import Unit
 
 MeasuredCounts = Mapping[str, Callable[[], float]]
 """A corpus's public numbers by the names of `CorpusCounts`, counted when asked for; what a person gives comes first."""
+ALWAYS_USED = frozenset({"mechanism", "epsilon", "disjoint_from_model"})
+"""Settings of a plan that no mechanism has to ask for."""
 START_NOISE = 1.0  # before a mechanism is calibrated to a target epsilon
 OF_PUBLIC_STEPS = frozenset({"public_batch_size", "public_epochs", "epochs"})
 OF_PRINTED_STEPS = frozenset(
@@ -53,7 +55,7 @@ class PlanSettings:
         everything = {**asdict(plan), **asdict(counts or CorpusCounts())}
         self._given = {name: value for name, value in everything.items() if value is not None}
         self._mechanism = plan.mechanism
-        self._left = set(self._given) - {"mechanism", "epsilon"}
+        self._left = set(self._given) - ALWAYS_USED
         if "epsilon" in self._given and "noise_multiplier" in self._given:
             raise ConfigError("epsilon or noise_multiplier", "both", "give the target epsilon, or the noise by hand")
 

@@ -22,6 +22,7 @@ from tacit.mechanisms.settings import OF_PRIVATE_STEPS, MechanismEntry, PlanSett
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status
 from tacit.privacy.plan import Neighbors, Phase, Plan, PoissonUsers, Pool, Unit, View
 
+DEALT_USERS = "invented: records were dealt at random, about 15 to each"
 USERS_KNOWN = Condition("it is public, and right, which record belongs to which user", Status.ASSUMED)
 
 

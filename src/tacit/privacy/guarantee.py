@@ -174,15 +174,25 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUtility:
-    """What each of `records` held-out records has against the release of the model's utility."""
+    """What each of `records` held-out records has against the release of the model's utility.
+
+    runs: whose measurements are counted together, as a record may have been held out in all of them.
+    """
 
     epsilon: float
     delta: float
     records: int
+    runs: int = 1
 
     def __str__(self) -> str:
         price = f"({rounded_up(self.epsilon, 2)}, {rounded_up(self.delta, 3)})"
-        return f"Utility was measured with {price}-differential privacy for each held-out record."
+        said = f"Utility was measured with {price}-differential privacy for each held-out record"
+        if self.runs == 1:
+            return f"{said}."
+        return (
+            f"{said} that no earlier run used for training or for choosing its model, the measurements of {self.runs} "
+            "runs together; a record that one run trained on and another measured with has both prices, added."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +209,7 @@ class Guarantee:
     published: Published | None = None
     average_case: Neighbors | None = None  # whose price bounds the mean over records with secrets (theory, section 10)
     utility: MeasuredUtility | None = None
+    earlier: str | None = None  # the runs that it builds on, in words (theory, section 11)
     code_version: str = version("tacit")
 
     def sentence(self) -> str:
@@ -209,7 +220,8 @@ class Guarantee:
         meant += [f"Users: {evidence.user_origin}."] if evidence.user_origin and about_users else []
         unmet = [f"Not met: {one.text}." for one in self.holds_if if one.status == Status.UNMET]
         measured = [] if self.utility is None else [str(self.utility)]
-        return " ".join((self.claim, *meant, *self.coverage, *measured, *unmet))
+        before = [] if self.earlier is None else [self.earlier]
+        return " ".join((self.claim, *meant, *before, *self.coverage, *measured, *unmet))
 
 
 _WITH_USERS = {Unit.USER, Unit.USER_AND_ENTITY}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from tacit.privacy.account import account, calibrate_noise, default_delta
-from tacit.privacy.events import Event, Free, Gaussian, Relation
+from tacit.privacy.events import Composition, Event, Free, Gaussian, Relation
 from tacit.privacy.guarantee import MeasuredUtility
 
 EPSILON = 1.0
@@ -116,10 +116,10 @@ def noisy(contributions: Contributions, noise_multiplier: float, rng: random.Ran
     return ReleasedUtility(records, noise_multiplier, contributions.longest, contributions.most_nats, sums)
 
 
-def measured_utility(noise_multiplier: float, times: int, records: int) -> MeasuredUtility:
-    """What each held-out record has after so many releases."""
+def measured_utility(released: Composition, records: int, runs: int = 1) -> MeasuredUtility:
+    """What each held-out record has after these releases, of so many runs."""
     delta = default_delta(records)
-    return MeasuredUtility(account(((price(noise_multiplier), times),)).epsilon(delta), delta, records)
+    return MeasuredUtility(account(released).epsilon(delta), delta, records, runs)
 
 
 def _between(share: float) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from tacit.common.charts import Axis, ChartRule, Region, ScatterChart, Series, Table
 from tacit.common.formatting import number, percent
 from tacit.privacy.account import quick_account
-from tacit.privacy.events import Event, ExposedGaussian, Free, Gaussian, SampledGaussian, Unbounded
+from tacit.privacy.events import Composition, Event, ExposedGaussian, Free, Gaussian, SampledGaussian, Unbounded
 from tacit.privacy.guarantee import Figure
 from tacit.privacy.ledger_lines import Entries
 from tacit.privacy.plan import Noisy, Plan, Step
@@ -113,18 +113,22 @@ class Spending:
     points: tuple[tuple[int, float], ...]
 
 
-def spending(plan: Plan, ledger: Entries, figure: Figure) -> Spending | None:
-    """The epsilon of `figure` as it grew; none where nothing was spent or the ledger does not price it."""
+def spending(plan: Plan, ledger: Entries, figure: Figure, before: Composition = ()) -> Spending | None:
+    """The epsilon of `figure` as it grew; none where nothing was spent or the ledger does not price it.
+
+    before: what earlier runs had spent already.
+    """
     notion = str(figure.neighbors)
     priced = all(notion in prices for prices in ledger.prices.values()) and bool(ledger.prices)
     if not priced or not 0 < figure.delta < 1:
         return None
     total = sum(ledger.counts.values())
     places = sorted({round(total * at / POINTS) for at in range(1, POINTS + 1)} - {0})
-    points = [(0, 0.0)]
+    points = [(0, quick_account(before).epsilon(figure.delta))]
     for place in places:
         counts = ledger.counts if place == total else _counts_at(plan, ledger, place)
-        points.append((place, quick_account(ledger.composition(notion, counts)).epsilon(figure.delta)))
+        spent_then = (*before, *ledger.composition(notion, counts))
+        points.append((place, quick_account(spent_then).epsilon(figure.delta)))
     spent = [epsilon for _, epsilon in points]
     if not all(math.isfinite(epsilon) for epsilon in spent) or not any(spent):
         return None

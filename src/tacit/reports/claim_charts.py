@@ -198,7 +198,7 @@ def _segments(plan: Plan, step: Step, kind: str) -> tuple[Bar, ...]:
 
 def spending_chart(run: Finished) -> Chart | None:
     """Epsilon over steps for the headline; None if nothing is spent."""
-    spent = None if run.headline is None else spending(run.plan, run.ledger, run.headline)
+    spent = None if run.headline is None else spending(run.plan, run.ledger, run.headline, run.before)
     if spent is None:
         return None
     final = spent.points[-1]
@@ -211,13 +211,14 @@ def spending_chart(run: Finished) -> Chart | None:
     return ScatterChart(
         "spending",
         "How the price grew",
-        f"Epsilon grows from 0 to {number(final[1], 4)} in {final[0]:,} steps.",
+        f"Epsilon grows from {number(spent.points[0][1], 4)} to {number(final[1], 4)} in {final[0]:,} steps.",
         Axis("Step of the training", 0.0, float(final[0]) * 1.04),
         axis_for(f"Epsilon at delta {delta}", [0.0, final[1]], logarithmic=False),
         (curve, end),
         table,
         legend=False,
-        note=f"For {spent.neighbors}, priced from the ledger.",
+        note=f"For {spent.neighbors}, priced from the ledger."
+        + (" It begins with what the earlier runs spent, whose model it began with." if run.before else ""),
     )
 
 

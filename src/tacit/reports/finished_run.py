@@ -17,6 +17,7 @@ from tacit.errors import ConfigError, RunError
 from tacit.mechanisms.build import Terms
 from tacit.policies.card import PolicyCard
 from tacit.policies.marking import Inside
+from tacit.privacy.events import Composition
 from tacit.privacy.guarantee import Figure, Guarantee
 from tacit.privacy.ledger import read_entries
 from tacit.privacy.ledger_lines import Entries
@@ -49,6 +50,7 @@ class Finished:
     audit: Audit | None
     measured: PolicyCard | None = None
     made: tuple[Environment, ...] = ()
+    before: Composition = ()  # what earlier runs spent of the headline, whose model it began with
 
     @property
     def key(self) -> str:
@@ -121,11 +123,12 @@ def read_run(folder: Path, inside: bool = False) -> Finished:
 
     guarantee = first(Guarantee, PrivateFile.GUARANTEE) or run.read_json(Guarantee, ReleaseFile.GUARANTEE)
     made = run.read_json(MadeWith, ReleaseFile.MADE) if run.path(ReleaseFile.MADE).is_file() else MadeWith()
+    terms = run.read_json(Terms, ReleaseFile.PLAN)
     return Finished(
         name(folder.resolve().name),
         1,
         run.read_json(dict, ReleaseFile.CONFIG),
-        run.read_json(Terms, ReleaseFile.PLAN).plan,
+        terms.plan,
         read_entries(run.path(ReleaseFile.LEDGER)),
         guarantee,
         run.read_json(ReleasedUtility, ReleaseFile.UTILITY),
@@ -133,6 +136,7 @@ def read_run(folder: Path, inside: bool = False) -> Finished:
         first(Audit, PrivateFile.AUDIT, ReleaseFile.AUDIT),
         first(PolicyCard, PrivateFile.POLICY),
         made.environments,
+        terms.before(guarantee.figures[0].neighbors) if guarantee.figures else (),
     )
 
 

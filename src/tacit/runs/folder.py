@@ -14,6 +14,7 @@
         policy.json          how well the policy did on labeled held-out records, where there are any: counts
         sample.json          a few training records with their secrets hidden, and how often each kind was marked
         report.html          the page with that sample, on request
+        store.json           keyed hashes of all that a prepared store was made of (`tacit.training.prepared`)
         prepared.json        SHA-256 of what was prepared (`tacit.runs.verify`)
         steps.jsonl          exact losses, norms and the like of each step
         best.safetensors     the best model seen, when one is chosen
@@ -241,6 +242,13 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.close()
 
 
+def is_run(folder: Path) -> bool:
+    """Whether `folder` is a run or a copy of the `release/` of one, or what is left of either."""
+    parts = (ReleaseFile.LEDGER, ReleaseFile.GUARANTEE, ReleaseFile.MANIFEST)
+    left = (folder / place / part for place in (".", "release") for part in parts)
+    return (folder / MARK).exists() or any(part.exists() for part in left)
+
+
 def stage_inputs(folder: Path) -> Path:
     """An empty `private/inputs/` for what a new run will read, made before `RunFolder.create`."""
     place = folder.absolute() / "private" / PrivateFile.INPUTS
@@ -276,6 +284,8 @@ def _claim(folder: Path) -> int:
     try:
         if has_begun(folder):
             raise _taken(folder, "a run that has begun")
+        if (private / PrivateFile.STORE).exists():
+            raise _taken(folder, "a prepared store")
     except BaseException:
         os.close(lock)
         raise

@@ -78,6 +78,7 @@ class PrivateFile(StrEnum):
     IDENTITY = "identity.json"
     INSIDE_REPORT = "report.html"
     NOTED = "prepared.json"
+    STORE = "store.json"
 
 
 FileName = ReleaseFile | PrivateFile
@@ -125,7 +126,7 @@ TABLE: dict[str, dict[str, ReleaseReason]] = {
     "config.json": _rows(setting=SETTINGS),
     "plan.json": _rows(
         setting=(
-            *("classifies", "chooses", *_below("measuring", "noise_multiplier chose")),
+            *("classifies", "chooses", "disjoint", *_below("measuring", "noise_multiplier chose")),
             *_below(_STEP, "name view pool optimizer targets trainable update.*"),
             *_below(f"{_STEP}.draw", "kind batch_size local_epochs weight_cap rate_is_public"),
         ),
@@ -134,6 +135,8 @@ TABLE: dict[str, dict[str, ReleaseReason]] = {
             *("mechanism.*", "measuring.records", "plan.phases[].rounds", _STEP),
             *_below(f"{_STEP}.draw", "rate user_rate entity_rate other_rate"),
         ),
+        # the plan, the counts and the evidence that the earlier run released itself, and a digest of its files
+        noisy_sums=_below("earlier", "terms.* charges.* evidence.* digest"),
     ),
     "model.json": _rows(setting=("kind", "settings.*", "shape.*", "config.*", "lora.*", "model", "name")),
     "made.json": _rows(setting=_below("environments[]", "code python system libraries[][]")),
@@ -144,8 +147,8 @@ TABLE: dict[str, dict[str, ReleaseReason]] = {
             *_below("evidence", _EVIDENCE),
         ),
         public=_below("evidence", "dropped_share entity_list_hash"),  # the hash is keyed
-        noisy_sums=("claim", "coverage[]", "figures[].*", "published.*"),
-        priced=_below("utility", "epsilon delta records"),
+        noisy_sums=("claim", "coverage[]", "figures[].*", "published.*", "earlier"),
+        priced=_below("utility", "epsilon delta records runs"),
     ),
     "utility.json": _rows(("longest", "noise_multiplier"), ("records", "most_nats"), priced=("sums[]",)),
     # findings about canaries, in whatever form an attack brings them; nothing about training records

@@ -233,7 +233,7 @@ def _job(recipe: Recipe, one: Variation, needs: dict[str, Needed], places: Place
         else content_hash(resolved(measure, {name: need.digest for name, need in needs.items()})),
     )
     folder, state = str(places.out / one.name), str(places.state(one.name))
-    return Job(folder, state, settings, audit, resolved(measure, where), identity)
+    return Job(folder, state, settings, audit, resolved(measure, where), identity, str(places.own / "prepared"))
 
 
 def _check_same(name: str, job: Job) -> None:

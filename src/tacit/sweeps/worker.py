@@ -12,6 +12,7 @@ aside. A token or word is private if it contains a private character. Total nats
 G1 (before). A run's identity is on disk before its folder is made, so that a folder is never taken for another run's.
 G2 (whole). Every change of the state file is one rename.
 G3 (same figures). Equal release folders give equal figures.
+G4 (prepared once). Runs of a sweep that prepare the same thing share one store (`tacit.training.prepared`).
 """
 
 import hashlib
@@ -79,7 +80,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: its folder, its state file, its settings, and what is wanted."""
+    """One run: its folder, its state file, its settings, and what is wanted. stores: where prepared ones are."""
 
     folder: str
     state: str
@@ -87,6 +88,7 @@ class Job:
     audit: dict[str, Any] | None
     perplexity_tokenizer: str | None
     identity: JobIdentity
+    stores: str
 
 
 def content_hash(content: object) -> str:
@@ -127,7 +129,7 @@ def perform(job: Job, observe: Observer) -> None:
     folder, place, wanted = Path(job.folder), Path(job.state), job.identity
     state = read_state(place) or JobState(wanted.trained)
     if not is_trained(folder):
-        state = _timed(place, state, "training", lambda: _train(folder, job.settings, observe))
+        state = _timed(place, state, "training", lambda: _train(job, observe))
     audited = state.audited == wanted.audited and (folder / "release" / ReleaseFile.AUDIT).is_file()
     if job.audit is not None and not audited:
         config = audit_config(job.audit)
@@ -149,16 +151,19 @@ def _timed(place: Path, state: JobState, stage: str, work: Callable[[], object])
     return state
 
 
-def _train(folder: Path, settings: dict[str, Any], observe: Observer) -> None:
+def _train(job: Job, observe: Observer) -> None:
     from tacit.config.load import load_config
+    from tacit.training.prepared import prepare_once
     from tacit.training.stages import resume, train
 
+    folder = Path(job.folder)
     begun = ("run.json", f"private/{PrivateFile.SETTINGS}", f"release/{ReleaseFile.TOKENIZER}")
     if all((folder / part).exists() for part in begun):
         resume(folder, observe)
         return
     shutil.rmtree(folder, ignore_errors=True)  # it was stopped before its first step
-    train(load_config(settings), folder, observe)
+    config = load_config(job.settings)
+    train(config, folder, observe, prepare_once(config, Path(job.stores), observe))
 
 
 def audit_config(settings: dict[str, Any]) -> "AuditConfig":

@@ -12,14 +12,17 @@ from tacit.data.fields import fields_of
 from tacit.data.prepare import mixed
 from tacit.data.records import Record, segment_records
 from tacit.errors import ConfigError, PrepareError
+from tacit.runs.folder import RunFolder, is_run
 
 _LOOKED_AT = 100
 
 
 def template_of(config: Config) -> ChatTemplate | None:
     """The chat template that comes with the tokenizer of a model folder; labels are learned without it."""
-    uses_folder = config.tokenizer_name == "model" and not config.classifies and Path(config.model).is_dir()
-    return ChatTemplate.of_folder(Path(config.model)) if uses_folder else None
+    folder = Path(config.model)
+    if config.tokenizer_name != "model" or config.classifies or not folder.is_dir():
+        return None
+    return ChatTemplate.of_folder(RunFolder.view(folder).release if is_run(folder) else folder)
 
 
 def check_chats(config: Config) -> None:

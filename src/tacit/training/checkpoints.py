@@ -50,7 +50,8 @@ from tacit.data.fields import DEFAULT_FIELDS, fields_of
 from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError, LedgerError, RunError, failed
 from tacit.policies.marking import Policies
-from tacit.runs.folder import RunFolder
+from tacit.runs.earlier import release_digest
+from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
 from tacit.training.checks import invents, public_choice
@@ -222,6 +223,8 @@ _PUBLIC_CORPUS = "data.vocabulary_corpus"
 _CORPORA = ("corpus", "data.held_out_corpus", _PUBLIC_CORPUS)
 _OTHER_FILES = ("marking.aliases", "marking.coverage")
 _TOKENIZER = "tokenizer"
+POLICIES = ("policy", "conservative policy")
+"""What the hashes of the policies are called."""
 _MOVES_NO_NUMBER = (
     *("execution.device", "execution.microbatch_tokens", "execution.checkpoint_steps", "execution.checkpoint_minutes"),
     *("training.save_steps", "training.report_to"),
@@ -278,26 +281,32 @@ def _keyed(key: bytes, parts: Mapping[str, str]) -> dict[str, str]:
 def _parts(config: Config, policies: Policies) -> dict[str, str]:
     words = to_flat(config)
     files = {name: words[name] for name in (*_CORPORA, *_OTHER_FILES) if words[name] is not None}
-    if not config.is_new:
+    run = None if config.is_new or not is_run(Path(config.model)) else RunFolder.view(Path(config.model))
+    if not config.is_new and run is None:
         files["model"] = config.model
     if (chooses := public_choice(config)) is not None:
         files["training.eval_on"] = chooses
     hashed = {"policy", "marking.conservative_policy", "tokenizer", *files, *_MOVES_NO_NUMBER}
+    if run is not None:
+        hashed.add("model")  # by what was sealed: an audit of that run changes nothing
     fields = fields_of(asdict(config.data))
     for name in _CORPORA:
         if name in files:
             read(files[name], DEFAULT_FIELDS if name == _PUBLIC_CORPUS else fields)  # says why a file is no corpus
-    parts = {name: _digest(name, Path(file)) for name, file in files.items()}
-    parts["policy"] = policies.marking.hash
-    if policies.conservative is not None:
-        parts["conservative policy"] = policies.conservative.hash
+    parts = {name: digest_of(name, Path(file)) for name, file in files.items()}
+    if run is not None:
+        parts["model"] = release_digest(run)
+    for name, policy in zip(POLICIES, (policies.marking, policies.conservative), strict=True):
+        if policy is not None:
+            parts[name] = policy.hash
     if invents(config):
         parts["version of Faker"] = version("faker")
     parts["settings"] = json.dumps({name: words[name] for name in words.keys() - hashed}, sort_keys=True)
     return parts
 
 
-def _digest(name: str, path: Path) -> str:
+def digest_of(name: str, path: Path) -> str:
+    """The digest of the file that the setting `name` has."""
     try:
         return digest(path)
     except OSError as error:

@@ -5,15 +5,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from tacit.config.load import check_public_steps, check_used, load_config, require
+from tacit.config.load import Layer, check_public_steps, check_used, load_config, require
 from tacit.config.schema import BUILT_IN, CUSTOM_MODELS, Config
 from tacit.config.setting import Duplicates
 from tacit.data.labels import check_learns_labels
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.mechanisms.mechanism import Mechanism, Needs
 from tacit.mechanisms.registry import build_mechanism, entries, entry_of
-from tacit.mechanisms.settings import MeasuredCounts, refuse_unused
+from tacit.mechanisms.settings import ALWAYS_USED, MeasuredCounts, refuse_unused
 from tacit.privacy.plan import Unit, View
+from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.release import ReleaseFile
 
 
@@ -37,9 +38,9 @@ def public_choice(config: Config) -> str | None:
     return on if config.training.eval_steps is not None and on not in ("redacted", "full") else None
 
 
-def load_checked(source: Path, keywords: Mapping[str, Any], *layers: Mapping[str, Any]) -> Config:
-    """The settings of a corpus or a YAML file, with keywords (None: not given) and `layers` over them, checked."""
-    config = load_config(source, {name: value for name, value in keywords.items() if value is not None}, *layers)
+def load_checked(*layers: Layer) -> Config:
+    """The settings of all layers, later ones over earlier ones, checked."""
+    config = load_config(*layers)
     check_run(config)
     return config
 
@@ -60,7 +61,7 @@ def check_run(config: Config) -> None:
         _check_private_rule(config, asdict(needs.private_rule))
     if needs.settings is not None:
         given = {name for name, value in asdict(config.plan).items() if value is not None}
-        refuse_unused(config.plan.mechanism, given - needs.settings - {"mechanism", "epsilon"})
+        refuse_unused(config.plan.mechanism, given - needs.settings - ALWAYS_USED)
 
 
 def _check_private_rule(config: Config, fixed: Mapping[str, Any]) -> None:
@@ -85,7 +86,7 @@ _MANY = 1_000_000  # units, where the corpus was not counted yet
 def check_start(config: Config) -> Mechanism:
     """The mechanism, uncalibrated, as it would be for a large corpus; refused where no corpus could make it right."""
     check_run(config)
-    _check_model(config)
+    check_beginning(config)
     mechanism = build_mechanism(config.plan, _nominal_counts(config))
     check_mechanism(config, mechanism)
     return mechanism
@@ -132,18 +133,41 @@ def _check_choice(mechanism: Mechanism, on: str) -> None:
         )
 
 
-def _check_model(config: Config) -> None:
-    """Refuse a folder that is none, and a run of tacit's: what it spent would be part of the claim."""
-    if config.is_new:
-        return
+def check_beginning(config: Config) -> None:
+    """Refuse a folder that is none, and settings that a run decides which is the base."""
     folder = Path(config.model)
-    ours = (folder / place / name for place in (".", "release") for name in (ReleaseFile.LEDGER, ReleaseFile.GUARANTEE))
-    if any(file.exists() for file in ours):
-        raise ClaimRefused(
-            expected="a base model from elsewhere, or a new one",
-            found="a run of tacit, whose own spending would have to be added to this run's",
-            way_out="train from the model that run began with, or use model: lstm or gpt",
-        )
-    if not folder.is_dir():
+    require(
+        not config.plan.disjoint_from_model or (not config.is_new and is_run(folder)),
+        "disjoint_from_model with the model of an earlier run",
+        "leave it out: a model from elsewhere is an assumption of every claim",
+    )
+    base = base_architecture(config)
+    if base is not None:
+        _check_base(config, base)
+    elif not config.is_new and not folder.is_dir():
         names = ", ".join((*BUILT_IN, *CUSTOM_MODELS))
-        raise ConfigError(f"a model ({names}) or a local Hugging Face folder", repr(config.model), "check the name")
+        found, way_out = repr(config.model), "check the name"
+        raise ConfigError(f"a model ({names}), a local Hugging Face folder or the folder of a run", found, way_out)
+
+
+def base_architecture(config: Config) -> dict[str, Any] | None:
+    """The description of the model that a run begins with; None where that is not the model of a run."""
+    if config.is_new or not is_run(Path(config.model)):
+        return None
+    return RunFolder.view(Path(config.model)).read_json(dict, ReleaseFile.ARCHITECTURE)
+
+
+def _check_base(config: Config, architecture: Mapping[str, Any]) -> None:
+    """Refuse what the model of an earlier run decides itself."""
+    kind = str(architecture.get("kind"))
+    classifies = kind.endswith("classifier")
+    if config.classifies != classifies:
+        found = "a classifier" if classifies else "a language model"
+        raise ConfigError(f"an earlier run with task: {config.task}", found, "set the task of that run")
+    classes = tuple(architecture["settings"]["classes"]) if classifies else None
+    if classes != config.classes:
+        listed = ", ".join(classes or ())
+        raise ConfigError(f"the classes of the earlier run in its order: {listed}", "others", "give the same list")
+    require(config.tokenizer_name == "model", "the tokenizer of the earlier run", "leave tokenizer out")
+    bfloat = config.execution.precision == "bfloat16" and kind.startswith("lstm")
+    require(not bfloat, "float32 for the lstm", "leave precision out")

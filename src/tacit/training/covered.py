@@ -9,6 +9,7 @@ a device other than a processor, on which nothing was compared, is an assumption
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
+from typing import Any
 
 from tacit.config.load import shaped
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig
@@ -18,7 +19,7 @@ from tacit.mechanisms.registry import REGISTRY, entries, entry_of
 from tacit.mechanisms.settings import MechanismEntry
 from tacit.privacy.plan import Unit
 from tacit.training.chats import template_of
-from tacit.training.checks import duplicates_of, invents, public_choice
+from tacit.training.checks import base_architecture, duplicates_of, invents, public_choice
 
 OWN = "own"
 _CLAIMING = tuple(entry for entry in entries() if entry.units)
@@ -173,7 +174,8 @@ def choice_of(config: Config) -> dict[str, str]:
     published_corpus = config.data.vocabulary_corpus is not None
     tokenizers = {"bytes": "bytes", "bpe": "bpe of a public corpus" if published_corpus else "bpe of the corpus"}
     on = config.training.eval_on if public_choice(config) is None else "public"
-    model = config.model if config.is_new else "folder"
+    base = base_architecture(config)
+    model = config.model if config.is_new else _kind_of(base)
     return {
         "mechanism": entry.name if entry.name in REGISTRY else OWN,
         "task": config.task,
@@ -193,10 +195,10 @@ def choice_of(config: Config) -> dict[str, str]:
         "rest": "plain" if "entity_cap" in settings and plan.public_epochs is not None else "none",
         "clip_style": str(plan.clip_style or "flat"),
         "trainable": str(plan.trainable or "all"),
-        "model": "own" if is_custom(config.model) else model,
+        "model": "own" if is_custom(model) else model,
         "lora": _adapters(config.lora),
         "cache_activations": "off" if config.execution.cache_activations_gb is None else "on",
-        **_dropouts(config),
+        **_dropouts(config, base),
         "tokenizer": tokenizers.get(config.tokenizer_name, "a file"),
         "precision": config.execution.precision,
         "microbatch_tokens": "default" if config.execution.microbatch_tokens is None else "given",
@@ -235,10 +237,17 @@ def _adapters(lora: LoRAConfig | None) -> str:
     return "of some layers" if lora is not None and lora.layers_to_transform is not None else _given(lora)
 
 
-def _dropouts(config: Config) -> dict[str, str]:
-    """What drops; of new models the shape decides."""
-    if config.model == "lstm":
-        shape = shaped(LSTMConfig, config.model_config, {"vocabulary_size": 1})
+def _kind_of(base: Mapping[str, Any] | None) -> str:
+    """What a model is that is not new: that of a run may be an lstm, or one that somebody registered."""
+    kind = "" if base is None else str(base.get("kind")).removesuffix(" classifier")
+    return kind if kind == "lstm" or is_custom(kind) else "folder"
+
+
+def _dropouts(config: Config, base: Mapping[str, Any] | None) -> dict[str, str]:
+    """What drops; the shape decides of new models, and of an lstm that a run ended with."""
+    if config.model == "lstm" or _kind_of(base) == "lstm":
+        known = {"vocabulary_size": 1} if base is None else base.get("shape", base["settings"])
+        shape = shaped(LSTMConfig, config.model_config, known)
         rates = ("dropout", "embedding_dropout", "weight_drop")
         found = {name: "some" if getattr(shape, name) else "none" for name in rates}
         return {**found, "tied": "yes" if shape.tied else "no"}

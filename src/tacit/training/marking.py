@@ -47,7 +47,7 @@ from tacit.policies.coverage import read_population
 from tacit.policies.detectors.detector import DetectorOverlap
 from tacit.policies.marking import Inside, Policies, RecordSampler, Unmarked, mark_all
 from tacit.runs.folder import RunFolder
-from tacit.runs.release import PrivateFile, ReleaseFile
+from tacit.runs.release import PrivateFile
 from tacit.runs.verify import plant_canaries
 from tacit.training.chats import OneKind, measured_characters
 from tacit.training.overlap import Overlap
@@ -74,7 +74,7 @@ def mark_once(config: Config, policies: Policies, run: RunFolder, observe: Obser
     marked = marked_corpus(run)
     if run.path(PrivateFile.SUMMARY).exists():
         known = run.read_json(CorpusSummary, PrivateFile.SUMMARY)
-        if run.path(ReleaseFile.PLAN).exists() or marked.is_intact(known.files):  # with a plan, all was made of it
+        if run.path(PrivateFile.NOTED).exists() or marked.is_intact(known.files):  # once noted, all was made of it
             return known
     return _Marking(config, policies, run).carry_out(marked, observe)
 

@@ -31,13 +31,13 @@ from tacit.models.activations import activation_cache
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifier
 from tacit.models.language_model import Learner
-from tacit.models.loading import CustomModel
+from tacit.models.loading import CustomModel, load_any
 from tacit.models.lower_layers import LowerLayers
 from tacit.models.lstm import LSTM
 from tacit.policies.marking import Inside, Policies
 from tacit.policies.policy import Policy
 from tacit.policies.registry import parse_policy
-from tacit.runs.folder import RunFolder
+from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.release import PrivateFile
 from tacit.training.chats import template_of
 from tacit.training.checks import duplicates_of, needs_of
@@ -157,7 +157,10 @@ def sketch_learner(config: Config, vocabulary_size: int) -> Model:
 def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
     """A new model, or the one of a folder with room for the tokenizer's special tokens; on the device asked for."""
     torch.manual_seed(config.seed or 0 if config.mode == Mode.RESEARCH else torch.seed())
-    learner = (_classifier if config.classifies else _learner)(config, tokenizer.vocabulary_size)
+    if not config.is_new and is_run(Path(config.model)):
+        learner = _of_run(config)
+    else:
+        learner = (_classifier if config.classifies else _learner)(config, tokenizer.vocabulary_size)
     try:
         learner.module.to(config.execution.device)
     except (RuntimeError, AssertionError) as error:
@@ -179,6 +182,13 @@ def with_cache(config: Config, learner: Model, folder: Path, rows: int) -> Itera
     positions = _VIEWS * rows * (config.data.max_full_tokens + 2)
     with activation_cache(LowerLayers(learner), folder, limit, positions) as cache:
         yield replace(learner, cache=cache)
+
+
+def _of_run(config: Config) -> Model:
+    """The model that an earlier run ended with."""
+    learner, _ = load_any(Path(config.model))
+    _check_context(config, learner.context, 1 if config.classifies else 2)
+    return learner
 
 
 def _learner(config: Config, vocabulary_size: int, sketched: bool = False) -> Learner:

@@ -6,8 +6,6 @@ G3 (as spent). The guarantee is concluded from the ledger (`tacit.mechanisms.bui
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,12 +25,13 @@ from tacit.data.marked import CorpusSummary, Split
 from tacit.data.ownership import RecordMarks
 from tacit.data.prepare import prepare
 from tacit.data.store import PreparedCorpus
-from tacit.data.tokenizer import Dependence, Tokenizer, load_tokenizer
-from tacit.errors import ClaimRefused, ConfigError, RunError, TacitError
+from tacit.data.tokenizer import Dependence, Tokenizer
+from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.mechanisms.build import Measuring, Planned, Terms
 from tacit.mechanisms.build import plan as price
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import describe
+from tacit.mechanisms.user import DEALT_USERS
 from tacit.models.classifier import Classifier
 from tacit.models.evaluation import evaluate, label_quality, mean_nats
 from tacit.models.language_model import Learner
@@ -47,13 +46,14 @@ from tacit.privacy.plan import Targets, Unit, View
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_outside, release_utility
-from tacit.runs.verify import check_stores, check_verified, note_stores
+from tacit.runs.verify import check_stores, check_verified
 from tacit.runs.weights import keep_model, write_model
+from tacit.training.base_run import BaseRun
 from tacit.training.chats import check_chats
-from tacit.training.checkpoints import check_identity, check_tokenizer, identity_of
+from tacit.training.checkpoints import check_identity, identity_of
 from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice
 from tacit.training.covered import check_covered
-from tacit.training.marking import Caps, Shared, annotate, mark_once, marked_corpus, side_of
+from tacit.training.marking import Caps, Shared, annotate, marked_corpus, side_of
 from tacit.training.parts import (
     AnyBatchReader,
     Model,
@@ -61,22 +61,24 @@ from tacit.training.parts import (
     make_learner,
     make_policies,
     make_reader,
-    make_tokenizer,
     prepare_settings,
-    prepare_stores,
     train_settings,
     with_cache,
 )
 from tacit.training.pools import Pools, measured_counts
+from tacit.training.prepared import (
+    check_prepared,
+    is_prepared,
+    nothing_left_if_refused,
+    preparation_parts,
+    prepare_run,
+    take_over,
+)
 from tacit.training.randomness import Streams
 from tacit.training.starting import check_model
 from tacit.training.trainer import Choice, Trainer, watched
 
-_USER_ORIGINS = {
-    "given": None,
-    "documents": "each record is taken as one user's",
-    "dealt": "invented: records were dealt at random, about 15 to each",
-}
+_USER_ORIGINS = {"given": None, "documents": "each record is taken as one user's", "dealt": DEALT_USERS}
 _ORIGIN_OF_PIECES = "as the corpus names them; where it names none, the text that the record was cut from"
 _RECORD_IS = {"record": None, "turn": "one turn of a dialog", "sentence": "one sentence"}
 _SECONDS_BETWEEN_PRICES = 5.0
@@ -98,39 +100,35 @@ class Trained:
     shared: int = 0
 
 
-def train(config: Config, folder: Path, observe: Observer) -> Trained:
-    """A new run in `folder`."""
+def train(config: Config, folder: Path, observe: Observer, prepared: Path | None = None) -> Trained:
+    """A new run in `folder`; `prepared`: the store that has its corpus, if that was prepared before."""
     mechanism = check_start(config)
     check_model(config, mechanism.plan())
     check_chats(config)
     policies = make_policies(config)
+    base = BaseRun.of(config, policies)
+    if base is not None:
+        base.check_claim(mechanism, config.plan.disjoint_from_model)
     if config.tokenizer_name == "bpe" and config.data.vocabulary_corpus is None:
         _check_dependence(mechanism, learned_from_training(policies.marking), policies.marking.hash)
     if mechanism.notions():
         check_covered(config)
     identity = identity_of(config, policies)
-    with RunFolder.create(folder) as run, _nothing_left_if_refused(run):
+    if prepared is not None:
+        check_prepared(prepared, preparation_parts(config, policies, base))
+    with RunFolder.create(folder) as run, nothing_left_if_refused(run):
         run.write_json(PrivateFile.IDENTITY, identity)
         run.write_json(PrivateFile.SETTINGS, to_dict(config))
-        return _carried_out(config, policies, run, observe)
-
-
-@contextmanager
-def _nothing_left_if_refused(run: RunFolder) -> Iterator[None]:
-    """A start that is refused leaves nothing behind; one that failed for lack of room can be resumed."""
-    try:
-        yield
-    except RunError:
-        raise
-    except TacitError:
-        if not any(run.ledger.charges().values()):
-            run.discard()
-        raise
+        if prepared is not None:
+            take_over(prepared, run, policies, config.tokenizer_name != "bpe")
+        return _carried_out(config, policies, base, run, observe)
 
 
 def resume(folder: Path, observe: Observer) -> Trained:
     """Resume the run in `folder`; one that was finished must verify, and is sealed anew."""
     seen = RunFolder.view(folder)
+    if is_prepared(folder):
+        raise RunError("a run", "a prepared store, which takes no steps", f"tacit train --prepared {folder}")
     if seen.path(ReleaseFile.MANIFEST).exists():
         check_verified(seen)
     with RunFolder.open(folder) as run:
@@ -144,25 +142,25 @@ def resume(folder: Path, observe: Observer) -> Trained:
         check_stores(run)
         policies = make_policies(config)
         check_identity(run, config, policies)
-        return _carried_out(config, policies, run, observe)
+        return _carried_out(config, policies, BaseRun.of(config, policies), run, observe)
 
 
-def _carried_out(config: Config, policies: Policies, run: RunFolder, observe: Observer) -> Trained:
+def _carried_out(
+    config: Config, policies: Policies, base: BaseRun | None, run: RunFolder, observe: Observer
+) -> Trained:
     policy = policies.marking
     run.unseal()
     run.note_environment()
-    summary = mark_once(config, policies, run, observe)
-    tokenizer = _tokenizer(config, policy, run)
-    prepare_stores(config, policies, tokenizer, run, observe, summary.held_out_limit)
-    note_stores(run)
+    summary, tokenizer = prepare_run(config, policies, base, run, observe)
     store, held_out = (PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
     reader, test_reader = (make_reader(config, tokenizer, one) for one in (store, held_out))
     _check_held_out(held_out)
     marks = RecordMarks.load(run.path(PrivateFile.MARKS))
     annotation, dropped = annotate(store, marks, Caps(config.plan.user_cap, config.plan.entity_cap))
     pools = Pools(annotation)
-    evidence = _evidence(config, policies, summary, marks.entity_list_hash, dropped)
-    planned = price(config.plan, evidence, measured_counts(annotation, pools, config.plan))
+    evidence = _evidence(config, policies, summary, marks.entity_list_hash, dropped, base)
+    earlier, disjoint = None if base is None else base.earlier, config.plan.disjoint_from_model
+    planned = price(config.plan, evidence, measured_counts(annotation, pools, config.plan), earlier)
     _check_dependence(planned.mechanism, tokenizer.depends_on, hash_outside(policy, run.key))
     check_mechanism(config, planned.mechanism)
     if planned.mechanism.notions():
@@ -170,7 +168,8 @@ def _carried_out(config: Config, policies: Policies, run: RunFolder, observe: Ob
         check_covered(config)
     chooses, held = config.training.eval_steps is not None, len(np.unique(held_out.records))
     measuring = Measuring(held, calibrated(held), chooses and public_choice(config) is None)
-    terms = Terms(describe(planned.mechanism), planned.plan, config.classifies, chooses, measuring)
+    described = describe(planned.mechanism)
+    terms = Terms(described, planned.plan, config.classifies, chooses, measuring, earlier, disjoint)
     run.write_json(ReleaseFile.PLAN, terms)
     known = run.ledger.charges()  # a resumed ledger knows the prices already
     for step, prices in terms.prices().items():
@@ -202,18 +201,6 @@ def _carried_out(config: Config, policies: Policies, run: RunFolder, observe: Ob
     return Trained(run.folder, planned, utility, guarantee, set_aside, run.read_json(Shared, PrivateFile.SHARED).texts)
 
 
-def _tokenizer(config: Config, policy: Policy, run: RunFolder) -> Tokenizer:
-    """The run's tokenizer, which is made first where it is missing."""
-    place = run.path(ReleaseFile.TOKENIZER)
-    made = place.exists()
-    tokenizer = load_tokenizer(place) if made else make_tokenizer(config, policy, marked_corpus(run))
-    check_tokenizer(run, tokenizer)
-    if not made:
-        tokenizer = tokenizer.made_under(hash_outside(policy, run.key))
-        run.write(ReleaseFile.TOKENIZER, tokenizer.save)
-    return tokenizer
-
-
 def _priced(observe: Observer, run: RunFolder, planned: Planned) -> Observer:
     """`observe`, told now and then what was spent so far."""
     private = planned.mechanism.private
@@ -225,7 +212,7 @@ def _priced(observe: Observer, run: RunFolder, planned: Planned) -> Observer:
     def told(progress: Progress) -> None:
         nonlocal known, since
         if time.monotonic() - since > _SECONDS_BETWEEN_PRICES or progress.done == progress.total:
-            done = run.ledger.compositions()[headline]
+            done = (*planned.before, *run.ledger.compositions()[headline])
             known, since = quick_account(done).epsilon(private.delta) if done else 0.0, time.monotonic()
         observe(replace(progress, epsilon=known))
 
@@ -271,7 +258,12 @@ def _check_held_out(store: PreparedCorpus) -> None:
 
 
 def _evidence(
-    config: Config, policies: Policies, summary: CorpusSummary, entity_list_hash: str, dropped: float | None
+    config: Config,
+    policies: Policies,
+    summary: CorpusSummary,
+    entity_list_hash: str,
+    dropped: float | None,
+    base: BaseRun | None,
 ) -> Evidence:
     policy, second, data = policies.marking, policies.conservative, config.data
     covered = Covered()
@@ -296,7 +288,7 @@ def _evidence(
         user_origin=_ORIGIN_OF_PIECES if cut else _USER_ORIGINS[data.user_source],
         record_is=_RECORD_IS[data.segment_by],
         examples_given=bool(config.marking.inventions),
-        pretrained=not config.is_new,
+        pretrained=not config.is_new if base is None else base.earlier.evidence.pretrained,
         accelerated=config.execution.device != "cpu",
         repeatable=config.mode == Mode.RESEARCH,
     )

@@ -6,6 +6,7 @@ from tacit.common.machine import available_memory
 from tacit.config.schema import Config
 from tacit.models.folders import check_restores, check_sketch, check_tokenizer_file, memory_need
 from tacit.privacy.plan import Plan
+from tacit.runs.folder import is_run
 from tacit.training.parts import DEFAULT_VOCABULARY, Model, given_tokenizer, sketch_learner
 from tacit.training.updates import default_positions
 
@@ -13,6 +14,8 @@ from tacit.training.updates import default_positions
 def check_model(config: Config, plan: Plan) -> None:
     """Refuse a tokenizer or a model folder that is damaged, does not fit the settings, or does not fit into memory."""
     folder = None if config.is_new else Path(config.model)
+    if folder is not None and is_run(folder):
+        return  # it was checked when it began, and verifies
     if config.tokenizer_name == "model" and folder is not None:
         check_tokenizer_file(folder)
     tokenizer = given_tokenizer(config)
