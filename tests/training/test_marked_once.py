@@ -104,7 +104,7 @@ def test_what_was_marked_before_a_kill_is_used_if_it_is_whole_and_redone_if_not(
         raise Stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr("tacit.training.stages.prepare_stores", dies)
+        patched.setattr("tacit.training.prepared.prepare_stores", dies)
         with pytest.raises(Stopped):
             train(settings, tmp_path / "run", quiet)
     private = tmp_path / "run" / "private"
