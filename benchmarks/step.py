@@ -34,6 +34,7 @@ from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import Learner
 from tacit.models.lstm import LSTM
 from tacit.training.gradients.clipped import Flat, clipped_sum, plain_sum
+from tacit.training.gradients.contributions import Gram
 from tacit.training.optimizers import Optimizer
 from tacit.training.randomness import NoiseStream
 
@@ -171,6 +172,35 @@ def public_step(work: Work) -> Step:
     return step
 
 
+def products_step(work: Work, with_norms: bool) -> Step:
+    """The matrix products of a step and nothing else: what no implementation with the same products can go below.
+
+    Every layer's output and its input's gradient, the gradients of weights that move; with norms, also Gram matrices.
+    """
+    tokens = work.rows * work.time
+    layers = []
+    for part in work.learner().module.modules():
+        if isinstance(part, nn.Linear) or type(part).__name__ in ("Conv1D", "Recurrence"):
+            weight = part.get_parameter("weight")
+            layers.append(
+                (weight.detach(), weight.requires_grad, tokens * sum(weight.shape) <= work.rows * weight.numel())
+            )
+    sides = {width: torch.randn(tokens, width) for weight, _, _ in layers for width in weight.shape}
+
+    def step() -> None:
+        for weight, moves, has_grams in layers:
+            left, right = (sides[width] for width in weight.shape)
+            torch.mm(right, weight.t())
+            torch.mm(left, weight)
+            if moves:
+                torch.mm(left.t(), right)
+            if moves and with_norms and has_grams:
+                for values in (left, right):
+                    Gram(values.view(work.rows, work.time, -1))
+
+    return step
+
+
 def opacus_step(work: Work, mode: str) -> Step:
     """Opacus as its documentation has it, on a model changed to its liking: weights untied, Conv1D made Linear."""
     from opacus import PrivacyEngine  # type: ignore[import-not-found,unused-ignore]
@@ -217,6 +247,8 @@ def opacus_step(work: Work, mode: str) -> Step:
 def step_of(work: Work, mode: str) -> Step:
     """The step of a mode by its name."""
     ours = {"plain": plain_step, "tacit": tacit_step, "public": public_step}
+    if mode.startswith("products"):
+        return products_step(work, with_norms=mode.endswith("norms"))
     return ours[mode](work) if mode in ours else opacus_step(work, mode.removeprefix("opacus-"))
 
 
@@ -298,6 +330,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--model", help=f"folder of a causal language model (default: ${FOLDER})")
     parser.add_argument("--peers", action="store_true", help="also Opacus, which must be installed")
+    parser.add_argument("--products", action="store_true", help="also the matrix products of a step alone")
     parser.add_argument("--no-memory", action="store_true", help="leave peak memory out")
     parser.add_argument("--memory", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -310,7 +343,7 @@ def main() -> None:
         report_memory(WORKS[options.work[0]], options.memory)
         return
     print(f"native kernels: {'in use' if native.available else 'not in use'}")
-    ours = ["plain", "tacit", "public"]
+    ours = ["plain", "tacit", "public", *(("products", "products and norms") if options.products else ())]
     for name in options.work:
         if WORKS[name].model == "adapters" and FOLDER not in os.environ:
             print(f"{name}: left out; give the folder of a causal language model with --model, or in ${FOLDER}")

@@ -39,10 +39,10 @@ class Optimizer:
         self._done += 1
         scale = self._shortening(gradients)
         for name, gradient in gradients.items():
-            step = gradient * scale
-            if self.settings.optimizer != "sgd":
-                step = self._adam(name, step, noise * scale)
-            parameters[name].sub_((rate * step).to(parameters[name].dtype))
+            if self.settings.optimizer == "sgd":
+                parameters[name].sub_(gradient.to(parameters[name].dtype), alpha=rate * scale)
+            else:
+                self._adam(name, parameters[name], gradient, rate, scale, noise)
 
     def state(self) -> dict[str, Tensor]:
         return {"done": torch.tensor(self._done), **self._moments}
@@ -58,12 +58,18 @@ class Optimizer:
         norm = float(torch.stack([gradient.norm() for gradient in gradients.values()]).norm())
         return min(1.0, longest / norm) if norm > 0 else 1.0
 
-    def _adam(self, name: str, gradient: Tensor, noise: float) -> Tensor:
+    def _adam(self, name: str, parameter: Tensor, gradient: Tensor, rate: float, scale: float, noise: float) -> None:
         first = self._moments.setdefault(f"first.{name}", torch.zeros_like(gradient))
         second = self._moments.setdefault(f"second.{name}", torch.zeros_like(gradient))
-        first.lerp_(gradient, 1 - _BETAS[0])
-        second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
-        mean = first / (1 - _BETAS[0] ** self._done)
-        square = second / (1 - _BETAS[1] ** self._done)
-        square = (square - noise**2).clamp_min(_LEAST_SHARE * noise**2)
-        return mean / (square.sqrt() + _STABILITY)
+        mean_share, square_share = (1 - beta**self._done for beta in _BETAS)
+        variance = (noise * scale) ** 2
+        first.lerp_(gradient if scale == 1.0 else gradient * scale, 1 - _BETAS[0])
+        second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=(1 - _BETAS[1]) * scale**2)
+        below = second * (1 / square_share)
+        if variance:
+            below.sub_(variance).clamp_min_(_LEAST_SHARE * variance)
+        below.sqrt_().add_(_STABILITY)
+        if parameter.dtype == first.dtype:
+            parameter.addcdiv_(first, below, value=-rate / mean_share)
+        else:
+            parameter.sub_((first / below * (rate / mean_share)).to(parameter.dtype))

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from tacit.common.libraries import require_library
 from tacit.common.progress import Observer, Progress
 from tacit.data.batches import BatchReader
-from tacit.errors import ConfigError, RunError
+from tacit.errors import ConfigError, ModelError, RunError
+from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
 from tacit.privacy.plan import Plan, Step
@@ -31,6 +32,7 @@ from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
 from tacit.training.checkpoints import Checkpoint, Checkpoints
 from tacit.training.gradients.check import check_gradients
+from tacit.training.gradients.clipped import Method
 from tacit.training.pools import Pools
 from tacit.training.randomness import Streams
 from tacit.training.sampling import Samplers
@@ -125,6 +127,7 @@ class Trainer:
         saved, saved_at = done, time.monotonic()
         for trainable, names in self._updates.moving.items():  # on nobody's tokens
             method = check_gradients(self._learner, longest=self._longest, parameters=names)
+            _require_cache_read(self._learner, method)
             self._updates.methods[trainable] = method
         self._learner.module.train()
         for number, step in enumerate(islice(self._plan.steps(), done, None), done + 1):
@@ -195,3 +198,13 @@ def watched(run: RunFolder, log: Literal["none", "tensorboard"], observe: Observ
             observe(progress)
 
         yield told
+
+
+def _require_cache_read(learner: Learner | Classifier, method: Method) -> None:
+    """Kept activations are read by one method alone; with others they would be kept for nothing."""
+    if isinstance(learner, CausalLM) and learner.cache is not None and method != "fused":
+        raise ModelError(
+            expected="a model whose gradients are computed with kept activations",
+            found=f"one whose gradients need the method {method}",
+            way_out="leave execution.cache_activations_gb out",
+        )

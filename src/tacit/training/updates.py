@@ -282,7 +282,7 @@ class Updates:
         batch, moving = self._read(step, rows), self.moving[step.trainable]
         result = plain_sum(self.learner, batch, parameters=moving, **self._how(step))
         weight = max(result.weight, 1.0)
-        rule.apply(self.parameters, {name: total / weight for name, total in result.sums.items()})
+        rule.apply(self.parameters, {name: total.div_(weight) for name, total in result.sums.items()})
         return Done(int(batch.weights.count_nonzero()), result.loss / weight)
 
     def noisy(
@@ -337,7 +337,7 @@ class Updates:
     ) -> None:
         deviation = update.noise_multiplier * sensitivity
         next_noise(streams).add_(sums.values(), deviation)
-        gradients = {name: total / update.divisor for name, total in sums.items()}
+        gradients = {name: total.div_(update.divisor) for name, total in sums.items()}
         rule.apply(self.parameters, gradients, deviation / update.divisor)
 
 

@@ -113,22 +113,18 @@ def _add_fused(
     loss = _zero_loss(batch)
     with memory() as room:
         for _, part in batch.micro_batches(positions):
-            head = HeadPass(model.head, states_before_head(model, part), part, room, keep_scores=False)
+            states = states_before_head(model, part)
+            head = HeadPass(model.head, states, part, room, keep_scores=False, with_sums="bias" in of_head)
             with torch.no_grad():
                 for scores, read in head.chunks():
-                    _add(of_head, scores.flatten(0, 1), wide(read.flatten(0, 1)))
+                    if "weight" in of_head:
+                        of_head["weight"].addmm_(scores.flatten(0, 1).t(), wide(read.flatten(0, 1)))
+                if "bias" in of_head:
+                    of_head["bias"].add_(head.sums().sum(dim=0))
             for total, value in zip(sums.values(), head.backward(*chosen.values()), strict=True):
                 total.add_(value)
             loss += head.row_losses().sum()
     return loss
-
-
-def _add(sums: dict[str, Tensor], gradient: Tensor, read: Tensor) -> None:
-    """Add what a few rows contribute to the gradients of the head's weight and bias."""
-    if "weight" in sums:
-        sums["weight"].addmm_(gradient.t(), read)
-    if "bias" in sums:
-        sums["bias"].add_(gradient.sum(dim=0))
 
 
 MARGIN = 2.0**-10
