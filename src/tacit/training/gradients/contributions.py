@@ -26,6 +26,7 @@ from tacit.models import kernels as native
 
 _GRAM_ROUNDING = 8.0  # in units of the last place; errors of up to half of it were seen where steps cancel
 _SURE, _LARGEST = 1e30, 1e36  # squared norms: below, float32 did not overflow on the way; above, a row counts as zero
+_NARROW = 4  # times as wide as the other, and a product takes five times as long if the wide side comes first
 _DIRECT_NUMBERS = 1 << 22  # how many numbers of per-row gradients are formed at a time
 
 
@@ -227,7 +228,10 @@ def _groups_of_fixed_number(indices: Tensor, size: int) -> tuple[Tensor, Tensor,
 
 def _formed(left: Tensor, right: Tensor) -> PerRow:
     """G_b of every row."""
-    return PerRow(torch.bmm(wide(left).transpose(1, 2), wide(right)))
+    left, right = wide(left), wide(right)
+    if left.shape[2] < _NARROW * right.shape[2]:
+        return PerRow(torch.bmm(left.transpose(1, 2), right))
+    return PerRow(torch.bmm(right.transpose(1, 2), left).transpose(1, 2).contiguous())
 
 
 Use = Outer | Lookup | PerRow
