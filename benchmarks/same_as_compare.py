@@ -11,14 +11,14 @@ import numpy as np
 from safetensors.numpy import load_file
 
 FILES = {
-    "model": ("release/model.safetensors", "release/tacit/model.safetensors"),
-    "tokenizer": ("release/tokenizer.json", "release/tacit/tokenizer.json"),
-    "ledger": ("release/ledger.jsonl", "release/tacit/ledger.jsonl"),
-    "plan": ("release/plan.json", "release/tacit/plan.json"),
+    "model": ("release/model.safetensors",),
+    "tokenizer": ("release/tacit/tokenizer.json", "release/tokenizer.json"),
+    "ledger": ("release/tacit/ledger.jsonl", "release/ledger.jsonl"),
+    "plan": ("release/tacit/plan.json", "release/plan.json"),
     "guarantee": ("private/guarantee.json",),
-    "released guarantee": ("release/guarantee.json", "release/tacit/guarantee.json"),
+    "released guarantee": ("release/tacit/guarantee.json", "release/guarantee.json"),
     "utility": ("private/utility.json",),
-    "released utility": ("release/utility.json", "release/tacit/utility.json"),
+    "released utility": ("release/tacit/utility.json", "release/utility.json"),
     "prepared": ("private/prepared",),
     "held-out": ("private/held-out", "private/held_out"),
 }

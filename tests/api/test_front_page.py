@@ -87,7 +87,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_example_of_the_front_page_runs(examples: Path) -> None:
     functions = {name for name in tacit.__all__ if name[0].islower()}
     assert functions | {"PrivateStep", "Run"} == set(IN_ORDER)
-    assert (examples / "run" / "release" / "report.html").exists()
+    assert (examples / "run" / "release" / "tacit" / "report.html").exists()
 
 
 def test_a_run_tells_its_parts(examples: Path) -> None:

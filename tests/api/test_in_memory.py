@@ -56,7 +56,7 @@ def test_a_table_trains_the_model_that_its_file_trains(records: list[tacit.Recor
     )
     assert model_of(run.folder) == model_of(tmp_path / "file")
     assert (run.folder / "private" / "inputs").stat().st_mode & 0o077 == 0
-    assert not list((run.folder / "release").glob("*corpus*"))
+    assert not list((run.folder / "release").glob("**/*corpus*"))
     assert run.verify().holds
 
 
@@ -81,7 +81,7 @@ def test_names_of_fields_are_settings_of_a_run(records: list[tacit.Record], tmp_
     assert model_of(renamed.folder) == model_of(usual.folder)
     assert renamed.utility == usual.utility
     assert not (renamed.folder / "private" / "inputs").exists()
-    assert not any('"body"' in file.read_text() for file in (renamed.folder / "release").glob("*.json"))
+    assert not any('"body"' in file.read_text() for file in (renamed.folder / "release").glob("**/*.json"))
     with pytest.raises(CorpusError, match="the field 'costumer' in some record"):
         train(tmp_path / "c.jsonl", mechanism="dpsgd", out=tmp_path / "x", settings=SETTINGS, user_field="costumer")
     settings = renamed.folder / "private" / "settings.json"

@@ -71,13 +71,13 @@ def test_json_has_all_of_it_and_reads_back(run: Path, shown: str) -> None:
 
 
 def test_what_is_about_canaries_leaves_and_nothing_else(run: Path, shown: str) -> None:
-    released = (run / "release" / "audit.json").read_text()
+    released = (run / "release" / "tacit" / "audit.json").read_text()
     assert "what the toy saw" in released
     assert "quiet" not in released
     assert "toy box" not in released
     content = json.loads((run / "private" / "audit.json").read_text())
     with pytest.raises(RunError, match=r"canaries\[\].inside, .*training_records\[\]"):
-        check_fields("audit.json", content)
+        check_fields("tacit/audit.json", content)
 
 
 def test_the_page_of_the_run_draws_it(run: Path, shown: str) -> None:

@@ -23,6 +23,7 @@ import tacit.runs.utility
 import tacit.training.overlap
 import tacit.training.stages
 from runs import PLANS, quiet
+from saved import release_files
 from tacit.audits.audit import audit
 from tacit.audits.findings import Audit
 from tacit.config.audit_schema import AuditConfig
@@ -95,6 +96,10 @@ def _settings(folder: Path, mechanism: str, **more: Any) -> Config:  # noqa: ANN
     return load_config(words)
 
 
+def _files(release: Path) -> World:
+    return {path.relative_to(release).as_posix(): path.read_bytes() for path in release_files(release)}
+
+
 def released(folder: Path, records: list[Record], mechanism: str, **more: Any) -> World:  # noqa: ANN401
     """Every file that the whole pipeline puts into `release/`."""
     folder.mkdir()
@@ -104,7 +109,7 @@ def released(folder: Path, records: list[Record], mechanism: str, **more: Any) -
     if "classes" not in more:  # classifiers are not attacked
         audit(folder / "run", ATTACKS, quiet)
     report([folder / "run"])
-    return {path.name: path.read_bytes() for path in sorted((folder / "run" / "release").iterdir())}
+    return _files(folder / "run" / "release")
 
 
 @pytest.fixture
@@ -192,7 +197,8 @@ def test_what_leaves_is_equal_for_neighbors(mechanism: str, tmp_path: Path) -> N
     if mechanism in ("uedp", "uedp-published"):
         worlds["entity"] = changed(records, renamed, {record.id for record in records})
     before = released(tmp_path / "before", records, mechanism)
-    assert {"model.safetensors", "report.html", "certificate.md", "README.md", "audit.json"} <= before.keys()
+    own = {"tacit/report.html", "tacit/certificate.md", "tacit/audit.json"}
+    assert own | {"model.safetensors", "README.md"} <= before.keys()
     for name, neighbor in worlds.items():
         assert neighbor != records
         after = released(tmp_path / name.replace(" ", "-"), neighbor, mechanism)
@@ -227,10 +233,10 @@ def test_without_force_only_priced_fields_of_utility_depend_on_held_out_records(
     neighbor = changed(records, other_text, _unit(records, "plain", tmp_path / "u", Split.VALIDATION))
     worlds = [released(tmp_path / name, one, "plain") for name, one in (("a", records), ("b", neighbor))]
     found = differing(*worlds)
-    fields = [tuple(one.split(": ")) for one in found if ": " in one and not one.startswith("manifest.json")]
-    assert ("utility.json", "sums[]") in fields
+    fields = [tuple(one.split(": ")) for one in found if ": " in one and not one.startswith("tacit/manifest.json")]
+    assert ("tacit/utility.json", "sums[]") in fields
     assert all(reason(file, path) is ReleaseReason.PRICED for file, path in fields)
-    assert {one for one in found if ": " not in one} <= {"report.html", "README.md"}
+    assert {one for one in found if ": " not in one} <= {"tacit/report.html", "README.md"}
 
 
 # hashes of what people wrote
@@ -286,7 +292,7 @@ def test_no_secret_and_no_digest_of_the_corpus_leaves(tmp_path: Path) -> None:
     world = released(tmp_path / "a", records, "uedp", **policy)
     again = released(tmp_path / "b", records, "uedp", **policy)
     assert given_away(world, records) == []
-    hashes = [json.loads(one["guarantee.json"])["evidence"] for one in (world, again)]
+    hashes = [json.loads(one["tacit/guarantee.json"])["evidence"] for one in (world, again)]
     for name in ("policy_hash", "entity_list_hash"):
         assert hashes[0][name] != hashes[1][name], "two keys, one hash: it is not keyed"
     exact = [json.loads((tmp_path / one / "run/private/guarantee.json").read_text())["evidence"] for one in ("a", "b")]
@@ -307,7 +313,7 @@ def test_control_membership_in_the_released_audit_is_caught(tmp_path: Path, monk
         released(tmp_path / "refused", records, "dpsgd")
     monkeypatch.setattr(tacit.runs.folder, "check_fields", lambda *_: None)
     found = differing(*(released(tmp_path / name, one, "dpsgd") for name, one in (("a", records), ("b", neighbor))))
-    assert any(one.startswith("audit.json: training_records") for one in found)
+    assert any(one.startswith("tacit/audit.json: training_records") for one in found)
 
 
 @pytest.mark.usefixtures("forced")
@@ -323,7 +329,7 @@ def test_control_the_corpus_as_its_own_public_vocabulary_is_caught(
         here = changed(records, change, _unit(records, "selective", tmp_path / "u", Split.TRAIN))
         more = {"tokenizer": "bpe", "vocabulary_size": 400, "vocabulary_corpus": str(tmp_path / name / "corpus.jsonl")}
         worlds.append(released(tmp_path / name, here, "selective", **more))
-    assert any(one.startswith("tokenizer.json") for one in differing(*worlds))
+    assert any(one.startswith("tacit/tokenizer.json") for one in differing(*worlds))
 
 
 def test_control_a_plain_hash_of_the_entities_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,5 +337,5 @@ def test_control_a_plain_hash_of_the_entities_is_caught(tmp_path: Path, monkeypa
     monkeypatch.setattr(tacit.runs.utility, "keyed", lambda _, plain: plain)
     records = corpus()
     found = given_away(released(tmp_path / "a", records, "uedp"), records)
-    assert "guarantee.json: a digest" in found
-    assert "report.html: a digest" in found
+    assert "tacit/guarantee.json: a digest" in found
+    assert "tacit/report.html: a digest" in found

@@ -53,7 +53,7 @@ def test_the_claim_the_verdict_and_all_attacks_are_shown(run: Path) -> None:
         "models saved during training",
         "perplexity",
         "two-stage",
-        "release/audit.json",
+        "release/tacit/audit.json",
         "private/audit.json",
     ]
     assert [one for one in words if one not in output] == []

@@ -318,7 +318,7 @@ def test_own_policy_mechanism_and_model_together_go_the_whole_way(tmp_path: Path
         },
     )
     (step,) = trained.plan.executions()
-    entries = read_entries(run / "release" / "ledger.jsonl")
+    entries = read_entries(run / "release" / "tacit" / "ledger.jsonl")
     assert entries.charges() == {"private": 3, "utility": 1}
     spent = ((cost(step, Neighbors(Unit.SECRETS)), 3), (HELD_OUT_ALONE, 1))
     assert entries.compositions()[str(Neighbors(Unit.SECRETS))] == spent

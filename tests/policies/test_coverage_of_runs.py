@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runs import experiment, quiet, write_corpus
+from saved import release_files
 from tacit.api import label_draw, label_read
 from tacit.cli.main import app
 from tacit.common.formatting import upper_bound
@@ -123,7 +124,7 @@ def test_no_key_and_no_owner_leaves_with_the_run(tmp_path: Path) -> None:
         experiment(corpus, "redaction", policy="digits", coverage=coverage, model_config=SHAPE), tmp_path / "run", quiet
     )
     population = json.loads(Path(coverage).read_text())["population"]
-    released = "".join(path.read_text(errors="replace") for path in (tmp_path / "run" / "release").iterdir())
+    released = "".join(path.read_text(errors="replace") for path in release_files(tmp_path / "run" / "release"))
     assert RunFolder.view(tmp_path / "run").path(ReleaseFile.GUARANTEE).exists()
     assert population["key"] not in released
     assert population["hash"] not in released

@@ -143,7 +143,7 @@ def test_a_run_with_alpha_contexts_says_what_its_model_learned_from(place: Path,
     trained = run(place, tmp_path / "run", "second", policy=str(place / "alpha.yaml"))
     assert trained.guarantee.evidence.detector_data == "public"
     assert FROZEN_DETECTOR in trained.guarantee.holds_if
-    assert json.loads((tmp_path / "run" / "release" / "guarantee.json").read_text())
+    assert json.loads((tmp_path / "run" / "release" / "tacit" / "guarantee.json").read_text())
 
 
 def test_g3_a_model_of_this_corpus_is_not_public(place: Path, tmp_path: Path) -> None:

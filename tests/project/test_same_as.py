@@ -36,8 +36,8 @@ def run(tmp_path: Path) -> Path:
             (place / "public" / "tokens.bin").write_bytes(b"tokens")
             (place / "public" / "pieces.bin").write_bytes(b"pieces")
             (place / "header.json").write_text(json.dumps({"counts": {"records": 3}, "version": 1}))
-    (folder / "release/plan.json").write_text(json.dumps(PLAN))
-    (folder / "release/ledger.jsonl").write_text('{"charge":0,"times":2,"chain":"c"}\n{"charge":1,"times":3}\n')
+    (folder / "release/tacit/plan.json").write_text(json.dumps(PLAN))
+    (folder / "release/tacit/ledger.jsonl").write_text('{"charge":0,"times":2,"chain":"c"}\n{"charge":1,"times":3}\n')
     (folder / "private/audit.json").write_text(json.dumps({"exposure": [{"bits": 3.125, "rank": 4}]}))
     _write_model(folder)
     return folder
@@ -84,20 +84,20 @@ def test_a_copy_of_a_run_is_equal(run: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        (_in_text("release/plan.json", "0.19", "0.2"), "plan: plan[0].rate 0.19 -> 0.2"),
-        (_in_text("release/ledger.jsonl", '"times":3', '"times":4'), "ledger: [1].times 3 -> 4"),
+        (_in_text("release/tacit/plan.json", "0.19", "0.2"), "plan: plan[0].rate 0.19 -> 0.2"),
+        (_in_text("release/tacit/ledger.jsonl", '"times":3', '"times":4'), "ledger: [1].times 3 -> 4"),
         (_in_text("private/guarantee.json", "(1.5,", "(1.4,"), "guarantee: claim"),
         (_in_text("private/guarantee.json", "aaa", "bbb"), "guarantee: claim"),
-        (_in_text("release/guarantee.json", "(1.5,", "(1.4,"), "released guarantee: claim"),
+        (_in_text("release/tacit/guarantee.json", "(1.5,", "(1.4,"), "released guarantee: claim"),
         (_in_text("private/utility.json", "2.25", "2.2500000001"), "utility: sums[1] 2.25 -> 2.2500000001"),
-        (_in_text("release/utility.json", ", 2.25", ""), "released utility: sums"),
-        (_in_text("release/tokenizer.json", "sums", "merges"), "tokenizer: merges in new alone"),
+        (_in_text("release/tacit/utility.json", ", 2.25", ""), "released utility: sums"),
+        (_in_text("release/tacit/tokenizer.json", "sums", "merges"), "tokenizer: merges in new alone"),
         (_in_text("private/prepared/header.json", "3", "4"), "prepared: counts.records 3 -> 4"),
         (_in_column("private/prepared/public/tokens.bin"), "prepared: tokens"),
         (_in_column("private/held-out/public/pieces.bin"), "held-out: chunks"),
         (_in_column("private/held-out/public/salt.bin"), "held-out: salt in new alone"),
         (lambda folder: (folder / "private/prepared/public/tokens.bin").unlink(), "prepared: tokens in old alone"),
-        (lambda folder: (folder / "release/ledger.jsonl").unlink(), "ledger: not found in new"),
+        (lambda folder: (folder / "release/tacit/ledger.jsonl").unlink(), "ledger: not found in new"),
         (lambda folder: _write_model(folder, 1e-3), "model: 1 of 2 tensors, head by 0.001"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -114,12 +114,12 @@ def test_a_difference_is_found_and_named(change: Callable[[Path], None], found: 
     [
         _in_text("private/guarantee.json", '"code_version": "1"', '"code_version": "2", "average_case": null'),
         _in_text("private/guarantee.json", "gold", "gold, known-canaries"),
-        _in_text("release/guarantee.json", "a" * 64, "b" * 64),
-        _in_text("release/plan.json", '"optimiser": "public", "moves"', '"optimizer": "public", "trainable"'),
-        _in_text("release/ledger.jsonl", '"chain":"c"', '"chain":"d"'),
+        _in_text("release/tacit/guarantee.json", "a" * 64, "b" * 64),
+        _in_text("release/tacit/plan.json", '"optimiser": "public", "moves"', '"optimizer": "public", "trainable"'),
+        _in_text("release/tacit/ledger.jsonl", '"chain":"c"', '"chain":"d"'),
         _in_column("private/prepared/public/kept.bin"),
         _move("private/prepared/public/pieces.bin", "private/prepared/public/chunks.bin"),
-        _move("release/plan.json", "release/tacit/plan.json"),
+        _move("release/tacit/plan.json", "release/plan.json"),
     ],
 )
 def test_versions_identifiers_and_new_names_are_no_difference(change: Callable[[Path], None], run: Path) -> None:
@@ -142,7 +142,7 @@ def test_equal_weights_in_other_bytes_are_found(run: Path) -> None:
 
 
 def test_a_part_that_neither_run_has_is_found(run: Path) -> None:
-    (run / "release/ledger.jsonl").unlink()
+    (run / "release/tacit/ledger.jsonl").unlink()
     assert list(run_differences(run, _copy(run))) == ["ledger: not found in old and new"]
 
 

@@ -15,6 +15,7 @@ from test_scan_page import HOSTILE, Page
 from typer.testing import CliRunner
 
 from finished_runs import CLASSES, WORDS, make_audit, make_plan, rewrite, text_utility, write_run
+from saved import release_files
 from tacit.audits.attacks.exposure import exposure_finding
 from tacit.audits.findings import Audit, Outcome, Verdict
 from tacit.cli.main import app
@@ -287,18 +288,18 @@ def test_the_files_beside_the_page(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "my run")
     written = report([folder])
     release = folder / "release"
-    assert written.page == release / "report.html"
+    assert written.page == release / "tacit" / "report.html"
     papers = {ReleaseFile.CERTIFICATE, ReleaseFile.REGISTRY, ReleaseFile.MODEL_CARD}
-    assert {path.name for path in written.beside} == papers
+    assert set(written.beside) == {release / name for name in papers}
     guarantee = read_run(folder).guarantee
     assert guarantee.sentence() in (release / ReleaseFile.CERTIFICATE).read_text()
     assert yaml.safe_load((release / ReleaseFile.REGISTRY).read_text())["name"] == "my run"
     card = (release / ReleaseFile.MODEL_CARD).read_text()
     front = yaml.safe_load(card.split("---")[1])
     assert front["model-index"][0]["results"][0]["metrics"][0]["type"] == "perplexity"
-    before = {path.name: path.read_bytes() for path in release.iterdir()}
+    before = {path.name: path.read_bytes() for path in release_files(release)}
     report([folder])
-    assert {path.name: path.read_bytes() for path in release.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in release_files(release)} == before
     (release / ReleaseFile.MODEL_CARD).write_text("# Mine\n")
     assert report([folder]).kept == release / ReleaseFile.MODEL_CARD
     assert (release / ReleaseFile.MODEL_CARD).read_text() == "# Mine\n"
@@ -335,7 +336,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     folders = [str(write_run(tmp_path / name, name)) for name in ("plain", "redaction")]
     one = CliRunner().invoke(app, ["report", folders[0]])
     assert one.exit_code == 0, one.output
-    assert (tmp_path / "plain" / "release" / "report.html").is_file()
+    assert (tmp_path / "plain" / "release" / "tacit" / "report.html").is_file()
     several = CliRunner().invoke(app, ["report", *folders])
     assert several.exit_code == 0, several.output
     assert "page comparison.html" in several.output
@@ -367,7 +368,7 @@ def test_what_is_private_is_not_on_the_page(tmp_path: Path) -> None:
     for file in ("settings.json", "canaries.json", "steps.jsonl"):
         (folder / "private" / file).write_text(json.dumps({"secret": "the-secret-value-4711"}))
     report([folder])
-    for path in (folder / "release").iterdir():
+    for path in release_files(folder / "release"):
         assert b"the-secret-value-4711" not in path.read_bytes()
     audit = RunFolder.view(folder).read_json(Audit, ReleaseFile.AUDIT)
     assert audit.canaries

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from finished_runs import make_plan, reseal, rewrite, write_run
 from marking import measured, sampled
 from runs import experiment, quiet, write_corpus
+from saved import release_files
 from tacit.api import five_ways as quick
 from tacit.audits.attacks.exposure import exposure_finding
 from tacit.cli.main import app
@@ -212,11 +213,11 @@ def _excerpt_of(text: str) -> Excerpt:
 def test_the_inside_page_stays_inside(tmp_path: Path) -> None:
     folder = inside_run(tmp_path / "run", [labelled(at) for at in range(9)])
     report([folder])
-    before = {path.name: path.read_bytes() for path in (folder / "release").iterdir()}
+    before = {path.name: path.read_bytes() for path in release_files(folder / "release")}
     written = report_inside(folder, 5)
     assert written.page == folder / "private" / "report.html"
     assert stat.S_IMODE(written.page.stat().st_mode) == 0o600
-    assert {path.name: path.read_bytes() for path in (folder / "release").iterdir()} == before
+    assert {path.name: path.read_bytes() for path in release_files(folder / "release")} == before
     text = written.page.read_text()
     page = Page(text)
     assert "Not for release" in page.text
@@ -226,7 +227,7 @@ def test_the_inside_page_stays_inside(tmp_path: Path) -> None:
     assert "5550199" not in text
     assert "Ann" not in re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
     assert report_inside(folder, 5).page.read_text() == text
-    outside = (folder / "release" / "report.html").read_text()
+    outside = (folder / "release" / "tacit" / "report.html").read_text()
     assert "Not for release" not in outside
     assert "<article" not in outside
     assert "contains no text of the corpus" in outside
@@ -307,7 +308,7 @@ def test_no_way_of_the_quickstart_releases_a_secret(tmp_path: Path, monkeypatch:
     assert all(way.trained is not None for way in ways)
     folders = [tmp_path / "quick" / way.mechanism for way in ways]
     pages = [result.page, *(report_inside(folder, 20).page for folder in folders)]
-    released = [path for folder in folders for path in (folder / "release").iterdir() if path.is_file()]
+    released = [path for folder in folders for path in release_files(folder / "release")]
     apart = (tmp_path / "quick" / "public.jsonl").read_text() + run_page(read_run(write_run(tmp_path / "any")))
     secrets = _secrets(tmp_path / "quick" / "corpus.jsonl", apart)
     assert len(secrets) > 30
@@ -330,7 +331,7 @@ def test_a_trained_run_releases_no_secret_and_hides_those_its_policy_missed(tmp_
     assert found.made == (environment(),)
     secrets = _secrets(corpus, run_page(found))
     assert len(secrets) > 50
-    released = [path for path in (run / "release").iterdir() if path.is_file()]
+    released = release_files(run / "release")
     assert {"utility.json", "made.json", "config.json", "report.html"} <= {path.name for path in released}
     assert _said(released, secrets) == []
     assert _said([page, run / "private" / PrivateFile.SAMPLE], secrets) == []

@@ -44,7 +44,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 def test_a_new_run_has_its_names_and_an_empty_ledger(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path / "deep" / "run") as run:
-        assert names(run.folder) == {"run.json", "release/ledger.jsonl", "private/key", "private/lock"}
+        assert names(run.folder) == {"run.json", "release/tacit/ledger.jsonl", "private/key", "private/lock"}
         assert run.ledger.charges() == {}
         assert (run.folder / "private").stat().st_mode & 0o077 == 0
     (tmp_path / "empty").mkdir()
@@ -72,7 +72,7 @@ def test_what_was_written_is_read(run: RunFolder) -> None:
     assert load_tokenizer(view.path(ReleaseFile.TOKENIZER)).hash == tokenizer.hash
     read = read_model(view)
     assert all(torch.equal(read[name], tensor) and read[name].dtype == tensor.dtype for name, tensor in tensors.items())
-    assert {path.name for path in (run.folder / "release").iterdir()} <= set(ReleaseFile)
+    assert names(run.folder / "release") <= set(ReleaseFile)
     assert {path.name for path in (run.folder / "private").iterdir()} <= set(PrivateFile)
 
 
@@ -99,7 +99,7 @@ def test_g1_files_are_synced_before_they_get_their_name(run: RunFolder, monkeypa
     monkeypatch.setattr(os, "fsync", told_sync)
     monkeypatch.setattr(os, "replace", told_replace)
     run.write_json(ReleaseFile.UTILITY, {})
-    assert done == ["sync .draft-utility.json", "rename", "sync release"]
+    assert done == ["sync .draft-utility.json", "rename", "sync tacit"]
 
 
 @pytest.mark.parametrize("fails", ["write", "fsync", "replace"])
@@ -146,7 +146,7 @@ assert read_model(run)["a"].tolist() == [1, 1, 1]
 """
     done = subprocess.run([sys.executable, "-c", script, str(run.folder)], capture_output=True, text=True, check=True)
     assert "found file too large. Way out: make room on the disk and resume" in done.stdout
-    kept = {"run.json", "release/ledger.jsonl", "release/model.safetensors", "private/key", "private/lock"}
+    kept = {"run.json", "release/tacit/ledger.jsonl", "release/model.safetensors", "private/key", "private/lock"}
     assert names(run.folder) == kept
 
 
@@ -311,7 +311,7 @@ def test_what_a_start_that_charged_nothing_left_is_taken_over(run: RunFolder) ->
     """At every moment before the first charge; and drafts of killed writers are gone when a run is opened."""
     run.write_json(PrivateFile.SETTINGS, {"of": "the first try"})
     run.close()
-    drafts = [run.folder / place / ".draft-a" for place in ("", "release", "private")]
+    drafts = [run.folder / place / ".draft-a" for place in ("", "release", "release/tacit", "private")]
     for draft in drafts:
         draft.mkdir()
         (draft / "part").write_text("half")

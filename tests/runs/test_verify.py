@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from finished_runs import reseal, rewrite, write_run
 from runs import experiment, quiet, write_corpus
+from saved import release_files
 from tacit import api as verbs
 from tacit.audits.audit import audit
 from tacit.cli.main import app
@@ -133,11 +134,11 @@ def test_each_of_the_four_changes_is_named_and_nothing_is_printed(tamper: Callab
         lambda: load(run),
         lambda: audit(run, AuditConfig(), quiet),
     ]
-    before = {path: path.read_bytes() for path in sorted((run / "release").iterdir())}
+    before = {path: path.read_bytes() for path in release_files(run / "release")}
     for use in uses:
         with pytest.raises(RunError, match=f"{file} was changed.*Way out: restore the file"):
             use()
-    assert {path: path.read_bytes() for path in sorted((run / "release").iterdir())} == before
+    assert {path: path.read_bytes() for path in release_files(run / "release")} == before
 
 
 @pytest.mark.usefixtures("unverified")
@@ -174,7 +175,7 @@ def test_verify_reads_no_private_file(run: Path) -> None:
 
 
 def released(folder: Path) -> list[Path]:
-    return sorted((folder / "release").iterdir())
+    return release_files(folder / "release")
 
 
 @hypothesis_settings(max_examples=60)
@@ -217,7 +218,7 @@ def test_what_nobody_sealed_is_named(run: Path) -> None:
     config = release / ReleaseFile.CONFIG
     config.rename(run / "config.json")
     config.symlink_to(run / "config.json")
-    assert failing(verify(run)) == "config.json is not a regular file"
+    assert failing(verify(run)) == "tacit/config.json is not a regular file"
 
 
 def test_a_ledger_cut_anywhere_is_found(run: Path) -> None:
@@ -259,7 +260,7 @@ def test_a_seal_does_not_cover_what_others_changed(run: Path) -> None:
     with RunFolder.open(run) as opened:
         opened.write_text(ReleaseFile.REPORT, "page")
         opened.seal()
-    assert failing(verify(run)) == "config.json was changed: its SHA-256 is not the one in manifest.json"
+    assert failing(verify(run)) == "tacit/config.json was changed: its SHA-256 is not the one in manifest.json"
 
 
 def test_a_run_that_is_not_finished_says_so(tmp_path: Path) -> None:
@@ -466,7 +467,9 @@ def test_the_command_line(run: Path, tmp_path: Path) -> None:
 def test_what_is_sealed_is_what_is_there(reported: Path) -> None:
     """The manifest names every file but itself, and where the ledger ends."""
     manifest = json.loads((reported / "release" / ReleaseFile.MANIFEST).read_text())
-    assert set(manifest["files"]) | {"manifest.json"} == {path.name for path in released(reported)}
+    assert {*manifest["files"], ReleaseFile.MANIFEST} == {
+        path.relative_to(reported / "release").as_posix() for path in released(reported)
+    }
     assert manifest["ledger"]["length"] == len((reported / "release" / ReleaseFile.LEDGER).read_text().splitlines())
     assert read_entries(reported / "release" / ReleaseFile.LEDGER).charges() == {"private": 3, "utility": 1}
     assert len(PreparedCorpus(reported / "private" / PrivateFile.PREPARED)) > 0

@@ -303,14 +303,14 @@ def _run(rng: random.Random, base: Path, folder: Path) -> Case:
 
 def _seal(release: Path) -> None:
     """Make the manifest fit what is there, as whoever edits a run could: so that the readers behind it are met."""
-    if not (release / "manifest.json").is_file():  # a link to a device may have no end
+    if not (release / "tacit" / "manifest.json").is_file():  # a link to a device may have no end
         return
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        manifest = json.loads((release / "manifest.json").read_bytes())
+        manifest = json.loads((release / "tacit" / "manifest.json").read_bytes())
         for name in manifest["files"]:
             if (release / name).is_file() and not (release / name).is_symlink():
                 manifest["files"][name] = hashlib.sha256((release / name).read_bytes()).hexdigest()
-        (release / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        (release / "tacit" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def _model(rng: random.Random, base: Path, folder: Path) -> Case:

@@ -17,6 +17,11 @@ from tacit.runs.weights import save_tensors
 Model = TypeVar("Model")
 
 
+def release_files(release: Path) -> list[Path]:
+    """All files of a release folder and its tacit/."""
+    return sorted(path for path in release.rglob("*") if not path.is_dir())
+
+
 def released(model: Any, folder: Path) -> None:  # noqa: ANN401
     """Its description and its weights."""
     save_tensors(folder / "model.safetensors", dict(model.module.named_parameters()))

@@ -251,7 +251,7 @@ def test_words_and_tokens_are_those_of_the_text(tmp_path: Path, kind: str) -> No
 
 def test_a_tokenizer_that_loses_text_counts_nothing(tmp_path: Path) -> None:
     class Lossy:
-        size, lossless = 256, False
+        size, lossless, specials = 256, False, frozenset[int]()
 
         def encode_batch(self, texts: list[str]) -> list[list[int]]:
             return [list(text.lower().encode()) for text in texts]
@@ -472,7 +472,7 @@ def test_a_sweep_has_a_page_with_its_pictures(tmp_path: Path, said: Said) -> Non
     assert len(said()) == 3
     text = swept.page.read_text()
     assert "Seeds of &lt;one&gt; run" in text
-    assert 'href="seed-1/release/report.html"' in text
+    assert 'href="seed-1/release/tacit/report.html"' in text
     assert str(tmp_path) not in text
     assert swept.compared is None  # nothing was trained here
     assert sweep(recipe_file(tmp_path)).page.read_text().count("<figure") == 0

@@ -333,7 +333,7 @@ def test_the_page_is_pure_and_escapes_what_it_is_told(tmp_path: Path) -> None:
     assert "<b>way" not in text
     assert "Expected &lt;script&gt;" in text
     assert 'href="comparison.html"' in text
-    assert 'href="plain-seed-0/release/report.html"' in text
+    assert 'href="plain-seed-0/release/tacit/report.html"' in text
     assert "selective-epsilon-4-seed-2/release" not in text
     recipe = recipe_of(tmp_path)
     bare = sweep_page(recipe, results_of(recipe, lines_of(recipe)))

@@ -10,6 +10,7 @@ import torch
 
 from finished_runs import reseal
 from runs import experiment, quiet, write_corpus
+from saved import release_files
 from tacit import api
 from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.mechanisms.build import Terms
@@ -184,7 +185,7 @@ def test_audits_and_pages_of_the_base_change_nothing_but_more_training_does(
 
 
 def test_no_path_of_the_machine_leaves(second: Trained) -> None:
-    for file in sorted((second.folder / "release").iterdir()):
+    for file in release_files(second.folder / "release"):
         assert str(second.folder.parent).encode() not in file.read_bytes(), file.name
     assert (second.folder / "private" / PrivateFile.SETTINGS).exists()
 

@@ -49,7 +49,7 @@ def test_the_whole_corpus_is_trained_on_and_the_file_measured_with(corpus: Path,
     assert ids[PrivateFile.HELD_OUT] == {record.id for record in read(apart)}
     assert stores[PrivateFile.HELD_OUT].span_counts().sum() > 0, "the same policy marks it"
     assert trained.utility.characters == sum(len(record.text) for record in read(apart))
-    assert apart not in "".join(path.read_text() for path in (tmp_path / "run" / "release").glob("*.json"))
+    assert apart not in "".join(path.read_text() for path in (tmp_path / "run" / "release").glob("**/*.json"))
 
 
 def test_without_a_file_a_share_is_held_out(corpus: Path) -> None:

@@ -30,6 +30,7 @@ from tacit.training.stages import resume, train
 
 SHAPE = {"embedding_size": 8, "hidden_size": 8}
 SETTINGS = "run/private/settings.json"
+TOKENIZER = "run/release/tacit/tokenizer.json"
 Edit = Callable[[Path], object]
 
 
@@ -74,7 +75,7 @@ EDITS: dict[str, tuple[str, Edit]] = {
     "data.vocabulary_corpus": ("public.jsonl", replaced("public.jsonl", "SYS", "BOT")),
     "training.eval_on": ("choice.jsonl", replaced("choice.jsonl", "SYS", "BOT")),
     "marking.coverage": ("coverage.json", replaced("coverage.json", '"missed": true', '"missed": false')),
-    "tokenizer": ("run/release/tokenizer.json", replaced("run/release/tokenizer.json", "public.jsonl", "other.jsonl")),
+    "tokenizer": (TOKENIZER, replaced(TOKENIZER, "public.jsonl", "other.jsonl")),
     "settings": (SETTINGS, replaced(SETTINGS, '"segment_by": "record"', '"segment_by": "turn"')),
 }
 

@@ -357,7 +357,7 @@ def test_release_says_nothing_of_the_checkpoint(run: RunFolder) -> None:
     assert exact is not None
     Checkpoints(run).write(checkpoint)
     kept = b"".join(path.read_bytes() for path in run.path(PrivateFile.CHECKPOINTS).rglob("*") if path.is_file())
-    released = b"".join(path.read_bytes() for path in (run.folder / "release").iterdir())
+    released = b"".join(path.read_bytes() for path in (run.folder / "release").rglob("*") if path.is_file())
     for secret in (exact.noise_key, exact.batches.state, "ab12"):
         assert secret.encode() in kept
         assert secret.encode() not in released

@@ -15,6 +15,7 @@ import torch
 
 from marking import prepare
 from runs import PLANS, experiment, make_parts, quiet, recorded, write_corpus
+from saved import release_files
 from tacit.common.serialize import merged
 from tacit.config.load import check_public_steps, load_config
 from tacit.config.model_schema import LSTMConfig, OptimizerConfig
@@ -129,7 +130,7 @@ def test_a_run_killed_twice_goes_on_and_counts_everything(corpus: Path, tmp_path
     result = resume(folder, lambda done: last.append(done.done) if done.stage == "training" else None)
     applied += len(last)
     total = sum(result.planned.plan.executions().values())
-    charges = read_entries(folder / "release" / "ledger.jsonl").charges()
+    charges = read_entries(folder / "release" / "tacit" / "ledger.jsonl").charges()
     charged = sum(times for name, times in charges.items() if name != "utility")
     assert last[-1] == total
     assert applied <= charged <= applied + 2
@@ -145,10 +146,10 @@ def test_a_finished_run_resumes_to_the_same_end(corpus: Path, tmp_path: Path) ->
 
 def test_resume_without_the_ledger_is_refused(corpus: Path, tmp_path: Path) -> None:
     train(experiment(corpus, "dpsgd"), tmp_path / "run", quiet)
-    (tmp_path / "run" / "release" / "ledger.jsonl").unlink()
+    (tmp_path / "run" / "release" / "tacit" / "ledger.jsonl").unlink()
     with pytest.raises(RunError, match=r"ledger\.jsonl is missing"):
         resume(tmp_path / "run", quiet)
-    (tmp_path / "run" / "release" / "manifest.json").unlink()  # as of a run that was stopped
+    (tmp_path / "run" / "release" / "tacit" / "manifest.json").unlink()  # as of a run that was stopped
     with pytest.raises(LedgerError):
         resume(tmp_path / "run", quiet)
 
@@ -334,7 +335,7 @@ def test_canaries_are_planted_by_their_coins_and_their_values_stay_private(corpu
     names = Counter(rows.record_id(row).split("/")[0] for row in range(len(rows)))
     assert {one.id: names[one.id] for one in planted.canaries} == {c.id: 3 * c.inside for c in planted.canaries}
     assert 0 < sum(canary.inside for canary in planted.canaries) < 8
-    released = b"".join(path.read_bytes() for path in (tmp_path / "run" / "release").iterdir())
+    released = b"".join(path.read_bytes() for path in release_files(tmp_path / "run" / "release"))
     assert not any(canary.value.encode() in released for canary in planted.canaries)
 
 

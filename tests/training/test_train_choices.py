@@ -109,13 +109,13 @@ def test_a_folder_is_fine_tuned_with_its_own_tokenizer(
         assert after["transformer.h.0.mlp.c_fc.lora_B.default.weight"].abs().sum() > 0
 
 
-@pytest.mark.parametrize("proof", ["ledger.jsonl", "guarantee.json", "release/ledger.jsonl"])
+@pytest.mark.parametrize("proof", ["tacit/ledger.jsonl", "tacit/guarantee.json", "release/tacit/ledger.jsonl"])
 def test_what_is_left_of_a_run_is_no_model_from_elsewhere(
     proof: str, gpt_folder: Path, corpus: Path, tmp_path: Path
 ) -> None:
     """Catches a second training of one corpus whose claim forgets what the first one spent."""
     shutil.copytree(gpt_folder, tmp_path / "base")
-    (tmp_path / "base" / proof).parent.mkdir(exist_ok=True)
+    (tmp_path / "base" / proof).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "base" / proof).touch()
     with pytest.raises(RunError, match=r"a finished run to begin with|a run folder at|model\.json"):
         train(experiment(corpus, model=str(tmp_path / "base")), tmp_path / "run", quiet)

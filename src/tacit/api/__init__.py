@@ -26,7 +26,7 @@ from tacit.api.corpora import (
 from tacit.api.five_ways import quickstart
 from tacit.api.prepared import prepare, prepare_config
 from tacit.api.private_step import PrivateStep
-from tacit.api.results import audit, audit_model, report, sweep, sweep_board, verify
+from tacit.api.results import audit, audit_model, export, report, sweep, sweep_board, verify
 from tacit.api.settings import config
 from tacit.api.training import Run, generate, load, resume, train, train_config
 
@@ -41,6 +41,7 @@ __all__ = [
     "detector_measure",
     "detector_show",
     "detector_train",
+    "export",
     "generate",
     "label_draw",
     "label_read",

@@ -29,7 +29,7 @@ def audit(
     """Attack a run's model and compare the findings with its claim.
 
     Args:
-        run: a finished run with its private part. `release/audit.json` gets what canaries showed, `private/` has
+        run: a finished run with its private part. `release/tacit/audit.json` gets what canaries showed, `private/` has
             everything.
         attacks: names of the attacks to make, such as ["exposure", "membership"]; all by default.
         reference: a run with the same tokenizer that did not see the records.
@@ -106,6 +106,22 @@ def verify(run: str | Path | Run) -> "Verified":
     from tacit.runs.verify import verify as check
 
     return check(folder_of(run))
+
+
+def export(run: str | Path | Run, merged: str | Path, *, base: str | Path | None = None) -> Path:
+    """Write the model of a run as a new Hugging Face folder with all its weights; adapters are merged into them.
+
+    Args:
+        run: a finished run of a `gpt` or of a model from a folder, or a copy of its `release/`.
+        merged: the folder to write; it must not exist.
+        base: the folder of the base model, for adapters in a copy of `release/`.
+    """
+    from tacit.models.saving import export_merged
+    from tacit.runs.folder import RunFolder
+
+    opened = run if isinstance(run, Run) and base is None else load(folder_of(run), base=base)
+    export_merged(RunFolder.view(opened.folder), Run(opened.folder, base=opened.base).model, Path(merged))
+    return Path(merged)
 
 
 def sweep(

@@ -24,6 +24,7 @@ def config(
     task: str | None = None,
     model: str | None = None,
     lora_rank: int | None = None,
+    base_name: str | None = None,
     tokenizer: str | None = None,
     mode: str | None = None,
     seed: int | None = None,
@@ -45,7 +46,7 @@ def config(
         "task": task,
     }
     words |= {"expected_batch_size": expected_batch_size, "model": model, "tokenizer": tokenizer, "seed": seed}
-    words |= {"mode": mode, "lora.rank": lora_rank, **field_names}
+    words |= {"mode": mode, "lora.rank": lora_rank, "lora.base_name": base_name, **field_names}
     if source is None and prepared is None:
         raise ConfigError("a corpus, a YAML file or a prepared store", "none", "give one of them")
     layers: list[Layer] = [] if prepared is None else [prepared_settings(Path(prepared))]

@@ -58,6 +58,8 @@ class Run(Result):
     """Records that could not be used, right after training; `private/` has the reasons."""
     shared: int | None = None
     """Held-out texts that also occur in the training corpus, right after training."""
+    base: Path | None = None
+    """The folder of the base model of released adapters, where the run does not know it."""
 
     @cached_property
     def guarantee(self) -> "Guarantee":
@@ -163,6 +165,12 @@ class Run(Result):
 
         return verify(self)
 
+    def export(self, out: str | Path) -> Path:
+        """Write the model as a new Hugging Face folder, adapters merged; see `tacit.api.export`."""
+        from tacit.api.results import export
+
+        return export(self, out)
+
     def resume(self, *, policy: "Policy | None" = None, observe: "Observer" = unwatched) -> "Run":
         """Continue the run if it was stopped; see `tacit.api.resume`."""
         return resume(self, policy=policy, observe=observe)
@@ -214,7 +222,7 @@ class Run(Result):
     def _loaded(self) -> "tuple[Learner | Classifier, Tokenizer]":
         from tacit.models.loading import load_any
 
-        return load_any(self.folder)
+        return load_any(self.folder, self.base)
 
     def read(self, kind: type[T], name: "FileName") -> T | None:
         """What a file of the run contains; None if it is not there."""
@@ -231,12 +239,13 @@ class Run(Result):
         return found
 
 
-def load(run: "str | Path | Run") -> Run:
+def load(run: "str | Path | Run", *, base: str | Path | None = None) -> Run:
     """Open a run folder, or a release folder that somebody sent you.
 
     Args:
         run: the folder that `tacit.train` made, or a copy of its `release/` under any name. Files are read, and the
             run is verified, when a part of it is asked for.
+        base: the folder of the base model, for adapters that somebody sent you.
 
     Examples:
         >>> import tacit
@@ -247,7 +256,7 @@ def load(run: "str | Path | Run") -> Run:
 
     folder = folder_of(run)
     RunFolder.view(folder)
-    return Run(folder)
+    return Run(folder, base=None if base is None else Path(base))
 
 
 def train(
@@ -258,6 +267,7 @@ def train(
     policy: "str | Path | Mapping[str, Any] | Policy | None" = None,
     model: "str | Path | PreTrainedModel" = "lstm",
     lora_rank: int | None = None,
+    base_name: str | None = None,
     epochs: float | None = None,
     expected_batch_size: float | None = None,
     task: str | None = None,
@@ -283,6 +293,7 @@ def train(
         model: lstm, gpt, a local Hugging Face folder, the folder of an earlier run, or a model of transformers (with
             `tokenizer=` its tokenizer).
         lora_rank: train adapters of this rank instead of the whole model.
+        base_name: what released adapters call the model that they belong to; by default the name of its folder.
         epochs: expected passes over the private units.
         expected_batch_size: records drawn on average per private step; larger is better for the model and slower.
         task: language, or classification of records by their label.
@@ -316,6 +327,7 @@ def train(
         words["model"], words["tokenizer"] = inputs.model(model, tokenizer)
         words["policy"] = None if policy is None else inputs.policy(policy, "policy")
         words |= {"expected_batch_size": expected_batch_size, "lora_rank": lora_rank, "mode": mode}
+        words["base_name"] = base_name
         file, names = (None, field_names) if corpus is None else inputs.corpus(corpus, field_names)
         store = None if prepared is None else store_of(prepared)
         asked = config(file, prepared=store, **words, **names, settings=settings)

@@ -51,7 +51,7 @@ def audit(
     reference: Path | None = None,
     names: Iterable[str] | None = None,
 ) -> Audit:
-    """Attack the run in `folder`; private/audit.json gets everything, release/audit.json what canaries showed.
+    """Attack the run in `folder`; private/audit.json gets everything, release/tacit/audit.json what canaries showed.
 
     reference: a run that did not see its records. names: of the attacks to make, if not all.
     """

@@ -61,7 +61,7 @@ def audit(
             "tacit audit RUN, or tacit audit --model FOLDER --candidates candidates.jsonl",
         )
     if run is not None:
-        _refuse(out is not None, "--out with --model", f"leave it out: the result is {run}/release/audit.json")
+        _refuse(out is not None, "--out with --model", f"leave it out: the result is {run}/release/tacit/audit.json")
         asked = {"candidates": _rows(candidates), "confidence": confidence, "seed": seed, "checkpoints": checkpoints}
         _audit_run(run, asked, attacks, reference, show_secrets, as_json)
     elif model is not None:
@@ -83,7 +83,7 @@ def _audit_run(
     charts = [chart for finding in found.canaries for chart in finding.charts] if show_secrets else []
     for chart in charts:
         print_part(console, _with_values(chart.table, run.canary_values))
-    written, kept = (folder / part / "audit.json" for part in ("release", "private"))
+    written, kept = (folder / part / "audit.json" for part in ("release/tacit", "private"))
     show(found, as_json, f"written to {written}: what canaries showed; and to {kept}: everything")
     raise typer.Exit(found.verdict.exit_code)
 
@@ -134,7 +134,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders that `tacit train` made.", metavar="RUN...")],
     out: Annotated[
         Path | None,
-        typer.Option(help="The page.", show_default="RUN/release/report.html; several runs: comparison.html"),
+        typer.Option(help="The page.", show_default="RUN/release/tacit/report.html; several runs: comparison.html"),
     ] = None,
     sample: Annotated[
         int | None,

@@ -1,5 +1,7 @@
 """`tacit generate`: talk to a trained model.
 
+`tacit export`: its model as a folder for transformers alone.
+
 `tacit context`: which words before a secret make a language model expect it.
 """
 
@@ -35,6 +37,17 @@ def generate(
     """Continue a prompt with the model of a run."""
     text = api.generate(run, prompt, tokens, temperature, seed)
     typer.echo(json.dumps({"text": text}, indent=2) if as_json else text)
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A finished run folder, or a copy of its release/.")],
+    merged: Annotated[Path, typer.Option(help="The folder to write; it must not exist.")],
+    base: Annotated[
+        Path | None, typer.Option(help="Folder of the base model.", show_default="the one that was trained with")
+    ] = None,
+) -> None:
+    """Write the model of a run as a Hugging Face folder with all weights, adapters merged into them."""
+    typer.echo(f"written to {api.export(run, merged, base=base)}: load it with from_pretrained")
 
 
 _WORD = re.compile(r"\w+|[^\w\s]")

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from tacit.cli.audit import audit, report, verify
 from tacit.cli.detector import detector
-from tacit.cli.generate import context, generate
+from tacit.cli.generate import context, export, generate
 from tacit.cli.output import set_verbosity
 from tacit.cli.quickstart import quickstart, simulate
 from tacit.cli.scan import label, policy, scan_command
@@ -59,6 +59,7 @@ app.command("train")(train_command)
 app.command()(audit)
 app.command()(report)
 app.command()(generate)
+app.command()(export)
 app.command()(verify)
 app.command()(sweep)
 app.command()(context)

@@ -77,6 +77,17 @@ class LoRAConfig:
         "Layers that get adapters, counted from 0; the last six of 30, [24, 25, 26, 27, 28, 29], train much faster.",
         auto="all",
     )
+    base_name: str | None = constant(
+        None,
+        "What the released adapters call the model that they belong to, such as its name on a hub; never a path.",
+        auto="the folder's name",
+        flag="base_name",
+    )
+
+    def __post_init__(self) -> None:
+        if self.base_name is not None and (not self.base_name or self.base_name[0] in "./~\\" or ":" in self.base_name):
+            way_out = "give a name such as gpt2 or organization/model: paths do not leave the machine"
+            raise ConfigError("the name of the base model", repr(self.base_name), way_out)
 
 
 @section

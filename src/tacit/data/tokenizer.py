@@ -256,7 +256,7 @@ def train_bpe(segments: Iterable[str], codec_size: int, depends_on: Dependence) 
     """A byte-level BPE of at most `codec_size` ordinary ids, learned from `segments`: text without placeholders."""
     if codec_size < 256:
         raise PrepareError("at least 256 ids, one a byte", f"{codec_size}", "ask for a larger vocabulary")
-    learner = _bare_bpe(models.BPE())
+    learner = bare_bpe(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=codec_size, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
@@ -280,7 +280,7 @@ def read_gpt2(encoder: Path, merges: Path, depends_on: Dependence = UNKNOWN) -> 
             way_out="take both files from the same model",
         )
     ):
-        bare = _bare_bpe(models.BPE(vocabulary, [(left, right) for left, right in map(str.split, lines)]))
+        bare = bare_bpe(models.BPE(vocabulary, [(left, right) for left, right in map(str.split, lines)]))
     return Tokenizer(HuggingFace(json.loads(bare.to_str())), depends_on)
 
 
@@ -305,7 +305,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
-def _bare_bpe(model: models.BPE) -> tokenizers.Tokenizer:
+def bare_bpe(model: models.BPE) -> tokenizers.Tokenizer:
+    """A byte-level BPE that adds nothing to a text."""
     bare = tokenizers.Tokenizer(model)
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bare.decoder = decoders.ByteLevel()

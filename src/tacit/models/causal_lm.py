@@ -19,7 +19,8 @@ from tacit.data.batches import wide
 from tacit.errors import ModelError
 from tacit.models.activations import ActivationCache
 from tacit.models.adapter_targets import adapter_targets
-from tacit.models.language_model import DecoderState, Learner, ModuleModel, Rereading, speaking
+from tacit.models.language_model import DecoderState, Learner, Rereading, speaking
+from tacit.models.transformers_model import TransformersModel
 
 
 def pretrained(
@@ -134,7 +135,7 @@ def _own(cache: Any) -> Any:  # noqa: ANN401  (a cache of transformers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CausalLM(ModuleModel):
+class CausalLM(TransformersModel):
     """A causal language model of transformers, untouched, as a Learner.
 
     cache: what lower layers make of rows that were read before, for sums of gradients.
@@ -143,6 +144,7 @@ class CausalLM(ModuleModel):
     module: nn.Module
     lora: LoRAConfig | None = None
     cache: ActivationCache | None = None
+    base: Path | None = None
 
     @classmethod
     def new(cls, settings: CausalLMConfig, lora: LoRAConfig | None = None) -> "CausalLM":
@@ -165,9 +167,12 @@ class CausalLM(ModuleModel):
         return cls.of(AutoModelForCausalLM.from_config(config), lora)  # type: ignore[no-untyped-call]
 
     @classmethod
-    def of(cls, module: nn.Module, lora: LoRAConfig | None = None) -> "CausalLM":
-        """A model object of transformers; with `lora`, adapters are put into it and all else is frozen."""
-        return cls(module if lora is None else with_adapters(module, lora), lora)
+    def of(cls, module: nn.Module, lora: LoRAConfig | None = None, base: Path | None = None) -> "CausalLM":
+        """A model object of transformers; with `lora`, adapters are put into it and all else is frozen.
+
+        base: the local folder that it is from.
+        """
+        return cls(module if lora is None else with_adapters(module, lora), lora, base=base)
 
     @classmethod
     def from_folder(
@@ -179,7 +184,7 @@ class CausalLM(ModuleModel):
         """
         from transformers import AutoModelForCausalLM
 
-        return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size, (), lora, loading), lora)
+        return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size, (), lora, loading), lora, folder)
 
     @property
     def vocabulary_size(self) -> int:

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.common.libraries import fill, foreign
-from tacit.config.model_schema import LSTMConfig
+from tacit.config.model_schema import LoRAConfig, LSTMConfig
 from tacit.config.schema import CUSTOM_MODELS, is_custom
 from tacit.data.tokenizer import Tokenizer, load_tokenizer, read_tokenizer_json
 from tacit.errors import ModelError, RunError
@@ -40,10 +40,11 @@ from tacit.models.causal_lm import CausalLM, require_causal
 from tacit.models.classifier import Classifier, build_classifier
 from tacit.models.language_model import Learner, ModuleModel, Rereading, generate, speaking
 from tacit.models.lstm import LSTM
-from tacit.runs.folder import RunFolder
-from tacit.runs.release import ReleaseFile
+from tacit.models.transformers_model import BaseModel, put_adapters
+from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.verify import AFTER_TRAINING, check_verified
-from tacit.runs.weights import read_model
+from tacit.runs.weights import read_adapters, read_model
 
 Build = Callable[[int, int, Mapping[str, float]], nn.Module]
 """From the number of tokens, the longest row and what is under `model_config` to a network with a `head`."""
@@ -140,20 +141,56 @@ def build_model(description: dict[str, Any]) -> Learner:
 AnyModel = TypeVar("AnyModel", Learner, Classifier)
 
 
-def load(folder: Path) -> tuple[Learner, Tokenizer]:
-    """The language model of a finished run, and its tokenizer; a copy of its `release/` will do."""
+def load(folder: Path, base: Path | None = None) -> tuple[Learner, Tokenizer]:
+    """The language model of a finished run, and its tokenizer; a copy of its `release/` will do.
+
+    base: the folder of the base model, for adapters in such a copy; a run knows the folder that it was trained with.
+    """
     run = RunFolder.view(folder)
     check_verified(run, AFTER_TRAINING)
-    return load_unchecked(run)
+    return load_unchecked(run, base)
 
 
-def load_unchecked(run: RunFolder) -> tuple[Learner, Tokenizer]:
+def load_unchecked(run: RunFolder, base: Path | None = None) -> tuple[Learner, Tokenizer]:
     """As `load`, of a run that was just verified."""
     architecture = run.read_json(dict, ReleaseFile.ARCHITECTURE)
     if _is_classifier(architecture):
         way_out = "train with task: language, or load the classifier with `load_classifier`"
         raise RunError("the run of a language model", "a text classifier, which generates no text", way_out)
-    return _with_weights(build_model(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+    tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+    if architecture.get("kind") != "gpt":
+        return _with_weights(build_model(architecture), run), tokenizer
+    folder, lora = _base_folder(run, architecture, base)
+    model = CausalLM.from_folder(folder or run.release, lora)
+    if folder is not None:
+        put_adapters(model, read_adapters(run))
+    return model, tokenizer
+
+
+def _base_folder(
+    run: RunFolder, architecture: dict[str, Any], given: Path | None
+) -> tuple[Path | None, LoRAConfig | None]:
+    """The folder of the base model that the adapters of a run belong to, checked, and their settings; None without."""
+    if architecture.get("base") is None:
+        return None, None
+    with foreign(lambda found: ModelError("the description of adapters", found, "use a file that tacit wrote")):
+        described, lora = BaseModel(**architecture["base"]), LoRAConfig(**architecture["lora"])
+    folder = given or _trained_with(run)
+    if folder is None or not folder.is_dir():
+        raise ModelError(
+            expected=f"the folder of the base model {described.name!r}, which the release does not contain",
+            found="none" if folder is None else f"no folder {folder}",
+            way_out="give it: tacit.load(RUN, base=FOLDER), or --base FOLDER",
+        )
+    described.check(folder)
+    return folder, lora
+
+
+def _trained_with(run: RunFolder) -> Path | None:
+    """The folder of the model that a run began with, or the earlier runs that it builds on; None if it is not known."""
+    settings = run.read_optional(dict, PrivateFile.SETTINGS) or {}
+    folder = Path(settings["model"]) if "model" in settings else None
+    return _trained_with(RunFolder.view(folder)) if folder is not None and is_run(folder) else folder
 
 
 def load_classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
@@ -165,13 +202,13 @@ def load_classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
     return model, tokenizer
 
 
-def load_any(folder: Path) -> tuple[Learner | Classifier, Tokenizer]:
-    """The model of a finished run, whatever its task, and its tokenizer."""
+def load_any(folder: Path, base: Path | None = None) -> tuple[Learner | Classifier, Tokenizer]:
+    """The model of a finished run, whatever its task, and its tokenizer. base: as in `load`."""
     run = RunFolder.view(folder)
     check_verified(run, AFTER_TRAINING)
     architecture = run.read_json(dict, ReleaseFile.ARCHITECTURE)
     if not _is_classifier(architecture):
-        return load_unchecked(run)
+        return load_unchecked(run, base)
     return _with_weights(build_classifier(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
 
 

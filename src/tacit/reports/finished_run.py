@@ -24,7 +24,7 @@ from tacit.privacy.ledger_lines import Entries
 from tacit.privacy.noisy_utility import ReleasedUtility
 from tacit.privacy.plan import Plan
 from tacit.runs.folder import RunFolder
-from tacit.runs.release import Environment, FileName, MadeWith, PrivateFile, ReleaseFile
+from tacit.runs.release import OWN_FOLDER, Environment, FileName, MadeWith, PrivateFile, ReleaseFile
 from tacit.runs.utility import Utility
 from tacit.runs.verify import PAPERS, check_verified
 
@@ -110,7 +110,7 @@ def read_run(folder: Path, inside: bool = False) -> Finished:
                 f"a finished run in {folder}", f"one without {needed}", f"finish it: tacit train --resume {folder}"
             )
     exact = [PrivateFile.GUARANTEE, PrivateFile.UTILITY, PrivateFile.AUDIT, PrivateFile.POLICY] if inside else []
-    usual = [file for file in ReleaseFile if file is not ReleaseFile.MODEL]
+    usual: list[FileName] = [file for file in ReleaseFile if file.startswith(OWN_FOLDER)]
     present = {run.path(file) for file in (*usual, *exact) if run.path(file).is_file()}
     for path in present:
         _check_size(path)

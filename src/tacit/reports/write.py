@@ -38,7 +38,7 @@ def model_card(run: Finished) -> str:
         MARK,
         f"# {escaped(run.name)}",
         f"A language model trained with **{escaped(run.guarantee.mechanism)}** by tacit. "
-        "[report.html](report.html) has the whole account; it opens from disk.",
+        f"[report.html]({ReleaseFile.REPORT}) has the whole account; it opens from disk.",
         f"## At a glance\n\n{table}",
         f"## Audit\n\n**{run.verdict_kind.capitalize()}.** {escaped(run.verdict_reason)}",
         _lowered(to_markdown(run.guarantee)),

@@ -1,8 +1,9 @@
 """A run: one folder with fixed names (`tacit.runs.release`), each stage adding its files.
 
     run.json                 marks the folder
-    release/                 what may leave your organization: model, tokenizer, settings, plan, ledger, guarantee,
-                             utility, audit, report; the claim on paper, by `tacit report`; the manifest
+    release/                 what may leave your organization: a model folder as others publish it, with a model card
+        tacit/               what only tacit reads: tokenizer, settings, plan, ledger, guarantee, utility, audit,
+                             report; the claim on paper, by `tacit report`; the manifest
     private/                 what may not; closed to other users of the machine
         lock                 held by the one writer
         key                  of the keyed hashes in `release/`
@@ -55,6 +56,7 @@ from tacit.common.serialize import from_json, read_json, to_json
 from tacit.errors import ConfigError, LedgerError, RunError, failed
 from tacit.privacy.ledger import Ledger, read_entries, read_lines
 from tacit.runs.release import (
+    OWN_FOLDER,
     FileName,
     LedgerEnd,
     MadeWith,
@@ -107,7 +109,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         lock = _take_lock(folder / "private" / PrivateFile.LOCK)
         try:
             _end_torn_line(folder / "private" / PrivateFile.STEPS)
-            for place in (folder, folder / "release", folder / "private"):
+            for place in (folder, folder / "release", folder / "release" / OWN_FOLDER, folder / "private"):
                 clear_drafts(place)
             ledger = Ledger.open(folder / "release" / ReleaseFile.LEDGER)
         except BaseException:
@@ -306,11 +308,12 @@ def _may_be_run(folder: Path) -> bool:
     names = {place.name for place in folder.iterdir()}
     if not names <= {"release", "private", MARK, DRAFT + MARK}:
         return False
-    drafted = (PrivateFile.KEY, ReleaseFile.LEDGER)
-    undrafted = (PrivateFile.LOCK, PrivateFile.INPUTS, PrivateFile.CHECKPOINTS)
-    known = {*undrafted, *drafted, *(DRAFT + name for name in drafted)}
-    inside = {place.name for part in ("release", "private") for place in (folder / part).glob("*")}
-    return MARK in names or inside <= known
+    places = [folder / "private" / name for name in (PrivateFile.LOCK, PrivateFile.INPUTS, PrivateFile.CHECKPOINTS)]
+    for path in (folder / "private" / PrivateFile.KEY, folder / "release" / ReleaseFile.LEDGER):
+        places += [path, path.with_name(DRAFT + path.name)]
+    own = folder / "release" / OWN_FOLDER
+    inside = {place for part in (folder / "release", folder / "private", own) for place in part.glob("*")}
+    return MARK in names or inside <= {*places, own}
 
 
 def _taken(folder: Path, found: str) -> RunError:
@@ -329,7 +332,7 @@ def _fill(folder: Path) -> None:
         (private / PrivateFile.CHECKPOINTS).mkdir()
         write_bytes(private / PrivateFile.KEY, new_key(), 0o600)
         sync_folder(private)
-        (folder / "release").mkdir()
+        (folder / "release" / OWN_FOLDER).mkdir(parents=True)
         Ledger.create(folder / "release" / ReleaseFile.LEDGER).close()
         write_bytes(folder / MARK, json.dumps(_MARK_CONTENT).encode())
         sync_folder(folder.parent)

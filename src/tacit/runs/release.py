@@ -2,14 +2,14 @@
 
 A path in the table of reasons is that of a field in its JSON, with [] for the entries of a list; one that ends in `.*`
 means everything below it. A field that is null or empty needs no row: without a row it is never anything else, so it
-tells nothing. release/manifest.json has the SHA-256 of every released file, and where the ledger ends; it is written
-last.
+tells nothing. release/ is a model folder as others publish it; what only tacit reads is in release/tacit/. There,
+manifest.json has the SHA-256 of every released file, and where the ledger ends; it is written last.
 
 G1 (default-deny). A file with a field that has no row is refused before anything is written (theory, section 9).
 G2 (changes show). A released file that was changed, removed or added since the manifest was written is named.
 G3 (no signature). Whoever rewrites file and manifest alike is not detected here; what `tacit verify` proves even then
    is that the claim follows from plan and ledger.
-G4 (regular). Only regular files directly in the folder are opened, whatever the manifest names.
+G4 (regular). Only regular files of the folder and of its tacit/ are opened, whatever the manifest names.
 G5 (environment). made.json names no place on the machine, no person and no time; a run that was resumed with other
    versions lists both, in order.
 """
@@ -29,25 +29,35 @@ from tacit.config.schema import Config
 from tacit.config.setting import NO, every_setting
 from tacit.errors import RunError
 
+OWN_FOLDER = "tacit"
+
 
 class ReleaseFile(StrEnum):
     """What may leave your organization."""
 
     MODEL = "model.safetensors"
-    TOKENIZER = "tokenizer.json"
-    CONFIG = "config.json"
-    PLAN = "plan.json"
-    LEDGER = "ledger.jsonl"
-    GUARANTEE = "guarantee.json"
-    UTILITY = "utility.json"
-    AUDIT = "audit.json"
-    REPORT = "report.html"
-    ARCHITECTURE = "model.json"
-    MADE = "made.json"
-    CERTIFICATE = "certificate.md"
-    REGISTRY = "certificate.yaml"
+    MODEL_CONFIG = "config.json"
+    ADAPTERS = "adapter_model.safetensors"
+    ADAPTER_CONFIG = "adapter_config.json"
+    GENERATION = "generation_config.json"
+    PUBLIC_TOKENIZER = "tokenizer.json"
+    TOKENIZER_CONFIG = "tokenizer_config.json"
+    SPECIAL_TOKENS = "special_tokens_map.json"
+    CHAT_TEMPLATE = "chat_template.jinja"
     MODEL_CARD = "README.md"
-    MANIFEST = "manifest.json"
+    TOKENIZER = "tacit/tokenizer.json"
+    CONFIG = "tacit/config.json"
+    PLAN = "tacit/plan.json"
+    LEDGER = "tacit/ledger.jsonl"
+    GUARANTEE = "tacit/guarantee.json"
+    UTILITY = "tacit/utility.json"
+    AUDIT = "tacit/audit.json"
+    REPORT = "tacit/report.html"
+    ARCHITECTURE = "tacit/model.json"
+    MADE = "tacit/made.json"
+    CERTIFICATE = "tacit/certificate.md"
+    REGISTRY = "tacit/certificate.yaml"
+    MANIFEST = "tacit/manifest.json"
 
 
 class PrivateFile(StrEnum):
@@ -85,13 +95,14 @@ FileName = ReleaseFile | PrivateFile
 
 
 class ReleaseReason(StrEnum):
-    """The five reasons for which something may leave."""
+    """The six reasons for which something may leave."""
 
     SETTING = "a public setting"
     PUBLIC = "a function of the public part of the corpus"
     NOISY_SUMS = "a function of the noisy sums"
     MADE_UP = "made up: canaries and their exposures"
     PRICED = "a release with a ledger line of its own"
+    BASE_MODEL = "a public setting of the base model"
 
 
 def _rows(
@@ -100,14 +111,21 @@ def _rows(
     noisy_sums: Iterable[str] = (),
     made_up: Iterable[str] = (),
     priced: Iterable[str] = (),
+    base_model: Iterable[str] = (),
 ) -> dict[str, ReleaseReason]:
-    paths = zip(ReleaseReason, (setting, public, noisy_sums, made_up, priced), strict=True)
+    paths = zip(ReleaseReason, (setting, public, noisy_sums, made_up, priced, base_model), strict=True)
     return {path: reason for reason, group in paths for path in group}
 
 
 def _below(parent: str, names: str) -> list[str]:
     return [f"{parent}.{name}" for name in names.split()]
 
+
+PUBLISHED = (
+    *(ReleaseFile.MODEL_CONFIG, ReleaseFile.ADAPTER_CONFIG, ReleaseFile.GENERATION),
+    *(ReleaseFile.TOKENIZER_CONFIG, ReleaseFile.SPECIAL_TOKENS),
+)
+"""Settings of the model in the form of transformers and peft, without places on the machine (`tacit.models.saving`)."""
 
 SETTINGS = tuple(
     f"{one.name}{'.*' if one.open else '[]' if one.many else ''}" for one in every_setting(Config) if one.release != NO
@@ -123,8 +141,8 @@ _EVIDENCE = (
 _FINDING = "attack about sentence hint warning tables[].* charts[].* highlights[].* figures.* verdict.*"
 
 TABLE: dict[str, dict[str, ReleaseReason]] = {
-    "config.json": _rows(setting=SETTINGS),
-    "plan.json": _rows(
+    ReleaseFile.CONFIG: _rows(setting=SETTINGS),
+    ReleaseFile.PLAN: _rows(
         setting=(
             *("classifies", "chooses", "disjoint", *_below("measuring", "noise_multiplier chose")),
             *_below(_STEP, "name view pool optimizer targets trainable update.*"),
@@ -138,9 +156,12 @@ TABLE: dict[str, dict[str, ReleaseReason]] = {
         # the plan, the counts and the evidence that the earlier run released itself, and a digest of its files
         noisy_sums=_below("earlier", "terms.* charges.* evidence.* digest"),
     ),
-    "model.json": _rows(setting=("kind", "settings.*", "shape.*", "config.*", "lora.*", "model", "name")),
-    "made.json": _rows(setting=_below("environments[]", "code python system libraries[][]")),
-    "guarantee.json": _rows(
+    ReleaseFile.ARCHITECTURE: _rows(
+        setting=("kind", "settings.*", "shape.*", "config.*", "lora.*", "model", "name"),
+        base_model=_below("base", "name sha256"),
+    ),
+    ReleaseFile.MADE: _rows(setting=_below("environments[]", "code python system libraries[][]")),
+    ReleaseFile.GUARANTEE: _rows(
         setting=(
             *("mechanism", "code_version", "average_case.*", "not_protected[]"),
             *_below("holds_if[]", "text status"),
@@ -150,10 +171,12 @@ TABLE: dict[str, dict[str, ReleaseReason]] = {
         noisy_sums=("claim", "coverage[]", "figures[].*", "published.*", "earlier"),
         priced=_below("utility", "epsilon delta records runs"),
     ),
-    "utility.json": _rows(("longest", "noise_multiplier"), ("records", "most_nats"), priced=("sums[]",)),
+    ReleaseFile.UTILITY: _rows(("longest", "noise_multiplier"), ("records", "most_nats"), priced=("sums[]",)),
     # findings about canaries, in whatever form an attack brings them; nothing about training records
-    "audit.json": _rows(made_up=(*_below("canaries[]", _FINDING), *_below("verdict", "outcome sentence"))),
-    "manifest.json": _rows(noisy_sums=("files.*", "ledger.head", "ledger.length")),  # of the other files
+    ReleaseFile.AUDIT: _rows(made_up=(*_below("canaries[]", _FINDING), *_below("verdict", "outcome sentence"))),
+    # what transformers and peft read: kinds, sizes and tokens, as the base model's folder or the settings have them
+    **dict.fromkeys(PUBLISHED, _rows(base_model=("*",))),
+    ReleaseFile.MANIFEST: _rows(noisy_sums=("files.*", "ledger.head", "ledger.length")),  # of the other files
 }
 """The files that are written as JSON. The model and the ledger are functions of the noisy sums, pages and papers of the
 other released files; the tokenizer is public, or a function of the redacted view where the claim allows it."""
@@ -173,7 +196,7 @@ def check_fields(name: str, content: object) -> None:
 def reason(name: str, path: str) -> ReleaseReason | None:
     """Why a field may leave; None if it may not."""
     rows, parts = TABLE.get(name, {}), path.split(".")
-    above = (".".join((*parts[:end], "*")) for end in range(len(parts) - 1, 0, -1))
+    above = (".".join((*parts[:end], "*")) for end in range(len(parts) - 1, -1, -1))
     return next((rows[row] for row in (path, *above) if row in rows), None)
 
 
@@ -206,12 +229,12 @@ class Manifest:
 
 
 def released(folder: Path) -> list[str]:
-    """The names in `folder` but the manifest's own and drafts, which the next writer removes."""
-    return sorted(
-        place.name
-        for place in folder.iterdir()
-        if place.name != ReleaseFile.MANIFEST and not place.name.startswith(DRAFT)
-    )
+    """The names in `folder` and its tacit/ but the manifest's own and drafts, which the next writer removes."""
+    own = folder / OWN_FOLDER
+    places = [place for place in folder.iterdir() if place != own or not _is_folder(own)]
+    places += list(own.iterdir()) if _is_folder(own) else []
+    names = (place.relative_to(folder).as_posix() for place in places if not place.name.startswith(DRAFT))
+    return sorted(name for name in names if name != ReleaseFile.MANIFEST)
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -238,6 +261,10 @@ def disagreements(
 
 def _is_regular(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 _LIBRARIES = ("tacit", "torch", "numpy", "scipy", "dp-accounting", "tokenizers", "transformers", "peft", "faker")

@@ -153,7 +153,7 @@ def evidence_outside(evidence: Evidence, policy: Policy, key: bytes) -> Evidence
 
 
 def release_utility(run: RunFolder, contributions: Contributions, rng: Random) -> None:
-    """Write release/utility.json, once: a second sum would be a second release, and the ledger counts each."""
+    """Write release/tacit/utility.json, once: a second sum would be a second release, and the ledger counts each."""
     measuring = run.read_json(Terms, ReleaseFile.PLAN).measuring
     if run.path(ReleaseFile.UTILITY).exists() or measuring is None:
         return

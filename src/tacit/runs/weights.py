@@ -30,6 +30,12 @@ def read_model(run: RunFolder) -> dict[str, Tensor]:
     return _load(run.path(ReleaseFile.MODEL), f"the file {ReleaseFile.MODEL} of a run, whole", way_out)
 
 
+def read_adapters(run: RunFolder) -> dict[str, Tensor]:
+    """The adapters of `release/`, under the names that peft gives them."""
+    way_out = "finish the training that writes it, or resume it to write it again"
+    return _load(run.path(ReleaseFile.ADAPTERS), f"the file {ReleaseFile.ADAPTERS} of a run, whole", way_out)
+
+
 def _load(path: Path, expected: str, way_out: str) -> dict[str, Tensor]:
     try:
         open_file(path).close()

@@ -35,6 +35,8 @@ from tacit.mechanisms.user import DEALT_USERS
 from tacit.models.classifier import Classifier
 from tacit.models.evaluation import evaluate, label_quality, mean_nats
 from tacit.models.language_model import Learner
+from tacit.models.saving import write_release
+from tacit.models.transformers_model import own_parameters
 from tacit.policies.coverage import Covered, TrainedOn, read_coverage
 from tacit.policies.detectors.detector import check_detector_data, detector_data
 from tacit.policies.marking import Policies, mark_records
@@ -47,7 +49,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_outside, release_utility
 from tacit.runs.verify import check_stores, check_verified
-from tacit.runs.weights import keep_model, write_model
+from tacit.runs.weights import keep_model
 from tacit.training.base_run import BaseRun
 from tacit.training.chats import check_chats
 from tacit.training.checkpoints import check_identity, identity_of
@@ -176,7 +178,6 @@ def _carried_out(
         if step not in known:
             run.ledger.declare(step, prices)
     learner = make_learner(config, tokenizer)
-    run.write_json(ReleaseFile.ARCHITECTURE, learner.description())
     choice = _choice(config, policy, tokenizer, learner, run)
     seeded = config.mode == Mode.RESEARCH
     streams = Streams.research(config.seed or 0) if seeded else Streams.release()
@@ -189,7 +190,7 @@ def _carried_out(
     utility, contributions = _measure(summary.held_out_characters, learner, held_out, test_reader, observe)
     run.write_json(PrivateFile.UTILITY, utility)
     release_utility(run, contributions, Random(f"utility {config.seed or 0}") if seeded else SystemRandom())
-    write_model(run, dict(learner.module.named_parameters()))
+    write_release(run, learner, tokenizer, config.tokenizer_name == "model")
     run.write_json(ReleaseFile.CONFIG, released(config))
     terms, charges = run.read_json(Terms, ReleaseFile.PLAN), run.ledger.charges()
     guarantee = terms.conclude(charges, evidence)
@@ -226,7 +227,7 @@ def _keeping(observe: Observer, run: RunFolder, every: int | None, learner: Mode
 
     def told(progress: Progress) -> None:
         if progress.done % every == 0 or progress.done == progress.total:
-            keep_model(run, progress.done, dict(learner.module.named_parameters()))
+            keep_model(run, progress.done, own_parameters(learner))
         observe(progress)
 
     return told

@@ -26,6 +26,7 @@ from tacit.errors import ConfigError, ModelError, RunError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
+from tacit.models.transformers_model import own_parameters
 from tacit.privacy.plan import Plan, Step
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
@@ -163,11 +164,11 @@ class Trainer:
         optimizer = {
             f"{kind}.{name}": value for kind, o in self._updates.optimizers.items() for name, value in o.state().items()
         }
-        model = {name: value.detach() for name, value in self._learner.module.named_parameters()}
+        model = {name: value.detach() for name, value in own_parameters(self._learner).items()}
         return Checkpoint(step, model, optimizer, streams.state(), self._samplers.states())
 
     def _restore(self, checkpoint: Checkpoint) -> Streams:
-        parameters = dict(self._learner.module.named_parameters())
+        parameters = own_parameters(self._learner)
         if parameters.keys() != checkpoint.model.keys():
             raise RunError("a checkpoint of this model", "other parameters", "resume with the model that was trained")
         self._learner.module.load_state_dict(dict(checkpoint.model), strict=False)  # a tied weight has one name
