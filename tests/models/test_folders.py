@@ -286,6 +286,11 @@ def test_an_encoder_may_have_a_tokenizer_that_forgets_case(copy: Path, corpus: P
     tokenizer(normalizer={"type": "Lowercase"})(copy)
     with pytest.raises(TacitError, match="lossless"):
         checked(copy, corpus)
+    with pytest.raises(
+        TacitError, match="a pad_token_id, by which LlamaForSequenceClassification finds the last token"
+    ):
+        checked(copy, corpus, task="classification", classes=["a", "b"])
+    configured(pad_token_id=0)(copy)
     checked(copy, corpus, task="classification", classes=["a", "b"])
 
 

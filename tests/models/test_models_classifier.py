@@ -224,7 +224,7 @@ def errors(model: Classifier, batch: LabeledBatch) -> ErrorRate:
 
 @pytest.mark.parametrize("noise_multiplier", [None, 0.5])
 @pytest.mark.parametrize(
-    ("name", "steps", "rate"), [("lstm", 60, 3e-2), ("bert", 40, 1e-2), ("distilbert with lora", 80, 1e-2)]
+    ("name", "steps", "rate"), [("lstm", 60, 3e-2), ("distilbert", 60, 1e-2), ("distilbert with lora", 80, 1e-2)]
 )
 def test_the_error_rate_falls(name: str, steps: int, rate: float, noise_multiplier: float | None) -> None:
     """Seeded: plain steps and noisy steps both learn; before, two of three guesses are wrong."""
@@ -292,9 +292,50 @@ def test_an_encoder_from_a_local_folder(tmp_path: Path) -> None:
     model.module.eval()
     assert model.vocabulary_size == VOCABULARY + 2
     tokens = torch.tensor([[1, 2, 3, 4]])
-    states = whole(input_ids=tokens).last_hidden_state.mean(dim=1)
-    torch.testing.assert_close(model.logits(tokens)[:, 0], model.module.head(states), rtol=1e-4, atol=1e-5)
-    assert not [name for name, _ in model.module.named_parameters() if "pooler" in name]
+    pooled = whole(input_ids=tokens).pooler_output
+    torch.testing.assert_close(model.logits(tokens)[:, 0], model.head(pooled), rtol=1e-4, atol=1e-5)
+
+
+def test_a_pooler_that_a_folder_lacks_is_new_and_trained_beside_adapters(tmp_path: Path) -> None:
+    from transformers import BertConfig, BertForMaskedLM
+
+    words = {key: value for key, value in CONFIGS["bert"].items() if key != "model_type"}
+    BertForMaskedLM(BertConfig(vocab_size=VOCABULARY, **words)).save_pretrained(tmp_path)  # type: ignore[no-untyped-call]
+    model = EncoderClassifier.from_folder(tmp_path, ClassifierConfig(CLASSES), LoRAConfig(2))
+    moving = {name for name in moving_parameters(model.module) if ".lora_" not in name}
+    assert moving == {f"{part}.{kind}" for part in ("bert.pooler.dense", "classifier") for kind in ("weight", "bias")}
+    assert not any("pooler" in name or name.startswith("classifier.") for name in adapted(model))
+
+
+def adapted(model: Classifier) -> list[str]:
+    return [name for name in moving_parameters(model.module) if ".lora_" in name]
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "modernbert"])
+def test_it_is_a_sequence_classifier_of_transformers(name: str, tmp_path: Path) -> None:
+    """What is trained loads without tacit, with the names of the classes, and says the same."""
+    from transformers import AutoModelForSequenceClassification
+
+    module: Any = awakened(name).module
+    module.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert again.config.id2label == dict(enumerate(CLASSES))
+    assert again.config.label2id == {label: number for number, label in enumerate(CLASSES)}
+    batch = mixed_batch()
+    real = batch.inputs != PADDING
+    scores = again(input_ids=batch.inputs.clamp(min=0), attention_mask=real.long()).logits
+    wanted = EncoderClassifier(module, ClassifierConfig(CLASSES)).logits(batch.inputs)[:, 0]
+    torch.testing.assert_close(scores, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_decoder_needs_a_padding_token_and_dropout_is_the_models_own() -> None:
+    llama = {"vocab_size": VOCABULARY, "model_type": "llama", **SIZES}
+    with pytest.raises(ModelError, match=r"pad_token_id, by which LlamaForSequenceClassification .* none in config"):
+        EncoderClassifier.described(llama, ClassifierConfig(CLASSES))
+    model = EncoderClassifier.described({**llama, "pad_token_id": 0}, ClassifierConfig(CLASSES))
+    assert check_gradients(model) == "layers"
+    with pytest.raises(ModelError, match="no dropout of ours"):
+        EncoderClassifier.described({**llama, "pad_token_id": 0}, ClassifierConfig(CLASSES, dropout=0.1))
 
 
 def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
@@ -423,8 +464,8 @@ def test_classes_with_one_name_and_targets_without_labels_are_refused(tmp_path: 
 
 def test_the_head_alone_can_move() -> None:
     model, batch = in_float64(awakened("bert")), mixed_batch()
-    found = clipped_sum(model, batch, Flat(0.3), parameters=["head.weight", "head.bias"])
+    found = clipped_sum(model, batch, Flat(0.3), parameters=["classifier.weight", "classifier.bias"])
     for name, value in model.module.named_parameters():
-        value.requires_grad_(name.startswith("head."))
+        value.requires_grad_(name.startswith("classifier."))
     assert isinstance(model.head, nn.Linear)
     assert_near(found.sums, loop_over_rows(model, batch, Flat(0.3))[0], EXACT)

@@ -129,6 +129,7 @@ ENCODERS = (
     ),
     Family("ELECTRA", {"model_type": "electra", **SIZES, "embedding_size": 16}, "fused", "fused", "encoder"),
     Family("ModernBERT", {"model_type": "modernbert", **SIZES, "local_attention": 4}, "fused", "fused", "encoder"),
+    Family("Llama, classifying", {"model_type": "llama", **GROUPED}, "layers", "layers", "encoder"),
 )
 FAMILIES = (*CAUSAL, *ENCODERS)
 

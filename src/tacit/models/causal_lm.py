@@ -58,8 +58,11 @@ def untrained(kind: Any, config: dict[str, Any]) -> nn.Module:  # noqa: ANN401
     return module
 
 
-def with_adapters(module: nn.Module, lora: LoRAConfig) -> nn.Module:
-    """`module` with adapters on its linear layers (see `adapter_targets`), or on those of some; all else is frozen."""
+def with_adapters(module: nn.Module, lora: LoRAConfig, trained: Collection[nn.Module] = ()) -> nn.Module:
+    """`module` with adapters on its linear layers (see `adapter_targets`), or on those of some; all else is frozen.
+
+    trained: parts that are trained as they are, beside the adapters: what stands on top of an encoder.
+    """
     from peft import LoraConfig, inject_adapter_in_model
     from transformers.pytorch_utils import Conv1D
 
@@ -67,14 +70,16 @@ def with_adapters(module: nn.Module, lora: LoRAConfig) -> nn.Module:
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=adapter_targets(module),
+        target_modules=adapter_targets(module, trained),
         layers_to_transform=None if lora.layers_to_transform is None else list(lora.layers_to_transform),
         fan_in_fan_out=any(isinstance(part, Conv1D) for part in module.modules()),
-        task_type="CAUSAL_LM",
+        task_type="SEQ_CLS" if trained else "CAUSAL_LM",
     )
     with foreign(lambda found: ModelError("a model that PEFT can adapt", found, "train without lora")):
         adapted: nn.Module = inject_adapter_in_model(config, module)
     _require_adapters(adapted, lora.layers_to_transform or ())
+    for part in trained:
+        part.requires_grad_()
     return adapted
 
 

@@ -1,12 +1,10 @@
-"""Text classifiers: an LSTM or a Hugging Face encoder, its states pooled over each row's own length, and a linear head.
+"""Text classifiers: an LSTM of ours, pooled over each row's own length, or a sequence classifier of transformers.
 
-For gradients a classifier has one place a row: its head is called once, on states (rows, 1, width), and the only target
-of a row is its class.
+For gradients a classifier has one place a row: the only target of a row is its class.
 
 G1 (own length). What is computed for a row depends neither on its padding nor on the other rows, up to rounding.
 """
 
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from tacit.errors import ModelError
 from tacit.models.causal_lm import pretrained, untrained, with_adapters
 from tacit.models.language_model import ModuleModel
 from tacit.models.lstm import LSTMModule
+from tacit.models.sequence_classifier import SequenceClassifier, require_padding_token
 
 
 class ClassifierModule(nn.Module):
@@ -62,35 +61,8 @@ class LSTMStates(nn.Module):
         return states
 
 
-class EncoderStates(nn.Module):
-    """The last states of an encoder of transformers, in which nobody attends to padding."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, tokens: Tensor, real: Tensor) -> Tensor:
-        states: Tensor = self.encoder(input_ids=tokens, attention_mask=real.long()).last_hidden_state
-        return states
-
-
-class ModuleClassifier(ModuleModel):
-    """What both kinds of classifiers have in common."""
-
-    __slots__ = ()
-    module: ClassifierModule
-
-    @property
-    def settings(self) -> ClassifierConfig:
-        return self.module.settings
-
-    @property
-    def head(self) -> nn.Module:
-        return self.module.head
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class LSTMClassifier(ModuleClassifier):
+class LSTMClassifier(ModuleModel):
     """An LSTM with a head over classes. `module.eval()` switches its dropouts off."""
 
     module: ClassifierModule
@@ -104,6 +76,14 @@ class LSTMClassifier(ModuleClassifier):
         return cls(ClassifierModule(LSTMStates(shape), shape.sizes()[-1][1], settings), shape)
 
     @property
+    def settings(self) -> ClassifierConfig:
+        return self.module.settings
+
+    @property
+    def head(self) -> nn.Module:
+        return self.module.head
+
+    @property
     def vocabulary_size(self) -> int:
         return self.shape.vocabulary_size
 
@@ -112,20 +92,26 @@ class LSTMClassifier(ModuleClassifier):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EncoderClassifier(ModuleClassifier):
-    """An encoder of transformers with a head over classes; with LoRA, adapters and head alone move."""
+class EncoderClassifier(ModuleModel):
+    """A sequence classifier of transformers, untouched: an encoder (or a decoder that has one), pooled as its family
+    does, and a head over classes. With LoRA, adapters, pooler and head move.
+    """
 
-    module: ClassifierModule
+    module: nn.Module
+    settings: ClassifierConfig
     lora: LoRAConfig | None = None
 
     @classmethod
-    def of(cls, encoder: nn.Module, settings: ClassifierConfig, lora: LoRAConfig | None = None) -> "EncoderClassifier":
-        """A model object that AutoModel gave; a pooler of its own is taken out, as nobody reads it."""
-        if "pooler" in dict(encoder.named_children()):
-            encoder.add_module("pooler", nn.Identity())
-        config: Any = encoder.config
-        adapted = encoder if lora is None else with_adapters(encoder, lora)
-        return cls(ClassifierModule(EncoderStates(adapted), config.hidden_size, settings), lora)
+    def of(cls, module: Any, settings: ClassifierConfig, lora: LoRAConfig | None = None) -> "EncoderClassifier":  # noqa: ANN401
+        """A model object that AutoModelForSequenceClassification gave."""
+        if settings.dropout:
+            way_out = "set classifier_dropout in its config.json"
+            raise ModelError("no dropout of ours on a model of transformers", str(settings.dropout), way_out)
+        require_padding_token(module)
+        if lora is not None:
+            trained = list(_new_parts(module).values())
+            module = with_adapters(module, lora, trained)
+        return cls(module, settings, lora)
 
     @classmethod
     def from_folder(
@@ -136,49 +122,85 @@ class EncoderClassifier(ModuleClassifier):
         vocabulary_size: int = 0,
         loading: Loading = LOADING,
     ) -> "EncoderClassifier":
-        """The encoder of a local Hugging Face folder: safetensors only, no code from the folder, no network.
+        """The model of a local Hugging Face folder: safetensors only, no code from the folder, no network.
 
-        It gets room for `vocabulary_size` tokens if it has less.
+        Pooler and head are new where the folder has none. It gets room for `vocabulary_size` tokens if it has less.
         """
-        from transformers import AutoModel
-
-        return cls.of(pretrained(AutoModel, folder, vocabulary_size, ("pooler",), lora, loading), settings, lora)
+        kind = _ForClasses(settings.classes)
+        return cls.of(pretrained(kind, folder, vocabulary_size, (), lora, loading), settings, lora)
 
     @classmethod
     def described(
         cls, config: dict[str, Any], settings: ClassifierConfig, lora: LoRAConfig | None = None
     ) -> "EncoderClassifier":
-        """An encoder of this configuration (as in its `to_dict()`) with fresh weights."""
-        from transformers import AutoModel
-
-        return cls.of(untrained(AutoModel, config), settings, lora)
+        """A model of this configuration (as in its `to_dict()`) with fresh weights."""
+        return cls.of(untrained(_ForClasses(settings.classes), config), settings, lora)
 
     @property
-    def _config(self) -> Any:  # noqa: ANN401
-        return self.module.network.get_submodule("encoder").config
+    def _scorer(self) -> SequenceClassifier:
+        return SequenceClassifier(self.module)
+
+    @property
+    def head(self) -> nn.Module:
+        return self._scorer.head
 
     @property
     def vocabulary_size(self) -> int:
-        return int(self._config.vocab_size)
+        return self._scorer.vocabulary_size
 
     @property
     def context(self) -> int:
-        """How many tokens it can read at a time."""
-        return positions_of(self.module, self._config)
+        return self._scorer.context
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        return self._scorer.logits(tokens)
 
     def description(self) -> dict[str, Any]:
         lora = None if self.lora is None else asdict(self.lora)
-        config = self._config.to_dict()
-        return {"kind": "encoder classifier", "settings": asdict(self.settings), "lora": lora, "config": config}
+        module: Any = self.module
+        return {
+            "kind": "sequence-classifier",
+            "settings": asdict(self.settings),
+            "lora": lora,
+            "config": module.config.to_dict(),
+        }
 
 
-def positions_of(module: nn.Module, config: Any) -> int:  # noqa: ANN401
-    """How many tokens a model of transformers can read. RoBERTa and its kin count from after their padding index."""
-    first = 0
-    for path, table in module.named_modules():
-        if path.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-            first = 0 if table.padding_idx is None else table.padding_idx + 1
-    return int(getattr(config, "max_position_embeddings", sys.maxsize)) - first
+@dataclass(frozen=True, slots=True)
+class _ForClasses:
+    """AutoModelForSequenceClassification for these classes."""
+
+    classes: tuple[str, ...]
+
+    def from_pretrained(self, folder: Path, **settings: Any) -> tuple[nn.Module, dict[str, Any]]:  # noqa: ANN401
+        """Weights of pooler and head may be missing: they are new, and trained."""
+        from transformers import AutoModelForSequenceClassification
+
+        model, told = AutoModelForSequenceClassification.from_pretrained(folder, **self._labels, **settings)
+        new = tuple(f"{path}." for path in _new_parts(model))
+        told["missing_keys"] = [name for name in told["missing_keys"] if not name.startswith(new)]
+        return model, told
+
+    def from_config(self, config: Any) -> nn.Module:  # noqa: ANN401
+        from transformers import AutoModelForSequenceClassification
+
+        config.update(self._labels)
+        model: nn.Module = AutoModelForSequenceClassification.from_config(config)  # type: ignore[no-untyped-call]
+        return model
+
+    @property
+    def _labels(self) -> dict[str, Any]:
+        named = dict(enumerate(self.classes))
+        return {"id2label": named, "label2id": {name: number for number, name in named.items()}}
+
+
+def _new_parts(module: Any) -> dict[str, nn.Module]:  # noqa: ANN401
+    """What a classifier has and an encoder has not, by name: all beside the base model, and that one's pooler."""
+    base = module.base_model_prefix
+    parts = {name: part for name, part in module.named_children() if name != base}
+    if isinstance(pooler := getattr(module.get_submodule(base), "pooler", None), nn.Module):
+        parts[f"{base}.pooler"] = pooler
+    return parts
 
 
 Classifier = LSTMClassifier | EncoderClassifier
@@ -187,8 +209,8 @@ Classifier = LSTMClassifier | EncoderClassifier
 def build_classifier(description: dict[str, Any]) -> Classifier:
     """The classifier that `description()` describes; its weights still have to be loaded."""
     kind = description.get("kind")
-    if kind not in ("lstm classifier", "encoder classifier"):
-        raise ModelError("an lstm classifier or an encoder classifier", repr(kind), "use a file that tacit wrote")
+    if kind not in ("lstm classifier", "sequence-classifier"):
+        raise ModelError("an lstm classifier or a sequence-classifier", repr(kind), "use a file that tacit wrote")
     with foreign(lambda found: ModelError("the description of a classifier", found, "use a file that tacit wrote")):
         words = description["settings"]
         settings = ClassifierConfig(tuple(words["classes"]), words["dropout"])

@@ -19,7 +19,7 @@ from tacit.errors import ConfigError, CorpusError, ModelError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import Learner
 from tacit.models.loading import CustomModel
-from tacit.models.sequence_classifier import SequenceClassifier
+from tacit.models.sequence_classifier import SequenceClassifier, require_padding_token
 from tacit.privacy.plan import Noisy, Plan, Step, Targets, View
 from tacit.training.gradients.check import check_gradients
 from tacit.training.pools import Annotation, Pools
@@ -37,7 +37,10 @@ OwnModel = Learner | SequenceClassifier
 def model_of(module: nn.Module) -> OwnModel:
     """A model of transformers, with PEFT's adapters or without, or a network with a layer `head`."""
     if _is_a(module, "transformers", "PreTrainedModel") or _is_a(module, "peft", "PeftModel"):
-        return SequenceClassifier(module) if _classifies(module) else CausalLM.of(module)
+        if not _classifies(module):
+            return CausalLM.of(module)
+        require_padding_token(module)
+        return SequenceClassifier(module)
     head = dict(module.named_children()).get("head")
     if not isinstance(head, nn.Linear):
         raise ModelError(

@@ -10,6 +10,7 @@ G2 (choices). A model that chooses by comparing numbers (the router of a mixture
 G3 (no trace). The model is afterwards, bit for bit, what it was.
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,9 +33,10 @@ from tacit.training.gradients.recording import chosen_parameters, only_moving, z
 
 _TOLERANCE = 1e-3
 _NO_CLIPPING = 1e30
-_ROWS, _LENGTHS = 5, (9, 5, 2)  # the rows that are compared have different lengths
+_LENGTHS = (9, 5, 2)  # the rows that are compared have different lengths
 _AHEAD = 128  # how far a language model is tried for looking ahead
 _SHOWN = 3  # names in a reason
+_ALIVE = 0.5  # times 1 / sqrt(width)
 _LARGE_SCORE = 1e3  # scores are tried up to here: a soft cap does nothing to small ones
 _CHOICES = {"topk", "sort", "argmax", "argmin", "kthvalue", "max.dim", "min.dim"}
 
@@ -52,12 +54,12 @@ def check_gradients(
     _require_float32(model.module)
     _require_no_batch_norm(model.module)
     longest = min(longest, model.context)
-    tokens = torch.randint(model.vocabulary_size, (_ROWS, _AHEAD), generator=torch.Generator().manual_seed(0))
-    rows = [row[:length].tolist() for row, length in zip(tokens, _LENGTHS, strict=False)]
+    tokens = torch.randint(model.vocabulary_size, (len(_LENGTHS), _AHEAD), generator=torch.Generator().manual_seed(0))
+    rows = [row[:length].tolist() for row, length in zip(tokens, _LENGTHS, strict=True)]
     with exact(model.module, device), _shifted(chosen):
         if isinstance(model, Classifier | SequenceClassifier):
             return _chosen(model, LabeledBatch.of_rows(rows, [0, 1, 0]).to(device), chosen, longest, PADDING)
-        require_causal(model, tokens[:, : min(longest, _AHEAD)].to(device))
+        require_causal(model, tokens[:2, : min(longest, _AHEAD)].to(device))
         return _chosen(model, TextBatch.of_rows(rows).to(device), chosen, longest, padding=0)
 
 
@@ -222,6 +224,8 @@ def _shifted(parameters: Mapping[str, nn.Parameter]) -> Iterator[None]:
         with torch.no_grad():
             for name, parameter in parameters.items():
                 size = 0.01 + 0.1 * float(kept[name].square().mean().sqrt())
+                if parameter.dim() > 1:  # as large as keeps a signal alive: small weights hide what rows do to others
+                    size = max(size, _ALIVE / math.sqrt(parameter.shape[-1]))
                 noise = torch.randn(parameter.shape, generator=chance, dtype=parameter.dtype)
                 parameter.add_(noise.to(parameter.device), alpha=size)
         yield

@@ -107,6 +107,8 @@ def states_before_head(model: Trainable[BatchKind], batch: BatchKind) -> Tensor:
     """What the head of `model` reads, (rows, places, width), with its graph; the head itself computes nothing."""
     with _lower_layers_known(model, batch), _caught(model.head) as seen, torch.enable_grad():
         model.logits(batch.inputs)
+    if len(seen) == 1 and seen[0].dim() == 2 and batch.weights.shape[1] == 1:
+        seen[0] = seen[0].unsqueeze(1)  # one place a row, as classifiers have it
     if len(seen) != 1 or seen[0].dim() != 3 or seen[0].shape[:2] != batch.weights.shape:
         raise GradientError(
             expected="a head that is called once, on states (rows, places, width)",
