@@ -24,6 +24,7 @@ from tacit.data.tokenizer import Tokenizer, byte_tokenizer
 from tacit.data.viewed import Inventions
 from tacit.data.views import PublicChat, PublicText, encode_all
 from tacit.errors import CorpusError, PrepareError
+from tacit.policies.labels import draw_sample, read_labels, write_sample
 from tacit.policies.patterns import Digits, Gold
 from tacit.policies.policy import InRoles
 from tacit.privacy.plan import Targets, View
@@ -323,3 +324,20 @@ def test_a_store_without_chats_has_no_mask(tmp_path: Path) -> None:
     assert store.learned(0) is None
     assert not store.header.facts.chats
     assert np.array_equal(store.redacted(0), list(b"text"))
+
+
+def test_chats_are_labeled_as_chats(tmp_path: Path) -> None:
+    """A sample for a person has the messages, so that a policy for roles sees them again."""
+    users = InRoles(("user",), Digits())
+    drawn = draw_sample(
+        [one(chat(("user", "order 55"), ("assistant", "order 55 it is"), id="a"))], users, size=1, seed=1
+    )
+    write_sample(drawn, tmp_path / "sample.jsonl")
+    header, line = (tmp_path / "sample.jsonl").read_text().splitlines()
+    (tmp_path / "sample.jsonl").write_text(f"{header}\n{line.replace('null', json.dumps(['55', 'user']))}\n")
+    labelled = read_labels(tmp_path / "sample.jsonl")
+    record = labelled.items[0].record
+    assert contents(record) == [("user", "order 55"), ("assistant", "order 55 it is")]
+    secrets = labelled.items[0].secrets or ()
+    assert [record.text[span.start : span.end] for span in secrets] == ["55", "55"]  # and never a role
+    assert [record.text[span.start : span.end] for span in users.marks(record)] == ["55"]

@@ -3,20 +3,28 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+import torch
 import yaml
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from torch import Tensor
 from typer.testing import CliRunner
 
-from chat_folders import CHATML, TRIMMING, chat, write_llama
+from chat_folders import CHATML, TRIMMING, chat, write_llama, write_tokenizer
 from runs import PLANS, quiet
-from tacit.api import audit, report, scan, simulate
+from tacit.api import audit, generate, report, scan, simulate
 from tacit.audits.target import Target
 from tacit.cli.main import app
 from tacit.config.load import load_config
+from tacit.config.model_schema import LSTMConfig
 from tacit.config.schema import Config
+from tacit.data.folder_tokenizer import read_folder_tokenizer
 from tacit.data.store import PreparedCorpus
 from tacit.errors import ConfigError, CorpusError, RunError
+from tacit.models.answers import answered
+from tacit.models.lstm import LSTM
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
 from tacit.training.stages import resume, train
@@ -88,6 +96,38 @@ def test_canaries_are_spelled_as_they_were_trained(templated: Path) -> None:
         learned = store.learned(row)
         assert learned is not None
         assert int(learned.sum()) == len(store.redacted(row)) - len(spelling.opening) - 1  # but the line break
+
+
+def test_messages_are_answered_from_the_command_line(templated: Path) -> None:
+    words = ["generate", str(templated), "--chat", "Where is my order?", "--tokens", "5", "--temperature", "0"]
+    found = CliRunner().invoke(app, words, catch_exceptions=False)
+    answer = generate(templated, chat="Where is my order?", tokens=5, temperature=0.0)
+    assert found.output.strip() == answer
+    with pytest.raises(ConfigError, match="both"):
+        generate(templated, "Once", chat="Hello?")
+
+
+@pytest.mark.parametrize("template", [None, CHATML])
+def test_an_answer_ends_where_the_message_ends(template: str | None, tmp_path: Path) -> None:
+    """A model that says more: what comes behind the end of its message is no part of the answer."""
+    folder = write_tokenizer(tmp_path, template)
+    tokenizer = read_folder_tokenizer(folder)
+    end = "\n" if template is None else "<|im_end|>"
+    asked: list[str] = []
+
+    def says(_: object, start: Tensor, *others: object) -> Tensor:
+        asked.append(tokenizer.decode(start[0].tolist()))
+        whole = HuggingFaceTokenizer.from_file(str(folder / "tokenizer.json")).encode(f"It is here.{end}user")
+        return torch.tensor([whole.ids])
+
+    model = LSTM.new(LSTMConfig(tokenizer.vocabulary_size, 2, 2))
+    with patch("tacit.models.answers.generate", says):
+        answer = answered(model, tokenizer, folder, " Where is it? ", 20, 0.0, 0)
+    assert answer == "It is here."
+    lines = f"{tokenizer.decode([tokenizer.begin])}user: Where is it?\nassistant: "
+    system = "<|im_start|>system\nBe kind.<|im_end|>\n"
+    templated = f"{system}<|im_start|>user\nWhere is it?<|im_end|>\n<|im_start|>assistant\n"
+    assert asked == [lines if template is None else templated]
 
 
 def test_another_template_is_another_model(templated: Path, place: Path) -> None:

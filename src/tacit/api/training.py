@@ -129,16 +129,25 @@ class Run(Result):
         """The tokenizer of the model."""
         return self._loaded[1]
 
-    def generate(self, prompt: str = "", *, tokens: int = 100, temperature: float = 1.0, seed: int = 0) -> str:
-        """Continue a prompt with the model.
+    def generate(
+        self, prompt: str = "", *, chat: str | None = None, tokens: int = 100, temperature: float = 1.0, seed: int = 0
+    ) -> str:
+        """Continue a prompt with the model, or answer a message.
 
         Args:
-            prompt: what the text begins with. tokens: how many to add at most. temperature: 0 takes the likeliest token
-                each time. seed: the same seed gives the same text.
+            prompt: what the text begins with. chat: instead, a user's message; only the answer is returned. tokens: how
+                many to add at most. temperature: 0 takes the likeliest token each time. seed: the same seed gives the
+                same text.
         """
+        from tacit.models.answers import answered
         from tacit.models.loading import continued
+        from tacit.runs.folder import RunFolder
 
-        return continued(*self._loaded, prompt, tokens, temperature, seed)
+        if chat is None:
+            return continued(*self._loaded, prompt, tokens, temperature, seed)
+        if prompt:
+            raise ConfigError("a prompt to continue, or a message to answer", "both", "leave prompt or chat out")
+        return answered(*self._loaded, RunFolder.view(self.folder).release, chat, tokens, temperature, seed)
 
     def audit(
         self,
@@ -362,10 +371,16 @@ def resume(run: "str | Path | Run", *, policy: "Policy | None" = None, observe: 
 
 
 def generate(
-    run: "str | Path | Run", prompt: str = "", tokens: int = 100, temperature: float = 1.0, seed: int = 0
+    run: "str | Path | Run",
+    prompt: str = "",
+    tokens: int = 100,
+    temperature: float = 1.0,
+    seed: int = 0,
+    *,
+    chat: str | None = None,
 ) -> str:
-    """Continue a prompt with the model of a run; the prompt is included."""
-    return load(run).generate(prompt, tokens=tokens, temperature=temperature, seed=seed)
+    """Continue a prompt with the model of a run, which is included; or answer the message `chat`, the answer alone."""
+    return load(run).generate(prompt, chat=chat, tokens=tokens, temperature=temperature, seed=seed)
 
 
 def folder_of(run: "str | Path | Run") -> Path:

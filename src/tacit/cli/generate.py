@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 def generate(
     run: Annotated[Path, typer.Argument(help="A finished run folder.")],
     prompt: Annotated[str, typer.Option(help="The text to continue.")] = "",
+    chat: Annotated[
+        str | None, typer.Option(help="A message to answer instead, with the model's chat template; prints the answer.")
+    ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to add.")] = 100,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the most likely token.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same text.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Continue a prompt with the model of a run."""
-    text = api.generate(run, prompt, tokens, temperature, seed)
+    """Continue a prompt with the model of a run, or answer a message."""
+    text = api.generate(run, prompt, tokens, temperature, seed, chat=chat)
     typer.echo(json.dumps({"text": text}, indent=2) if as_json else text)
 
 

@@ -48,7 +48,8 @@ from tacit.errors import PrepareError
 ASSISTANT = "assistant"
 _SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")  # the later one counts
 _AROUND = " \n"
-_ROLES_KNOWN = 4096
+_ROLES_KNOWN = 4096  # sequences of roles whose frames are remembered
+_ROLES_SHOWN = 4
 
 
 class Frame(NamedTuple):
@@ -107,7 +108,7 @@ class ChatTemplate:
             said = error.message if isinstance(error, _Rejected) else type(error).__name__
             raise PrepareError(
                 expected="chats that the model's chat template accepts",
-                found=f"the template rejects the roles {', '.join(roles)}: {said}",
+                found=f"the template rejects the roles {_listed(roles)}: {said}",
                 way_out="change the roles of the messages, or leave such chats out",
             ) from None
 
@@ -150,7 +151,7 @@ def _framed(template: ChatTemplate, roles: tuple[str, ...]) -> Frame:
         if start < 0 or text.count(name) != 1:
             raise PrepareError(
                 expected="a chat template that writes every message once, in the order of the chat",
-                found=f"one that leaves out, repeats or moves a message of the roles {', '.join(roles)}",
+                found=f"one that leaves out, repeats or moves a message of the roles {_listed(roles)}",
                 way_out="change the roles of the messages, or leave such chats out",
             )
         after = start + len(name)
@@ -333,6 +334,11 @@ def _melted(group: Sequence[PublicTokens]) -> PublicTokens:
 
 def _behind(opening: list[int], tokens: PublicTokens) -> PublicTokens:
     return _melted([PublicTokens(opening, [], (), []), tokens])
+
+
+def _listed(roles: Sequence[str]) -> str:
+    more = ", ..." if len(roles) > _ROLES_SHOWN else ""
+    return ", ".join(roles[:_ROLES_SHOWN]) + more
 
 
 def _optional(path: Path) -> dict[str, Any]:

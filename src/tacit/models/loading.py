@@ -212,14 +212,21 @@ def load_any(folder: Path, base: Path | None = None) -> tuple[Learner | Classifi
     return _with_weights(build_classifier(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
 
 
+def require_language(learner: Learner | Classifier) -> Learner:
+    """The language model; a classifier is refused."""
+    if isinstance(learner, Classifier):
+        raise RunError("a language model", "a text classifier, which generates no text", "train with task: language")
+    return learner
+
+
 def continued(
     learner: Learner | Classifier, tokenizer: Tokenizer, prompt: str, tokens: int, temperature: float, seed: int
 ) -> str:
     """What a language model continues `prompt` with, the prompt included."""
-    if isinstance(learner, Classifier):
-        raise RunError("a language model", "a text classifier, which generates no text", "train with task: language")
     start = torch.tensor([[tokenizer.begin, *tokenizer.encode(prompt)]])
-    said = generate(learner, start, tokens, torch.Generator().manual_seed(seed), temperature)[0].tolist()
+    said = generate(require_language(learner), start, tokens, torch.Generator().manual_seed(seed), temperature)[
+        0
+    ].tolist()
     return prompt + tokenizer.spoken(said)
 
 
