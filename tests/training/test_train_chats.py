@@ -27,6 +27,7 @@ from tacit.models.answers import answered
 from tacit.models.lstm import LSTM
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
+from tacit.training.prepared import prepare
 from tacit.training.stages import resume, train
 
 QUICK = {"exposure": {"draws": 100, "method": "sampled"}, "extraction": {"tries": 1}, "surrogates": 1, "candidates": 10}
@@ -213,3 +214,15 @@ def test_a_policy_for_the_users_messages_alone(place: Path, tmp_path: Path) -> N
     assert 0 < spans <= users.secrets
     with pytest.raises(Exception, match="a text without roles"):
         scan([{"text": "no chat"}], definition, processes=1)
+
+
+def test_a_prepared_store_has_the_template(place: Path, tmp_path: Path) -> None:
+    """A run takes a store of chats that was made with its template, and no other."""
+    write_llama(tmp_path / "llama", CHATML)
+    config = settings(place / "chats.jsonl", "redaction", model=str(tmp_path / "llama"), train_on="assistant")
+    store = prepare(config, tmp_path / "store", quiet)
+    assert store.records
+    train(config, tmp_path / "run", quiet, tmp_path / "store")
+    (tmp_path / "llama" / "chat_template.jinja").write_text(CHATML.replace("Be kind", "Be brief"))
+    with pytest.raises(ConfigError, match="chat template"):
+        train(config, tmp_path / "other", quiet, tmp_path / "store")

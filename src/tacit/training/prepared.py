@@ -41,7 +41,7 @@ from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import hash_outside
 from tacit.runs.verify import check_stores, note_stores, planted_canaries
 from tacit.training.base_run import BaseRun
-from tacit.training.chats import template_of
+from tacit.training.chats import check_chats, template_of
 from tacit.training.checkpoints import POLICIES, RunIdentity, check_tokenizer, digest_of, identity_of
 from tacit.training.checks import check_beginning, check_run, duplicates_of, needs_of, public_choice
 from tacit.training.marking import mark_once, marked_corpus
@@ -134,6 +134,7 @@ def prepare(config: Config, folder: Path, observe: Observer) -> Prepared:
     """A new prepared store in `folder`."""
     check_run(config)
     check_beginning(config)
+    check_chats(config)
     policies = make_policies(config)
     base = BaseRun.of(config, policies)
     key, identity = new_key(), identity_of(config, policies)
