@@ -20,13 +20,14 @@ from tacit.cli.main import app
 from tacit.config.load import load_config
 from tacit.config.model_schema import LSTMConfig
 from tacit.config.schema import Config
+from tacit.data.chats import ChatTemplate
 from tacit.data.folder_tokenizer import read_folder_tokenizer
 from tacit.data.store import PreparedCorpus
 from tacit.errors import ConfigError, CorpusError, RunError
 from tacit.models.answers import answered
 from tacit.models.lstm import LSTM
 from tacit.runs.folder import RunFolder
-from tacit.runs.release import PrivateFile
+from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.training.prepared import prepare
 from tacit.training.stages import resume, train
 
@@ -99,11 +100,12 @@ def test_canaries_are_spelled_as_they_were_trained(templated: Path) -> None:
         assert int(learned.sum()) == len(store.redacted(row)) - len(spelling.opening) - 1  # but the line break
 
 
-def test_messages_are_answered_from_the_command_line(templated: Path) -> None:
+def test_messages_are_answered_from_the_command_line(templated: Path, place: Path) -> None:
     words = ["generate", str(templated), "--chat", "Where is my order?", "--tokens", "5", "--temperature", "0"]
     found = CliRunner().invoke(app, words, catch_exceptions=False)
     answer = generate(templated, chat="Where is my order?", tokens=5, temperature=0.0)
     assert found.output.strip() == answer
+    assert ChatTemplate.of_folder(templated / "release") == ChatTemplate.of_folder(place / "llama")
     with pytest.raises(ConfigError, match="both"):
         generate(templated, "Once", chat="Hello?")
 
@@ -113,6 +115,9 @@ def test_an_answer_ends_where_the_message_ends(template: str | None, tmp_path: P
     """A model that says more: what comes behind the end of its message is no part of the answer."""
     folder = write_tokenizer(tmp_path, template)
     tokenizer = read_folder_tokenizer(folder)
+    manifest = folder / ReleaseFile.MANIFEST  # as if it were released
+    manifest.parent.mkdir(exist_ok=True)
+    manifest.touch()
     end = "\n" if template is None else "<|im_end|>"
     asked: list[str] = []
 

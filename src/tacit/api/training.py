@@ -135,19 +135,17 @@ class Run(Result):
         """Continue a prompt with the model, or answer a message.
 
         Args:
-            prompt: what the text begins with. chat: instead, a user's message; only the answer is returned. tokens: how
-                many to add at most. temperature: 0 takes the likeliest token each time. seed: the same seed gives the
-                same text.
+            prompt: what the text begins with. chat: instead, a message to answer; the answer alone is returned. tokens:
+                the most to add. temperature: 0 takes the likeliest token each time. seed: same seed, same text.
         """
         from tacit.models.answers import answered
         from tacit.models.loading import continued
-        from tacit.runs.folder import RunFolder
 
         if chat is None:
             return continued(*self._loaded, prompt, tokens, temperature, seed)
         if prompt:
             raise ConfigError("a prompt to continue, or a message to answer", "both", "leave prompt or chat out")
-        return answered(*self._loaded, RunFolder.view(self.folder).release, chat, tokens, temperature, seed)
+        return answered(*self._loaded, self.folder, chat, tokens, temperature, seed)
 
     def audit(
         self,

@@ -11,18 +11,20 @@ from tacit.data.tokenizer import HuggingFace, Tokenizer
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner, generate
 from tacit.models.loading import require_language
+from tacit.runs.folder import RunFolder
 
 
 def answered(
     learner: Learner | Classifier,
     tokenizer: Tokenizer,
-    release: Path,
+    folder: Path,
     message: str,
     tokens: int,
     temperature: float,
     seed: int,
 ) -> str:
-    """The answer to a user's message, alone."""
+    """The answer of the model of a run in `folder` to a user's message, alone."""
+    release = RunFolder.view(folder).release
     template = ChatTemplate.of_folder(release) if isinstance(tokenizer.codec, HuggingFace) else None
     chats = ChatRows(tokenizer, template)
     asked = chats.question(("user",), [message.strip()])

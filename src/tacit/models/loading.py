@@ -224,10 +224,8 @@ def continued(
 ) -> str:
     """What a language model continues `prompt` with, the prompt included."""
     start = torch.tensor([[tokenizer.begin, *tokenizer.encode(prompt)]])
-    said = generate(require_language(learner), start, tokens, torch.Generator().manual_seed(seed), temperature)[
-        0
-    ].tolist()
-    return prompt + tokenizer.spoken(said)
+    said = generate(require_language(learner), start, tokens, torch.Generator().manual_seed(seed), temperature)
+    return prompt + tokenizer.spoken(said[0].tolist())
 
 
 def load_foreign(folder: Path) -> tuple[CausalLM, Tokenizer, int]:
