@@ -101,7 +101,8 @@ def test_the_guarantee_composes_both_and_verifies_from_the_release_alone(
 
 def test_a_third_run_brings_both_earlier_ones_along(second: Trained, corpus: Path, tmp_path: Path) -> None:
     """From a release folder alone, with a policy that comes with tacit."""
-    third = later(corpus, second.folder / "release", tmp_path / "three")
+    sent = shutil.copytree(second.folder / "release", tmp_path / "sent")
+    third = later(corpus, sent, tmp_path / "three")
     terms = read_terms(third.folder)
     assert terms.earlier is not None
     assert len(terms.earlier.chain()) == 2
@@ -157,8 +158,12 @@ def test_a_policy_of_ones_own_is_compared_by_the_key_of_the_earlier_run(corpus: 
     first = train(experiment(corpus, "selective", model_config=SHAPE, **words), tmp_path / "one", quiet).folder
     second = later(corpus, first, tmp_path / "two", **words, mode="research")
     assert second.guarantee.figures[0].epsilon > api.load(first).guarantee.figures[0].epsilon
+    assert later(
+        corpus, first / "release", tmp_path / "three", **words
+    ).guarantee.figures  # whose private/ is beside it
+    shutil.copytree(first / "release", tmp_path / "sent")
     with pytest.raises(ClaimRefused, match="hashes that cannot be compared without the private/ folder"):
-        later(corpus, first / "release", tmp_path / "three", **words)
+        later(corpus, tmp_path / "sent", tmp_path / "four", **words)
 
 
 def test_a_seed_that_somebody_may_know_stays_a_condition_that_is_not_met(corpus: Path, tmp_path: Path) -> None:

@@ -136,7 +136,9 @@ class Config:
         "pii", "What is secret: a policy's name, names with commas (any of them), or a YAML file.", flag=True
     )
     model: str = file_name(
-        "lstm", "lstm, gpt, or a local Hugging Face folder: a causal model, or an encoder.", flag=True
+        "lstm",
+        "lstm, gpt, a local Hugging Face folder (a causal model, or an encoder), or the folder of an earlier run.",
+        flag=True,
     )
     task: Literal["language", "classification"] = constant(
         "language", "language: predict the next token; classification: predict a record's label.", flag=True

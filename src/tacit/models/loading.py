@@ -24,7 +24,7 @@ G3 (by name). A release folder never makes tacit run code: only names registered
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,7 +41,7 @@ from tacit.models.classifier import Classifier, build_classifier
 from tacit.models.language_model import Learner, ModuleModel, Rereading, generate, speaking
 from tacit.models.lstm import LSTM
 from tacit.models.transformers_model import BaseModel, put_adapters
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.folder import RunFolder, is_run, whole_run
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.verify import AFTER_TRAINING, check_verified
 from tacit.runs.weights import read_adapters, read_model
@@ -175,7 +175,8 @@ def _base_folder(
         return None, None
     with foreign(lambda found: ModelError("the description of adapters", found, "use a file that tacit wrote")):
         described, lora = BaseModel(**architecture["base"]), LoRAConfig(**architecture["lora"])
-    folder = given or _trained_with(run)
+    settings = run.read_optional(dict, PrivateFile.SETTINGS) or {}
+    folder = given or (_weights_of(Path(settings["model"])) if "model" in settings else None)
     if folder is None or not folder.is_dir():
         raise ModelError(
             expected=f"the folder of the base model {described.name!r}, which the release does not contain",
@@ -186,11 +187,26 @@ def _base_folder(
     return folder, lora
 
 
-def _trained_with(run: RunFolder) -> Path | None:
-    """The folder of the model that a run began with, or the earlier runs that it builds on; None if it is not known."""
+def _weights_of(model: Path) -> Path:
+    """The folder with the weights that a run began with: of another run its release, or what its adapters belong to."""
+    if not is_run(model):
+        return model
+    run = RunFolder.view(whole_run(model))
+    described = run.read_json(dict, ReleaseFile.ARCHITECTURE)
     settings = run.read_optional(dict, PrivateFile.SETTINGS) or {}
-    folder = Path(settings["model"]) if "model" in settings else None
-    return _trained_with(RunFolder.view(folder)) if folder is not None and is_run(folder) else folder
+    if described.get("base") is None or "model" not in settings:
+        return run.release
+    return _weights_of(Path(settings["model"]))
+
+
+def load_to_train(folder: Path, lora: LoRAConfig | None) -> Learner | Classifier:
+    """The model of a finished run, to train on: with its own adapters, or with new ones in a model without."""
+    run = RunFolder.view(whole_run(folder))
+    described = run.read_json(dict, ReleaseFile.ARCHITECTURE)
+    if lora is None or described.get("lora") is not None or _is_classifier(described):
+        return load_any(run.folder)[0]
+    check_verified(run, AFTER_TRAINING)
+    return CausalLM.from_folder(run.release, replace(lora, base_name=lora.base_name or run.folder.name))
 
 
 def load_classifier(folder: Path) -> tuple[Classifier, Tokenizer]:

@@ -12,7 +12,7 @@ from tacit.errors import RunError
 from tacit.mechanisms.build import EarlierRun, Terms
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import read_entries
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.folder import RunFolder, is_run, whole_run
 from tacit.runs.release import Manifest, ReleaseFile
 from tacit.runs.verify import AFTER_TRAINING, check_verified
 
@@ -21,7 +21,7 @@ def read_earlier(folder: Path) -> EarlierRun | None:
     """The run in `folder`, or whose `release/` it is; None if it is no run of tacit's."""
     if not is_run(folder):
         return None
-    run = RunFolder.view(folder)
+    run = RunFolder.view(whole_run(folder))
     if not run.path(ReleaseFile.MANIFEST).is_file():
         raise RunError("a finished run to begin with", "one without a manifest.json", "resume it, so that it ends")
     check_verified(run, AFTER_TRAINING)

@@ -15,8 +15,7 @@
         policy.json          how well the policy did on labeled held-out records, where there are any: counts
         sample.json          a few training records with their secrets hidden, and how often each kind was marked
         report.html          the page with that sample, on request
-        store.json           keyed hashes of all that a prepared store was made of (`tacit.training.prepared`)
-        prepared.json        SHA-256 of what was prepared (`tacit.runs.verify`)
+        prepared.json        SHA-256 of what was prepared (`tacit.runs.verify`); store.json in a prepared store
         steps.jsonl          exact losses, norms and the like of each step
         best.safetensors     the best model seen, when one is chosen
         kept/                intermediate models, on request (`tacit.runs.weights`)
@@ -142,7 +141,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return read_run_bytes(self.path(PrivateFile.KEY))
 
     def path(self, name: FileName) -> Path:
-        """The path of a file of the run."""
         return (self.release if isinstance(name, ReleaseFile) else self.folder / "private") / name
 
     def write(self, name: FileName, writer: Callable[[Path], None]) -> None:
@@ -153,7 +151,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             self.cover(name)
 
     def write_text(self, name: FileName, text: str) -> None:
-        """`text` in UTF-8."""
         self.write(name, lambda path: write_new(path, text.encode()))
 
     def write_json(self, name: FileName, value: object) -> None:
@@ -247,8 +244,16 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 def is_run(folder: Path) -> bool:
     """Whether `folder` is a run or a copy of the `release/` of one, or what is left of either."""
     parts = (ReleaseFile.LEDGER, ReleaseFile.GUARANTEE, ReleaseFile.MANIFEST)
-    left = (folder / place / part for place in (".", "release") for part in parts)
-    return (folder / MARK).exists() or any(part.exists() for part in left)
+    return (folder / MARK).exists() or any(
+        (at / part).exists() for at in (folder, folder / "release") for part in parts
+    )
+
+
+def whole_run(folder: Path) -> Path:
+    """The run folder that `folder` is the `release/` of; `folder` itself if it is a run or a copy."""
+    return (
+        folder.absolute().parent if folder.name == "release" and (folder.absolute().parent / MARK).exists() else folder
+    )
 
 
 def stage_inputs(folder: Path) -> Path:

@@ -20,7 +20,7 @@ from tacit.mechanisms.mechanism import Mechanism
 from tacit.policies.marking import Policies
 from tacit.privacy.guarantee import BY_POLICY
 from tacit.runs.earlier import read_earlier
-from tacit.runs.folder import RunFolder
+from tacit.runs.folder import RunFolder, whole_run
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.training.checkpoints import POLICIES, RunIdentity
 
@@ -40,7 +40,7 @@ class BaseRun:
         """The run that `config` begins with; None where the model is new or comes from elsewhere."""
         if config.is_new:
             return None
-        folder = Path(config.model)
+        folder = whole_run(Path(config.model))
         earlier = read_earlier(folder)
         return None if earlier is None else cls(folder, earlier, _same_policies(folder, earlier, policies))
 
@@ -51,7 +51,7 @@ class BaseRun:
             raise ClaimRefused(
                 expected=f"the policies of the earlier run, for a claim about {units[0]}, which may be in both corpora",
                 found="others, or hashes that cannot be compared without the private/ folder of that run",
-                way_out=f"use the same policies, and the run folder rather than its release/; {DECLARE}",
+                way_out=f"use the same policies, and the run folder rather than a copy of its release/; {DECLARE}",
             )
 
     def tokenizer(self, policies: Policies, disjoint: bool) -> Tokenizer:

@@ -51,7 +51,7 @@ from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ConfigError, LedgerError, RunError, failed
 from tacit.policies.marking import Policies
 from tacit.runs.earlier import release_digest
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.folder import RunFolder, is_run, whole_run
 from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
 from tacit.training.checks import invents, public_choice
@@ -281,7 +281,7 @@ def _keyed(key: bytes, parts: Mapping[str, str]) -> dict[str, str]:
 def _parts(config: Config, policies: Policies) -> dict[str, str]:
     words = to_flat(config)
     files = {name: words[name] for name in (*_CORPORA, *_OTHER_FILES) if words[name] is not None}
-    run = None if config.is_new or not is_run(Path(config.model)) else RunFolder.view(Path(config.model))
+    run = None if config.is_new or not is_run(Path(config.model)) else RunFolder.view(whole_run(Path(config.model)))
     if not config.is_new and run is None:
         files["model"] = config.model
     if (chooses := public_choice(config)) is not None:

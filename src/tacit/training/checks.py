@@ -1,11 +1,12 @@
 """What a configuration needs because of its mechanism; what can be refused before the corpus is read."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tacit.config.load import Layer, check_public_steps, check_used, load_config, require
+from tacit.config.model_schema import LoRAConfig
 from tacit.config.schema import BUILT_IN, CUSTOM_MODELS, Config
 from tacit.config.setting import Duplicates
 from tacit.data.labels import check_learns_labels
@@ -14,7 +15,7 @@ from tacit.mechanisms.mechanism import Mechanism, Needs
 from tacit.mechanisms.registry import build_mechanism, entries, entry_of
 from tacit.mechanisms.settings import ALWAYS_USED, MeasuredCounts, refuse_unused
 from tacit.privacy.plan import Unit, View
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.folder import RunFolder, is_run, whole_run
 from tacit.runs.release import ReleaseFile
 
 
@@ -154,7 +155,15 @@ def base_architecture(config: Config) -> dict[str, Any] | None:
     """The description of the model that a run begins with; None where that is not the model of a run."""
     if config.is_new or not is_run(Path(config.model)):
         return None
-    return RunFolder.view(Path(config.model)).read_json(dict, ReleaseFile.ARCHITECTURE)
+    return RunFolder.view(whole_run(Path(config.model))).read_json(dict, ReleaseFile.ARCHITECTURE)
+
+
+def with_adapters_of_base(config: Config) -> Config:
+    """The settings of a run that trains the adapters of an earlier one on: they are those of that run."""
+    base = base_architecture(config)
+    if config.lora is not None or base is None or base.get("lora") is None:
+        return config
+    return replace(config, lora=LoRAConfig(**base["lora"]))
 
 
 def _check_base(config: Config, architecture: Mapping[str, Any]) -> None:
@@ -169,5 +178,20 @@ def _check_base(config: Config, architecture: Mapping[str, Any]) -> None:
         listed = ", ".join(classes or ())
         raise ConfigError(f"the classes of the earlier run in its order: {listed}", "others", "give the same list")
     require(config.tokenizer_name == "model", "the tokenizer of the earlier run", "leave tokenizer out")
+    _check_adapters(config, kind, architecture.get("lora"))
     bfloat = config.execution.precision == "bfloat16" and kind.startswith("lstm")
     require(not bfloat, "float32 for the lstm", "leave precision out")
+
+
+def _check_adapters(config: Config, kind: str, known: Mapping[str, Any] | None) -> None:
+    """Refuse other adapters than those of the earlier run; a language model without any may get new ones."""
+    if config.lora is None or (known is None and kind == "gpt"):
+        return
+    same = known is not None and replace(LoRAConfig(**known), base_name=config.lora.base_name) == config.lora
+    if not same:
+        raise ConfigError(
+            expected="the adapters of the earlier run, with its lora settings",
+            found="others" if known is not None else "adapters for a model that has none",
+            way_out="leave lora out to train them on; or merge them first (tacit export RUN --merged FOLDER): no "
+            "ledger comes with that folder, so a claim then assumes that the corpora are disjoint",
+        )

@@ -31,7 +31,7 @@ from tacit.models.activations import activation_cache
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifier
 from tacit.models.language_model import Learner
-from tacit.models.loading import CustomModel, load_any
+from tacit.models.loading import CustomModel, load_to_train
 from tacit.models.lower_layers import LowerLayers
 from tacit.models.lstm import LSTM
 from tacit.policies.marking import Inside, Policies
@@ -40,7 +40,7 @@ from tacit.policies.registry import parse_policy
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.release import PrivateFile
 from tacit.training.chats import template_of
-from tacit.training.checks import duplicates_of, needs_of
+from tacit.training.checks import base_architecture, duplicates_of, needs_of
 from tacit.training.marking import counted, held_out_records, marked_corpus, training_records
 from tacit.training.trainer import TrainSettings
 from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
@@ -143,7 +143,9 @@ def make_reader(config: Config, tokenizer: Tokenizer, store: PreparedCorpus) -> 
     longest = config.data.max_full_tokens
     if config.classes is None:
         return RowReader(store, tokenizer.end, longest, inventions, tokenizer.begin)
-    begin = tokenizer.begin if config.tokenizer_name == "model" else None
+    base = base_architecture(config)
+    of_folder = config.tokenizer_name == "model" and (base is None or base["kind"] != "lstm classifier")
+    begin = tokenizer.begin if of_folder else None
     return LabelReader(store, tokenizer.end, longest, config.classes, inventions, begin)
 
 
@@ -186,7 +188,7 @@ def with_cache(config: Config, learner: Model, folder: Path, rows: int) -> Itera
 
 def _of_run(config: Config) -> Model:
     """The model that an earlier run ended with."""
-    learner, _ = load_any(Path(config.model))
+    learner = load_to_train(Path(config.model), config.lora)
     _check_context(config, learner.context, 1 if config.classifies else 2)
     return learner
 

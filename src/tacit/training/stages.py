@@ -53,7 +53,7 @@ from tacit.runs.weights import keep_model
 from tacit.training.base_run import BaseRun
 from tacit.training.chats import check_chats
 from tacit.training.checkpoints import check_identity, identity_of
-from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice
+from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice, with_adapters_of_base
 from tacit.training.covered import check_covered
 from tacit.training.marking import Caps, Shared, annotate, marked_corpus, side_of
 from tacit.training.parts import (
@@ -104,6 +104,7 @@ class Trained:
 
 def train(config: Config, folder: Path, observe: Observer, prepared: Path | None = None) -> Trained:
     """A new run in `folder`; `prepared`: the store that has its corpus, if that was prepared before."""
+    config = with_adapters_of_base(config)
     mechanism = check_start(config)
     check_model(config, mechanism.plan())
     check_chats(config)
