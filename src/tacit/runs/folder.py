@@ -244,16 +244,14 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 def is_run(folder: Path) -> bool:
     """Whether `folder` is a run or a copy of the `release/` of one, or what is left of either."""
     parts = (ReleaseFile.LEDGER, ReleaseFile.GUARANTEE, ReleaseFile.MANIFEST)
-    return (folder / MARK).exists() or any(
-        (at / part).exists() for at in (folder, folder / "release") for part in parts
-    )
+    left = (at / part for at in (folder, folder / "release") for part in parts)
+    return any(part.exists() for part in (folder / MARK, *left))
 
 
 def whole_run(folder: Path) -> Path:
     """The run folder that `folder` is the `release/` of; `folder` itself if it is a run or a copy."""
-    return (
-        folder.absolute().parent if folder.name == "release" and (folder.absolute().parent / MARK).exists() else folder
-    )
+    parent = folder.absolute().parent
+    return parent if folder.name == "release" and (parent / MARK).exists() else folder
 
 
 def stage_inputs(folder: Path) -> Path:
