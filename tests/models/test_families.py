@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from families import CLASSES, FAMILIES, LORA, VOCABULARY, Family, awaken, batch_for, make
+from families import CLASSES, FAMILIES, LORA, VOCABULARY, Family, awaken, batch_for, documented, make
 from oracles import (
     assert_clipped_sums_are_exact,
     assert_near,
@@ -151,3 +151,9 @@ def test_adapters_of_a_mixture_are_in_its_attention_alone(family: Family) -> Non
     names = list(moving_parameters(make(family, LORA).module))
     assert names
     assert all(".self_attn." in name for name in names)
+
+
+def test_the_page_of_families_is_this_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "families.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in page if line.startswith("|") and line.count("|") == 5]
+    assert rows[2:] == [documented(family) for family in FAMILIES]

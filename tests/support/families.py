@@ -32,6 +32,7 @@ SIZES: dict[str, Any] = {
 }
 GROUPED = {**SIZES, "num_key_value_heads": 2}
 """Two heads of queries share one of keys and values."""
+VISION = {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}
 OLD: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}
 ENDS = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 LORA = LoRAConfig(rank=2)
@@ -71,6 +72,18 @@ CAUSAL = (
         "layers",
     ),
     Family("Gemma 3", {"model_type": "gemma3_text", **GROUPED, "head_dim": 8, "sliding_window": 4}, "fused", "fused"),
+    Family(
+        "Gemma 3 with vision",
+        {
+            "model_type": "gemma3",
+            "text_config": {**GROUPED, "head_dim": 8, "sliding_window": 4},
+            "vision_config": {**VISION, "image_size": 28, "patch_size": 14},
+            "mm_tokens_per_image": 4,
+            "image_token_index": VOCABULARY,
+        },
+        "fused",
+        "fused",
+    ),
     Family("Phi", {"model_type": "phi", **SIZES}, "fused", "fused"),
     Family("Phi-3", {"model_type": "phi3", **GROUPED, "sliding_window": 4}, "fused", "fused"),
     Family("GPT-2", {"model_type": "gpt2", **ENDS, **OLD}, "fused", "fused"),
@@ -171,3 +184,10 @@ def batch_for(model: Learner | Classifier) -> TextBatch | LabeledBatch:
     weights[3] = [0.0, 0.0, 1.0, 0.5]
     weights[4] = [0.0] * 5
     return TextBatch.of_rows(rows, weights)
+
+
+def documented(family: Family) -> str:
+    """The row of a family in docs/families.md."""
+    task = {"causal": "language", "encoder": "classification"}[family.kind]
+    adapters = "refused" if family.adapters is None else f"`{family.adapters}`"
+    return f"| {family.name} | {task} | `{family.whole}` | {adapters} |"

@@ -49,6 +49,16 @@ def read_by_text(module: Any) -> nn.Module:  # noqa: ANN401
     return part
 
 
+def text_trained(module: Any) -> nn.Module:  # noqa: ANN401
+    """The model, in which parts that text never reaches do not learn."""
+    whole: nn.Module = module
+    if (reached := read_by_text(module)) is not module:
+        learns = {id(value) for part in (reached, module.get_output_embeddings()) for value in part.parameters()}
+        for parameter in whole.parameters():
+            parameter.requires_grad_(id(parameter) in learns)
+    return whole
+
+
 def _path_of(module: nn.Module, part: nn.Module) -> str:
     paths: dict[int, str] = {id(found): path for path, found in module.named_modules()}
     return paths[id(part)]

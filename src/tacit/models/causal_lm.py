@@ -18,7 +18,7 @@ from tacit.config.model_schema import CausalLMConfig, LoRAConfig
 from tacit.data.batches import wide
 from tacit.errors import ModelError
 from tacit.models.activations import ActivationCache
-from tacit.models.adapter_targets import adapter_targets
+from tacit.models.adapter_targets import adapter_targets, text_trained
 from tacit.models.language_model import DecoderState, Learner, Rereading, speaking
 from tacit.models.transformers_model import TransformersModel
 
@@ -36,11 +36,12 @@ def pretrained(
     It gets room for `vocabulary_size` tokens if it has less: refused where only adapters (`lora`) will be saved.
     """
     module = from_folder(kind, folder, unread, loading)
-    if vocabulary_size > module.config.vocab_size:
+    size = module.config.get_text_config().vocab_size
+    if vocabulary_size > size:
         if lora is not None:
             raise ModelError(
                 expected="a model whose vocabulary has a token for the end of a text and one to hide secrets with",
-                found=f"a tokenizer of {vocabulary_size} tokens, and a model with {module.config.vocab_size}",
+                found=f"a tokenizer of {vocabulary_size} tokens, and a model with {size}",
                 way_out="train all weights (without lora): adapters cannot save new tokens",
             )
         with quietly():
@@ -189,11 +190,13 @@ class CausalLM(TransformersModel):
         """
         from transformers import AutoModelForCausalLM
 
-        return cls.of(pretrained(AutoModelForCausalLM, folder, vocabulary_size, (), lora, loading), lora, folder)
+        return cls.of(
+            text_trained(pretrained(AutoModelForCausalLM, folder, vocabulary_size, (), lora, loading)), lora, folder
+        )
 
     @property
     def vocabulary_size(self) -> int:
-        return int(self._config.vocab_size)
+        return int(self._config.get_text_config().vocab_size)
 
     @property
     def _module(self) -> Any:  # noqa: ANN401
@@ -205,12 +208,13 @@ class CausalLM(TransformersModel):
 
     @property
     def head(self) -> nn.Module:
-        layer: nn.Module = self._module.get_output_embeddings()
-        return layer
+        """Of a model that names none, nothing: gradients are then computed without it."""
+        layer: nn.Module | None = self._module.get_output_embeddings()
+        return nn.Identity() if layer is None else layer
 
     @property
     def context(self) -> int:
-        return int(getattr(self._config, "max_position_embeddings", sys.maxsize))
+        return int(getattr(self._config.get_text_config(), "max_position_embeddings", sys.maxsize))
 
     def logits(self, tokens: Tensor) -> Tensor:
         """(rows, time, vocabulary). Right padding needs no mask: attention is causal."""
@@ -241,7 +245,9 @@ class CausalLM(TransformersModel):
         """A model of this configuration, with weights that are still to be loaded."""
         from transformers import AutoModelForCausalLM
 
-        return cls.of(untrained(AutoModelForCausalLM, config), None if lora is None else LoRAConfig(**lora))
+        return cls.of(
+            text_trained(untrained(AutoModelForCausalLM, config)), None if lora is None else LoRAConfig(**lora)
+        )
 
 
 _TOLERANCE = 1e-5  # of the largest logit; nothing but rounding may differ, and mostly not even that

@@ -271,4 +271,5 @@ def _is_classifier(architecture: dict[str, Any]) -> bool:
 
 def _with_weights(model: AnyModel, run: RunFolder) -> AnyModel:
     fill(model.module, read_model(run))
+    model.module.eval()
     return model
