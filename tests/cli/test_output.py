@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from readers import save_tiny_run
 from tacit.cli.main import app
 from tacit.cli.output import watching
-from tacit.common.progress import LOG, Progress, logged
+from tacit.common.formatting import about
+from tacit.common.progress import LOG, Progress, TimeLeft, logged
 from tacit.data.corpus import write_jsonl
 from tacit.data.records import Record, Span
 
@@ -88,3 +89,67 @@ def test_progress_is_lines_elsewhere_and_nothing_when_quiet(capsys: pytest.Captu
         assert printed.err == ("" if quiet else "plain measuring 3 of 3\n")
         assert printed.out == ""
     run("--version")
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_run_says_within_a_minute_how_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After the first step, however slow; and again with every line. 100 steps of 20 seconds take 33 minutes."""
+    clock = Clock()
+    monkeypatch.setattr("tacit.cli.output.time", clock)
+    with watching() as report:
+        report(Progress("preparing", 30, 30))
+        for step in (1, 2, 3):
+            clock.now += 20
+            report(Progress("training", step, 100, tokens=1000))
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training")]
+    assert printed == [
+        "training 1 of 100 begun, about 33 minutes left",
+        "training 2 of 100 50 tokens/s, about 33 minutes left",
+        "training 3 of 100 50 tokens/s, about 32 minutes left",
+    ]
+
+
+def test_speed_and_time_are_those_of_the_stage() -> None:
+    """Catches a reading of ten minutes that makes training look slow, and a resumed run that counts old steps."""
+    left = TimeLeft()
+    assert left.seconds(Progress("reading", 5, None, share=0.1), 0.0) is None
+    assert left.seconds(Progress("reading", 50, None, share=0.6), 600.0) == pytest.approx(480.0)
+    assert left.seconds(Progress("training", 700, 1000), 700.0) is None, "resumed: nobody knows how long a step took"
+    assert left.seconds(Progress("training", 710, 1000), 705.0) == pytest.approx(145.0)
+    assert left.seconds(Progress("training", 1000, 1000), 900.0) == 0
+
+
+def test_short_stages_print_no_estimate(capsys: pytest.CaptureFixture[str]) -> None:
+    with watching() as report:
+        report(Progress("preparing", 30, 30))
+        for step in range(1, 4):
+            report(Progress("training", step, 3))
+    assert "left" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.2, "1 second"),
+        (40, "40 seconds"),
+        (59, "1 minute"),
+        (700, "12 minutes"),
+        (5400, "90 minutes"),
+        (12_600, "3.5 hours"),
+        (36_000, "10 hours"),
+        (200_000, "2.3 days"),
+    ],
+)
+def test_durations_are_said_as_people_say_them(seconds: float, words: str) -> None:
+    assert about(seconds) == f"about {words}"

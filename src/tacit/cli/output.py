@@ -22,7 +22,8 @@ from rich.text import Text
 
 from tacit.api.inputs import FieldNames
 from tacit.common.charts import Note, Result, Table
-from tacit.common.progress import LOG, unwatched
+from tacit.common.formatting import about
+from tacit.common.progress import LOG, TimeLeft, unwatched
 from tacit.config.schema import Config
 from tacit.config.setting import Setting, every_setting
 
@@ -97,47 +98,54 @@ def watching(title: str = "") -> "Iterator[Observer]":
 
 
 class _Lines:
-    """A line when a stage ends, and every few seconds."""
+    """A line when a stage ends, every few seconds, and as soon as it is known that training takes longer than that."""
 
     def __init__(self, console: Console, title: str, meter: "_Meter") -> None:
         self._console, self._title, self._meter = console, title, meter
         self._said = time.monotonic()
+        self._estimated = False
 
     def told(self, done: "Done") -> None:
-        words = self._meter.words(done)
-        if done.done == done.total or time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+        words, left = self._meter.words(done), self._meter.left
+        first = done.stage == "training" and not self._estimated and (left or 0.0) > SECONDS_BETWEEN_LINES
+        self._estimated |= first
+        if first or done.done == done.total or time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
             of = "" if done.total is None else f" of {done.total:,}"
             self._console.print(f"{self._title} {done.stage} {done.done:,}{of} {words}".strip(), markup=False)
 
 
 class _Meter:
-    """Speed, smoothed public loss, and what was spent."""
+    """Speed, time left, smoothed public loss, and what was spent."""
 
     def __init__(self) -> None:
-        self._began: float | None = None
+        self._stage = ""
+        self._began = 0.0
         self._tokens = 0
         self._loss: float | None = None
+        self._time_left = TimeLeft()
+        self.left: float | None = None  # seconds until the stage ends
 
     def words(self, done: "Done") -> str:
         now = time.monotonic()
-        if done.stage == "reading":
-            self._began = now if self._began is None else self._began
-            rate = done.characters / max(now - self._began, 1e-9)
-            return f"records, {done.characters:,} characters, {rate:,.0f} characters/s"
-        if done.stage != "training":
-            return ""
-        if self._began is None:
-            self._began = now  # after the first step, whose tokens do not count
+        self.left = self._time_left.seconds(done, now)
+        left = "" if not self.left else f", {about(self.left)} left"
+        if done.stage != self._stage:
+            self._stage, self._began = done.stage, now  # of training after the first step, whose tokens do not count
         else:
             self._tokens += done.tokens
+        if done.stage == "reading":
+            rate = done.characters / max(now - self._began, 1e-9)
+            return f"records, {done.characters:,} characters, {rate:,.0f} characters/s{left}"
+        if done.stage != "training":
+            return left.removeprefix(", ")
         if done.public_loss is not None:
             self._loss = done.public_loss if self._loss is None else 0.95 * self._loss + 0.05 * done.public_loss
         loss = "" if self._loss is None else f", public loss {self._loss:.3f}"
         spent = "" if done.epsilon is None else f", epsilon {done.epsilon:.3g} spent"
         passed = now - self._began
         speed = f"{self._tokens / passed:,.0f} tokens/s" if passed > 0 else "begun"
-        return f"{speed}{loss}{spent}"
+        return f"{speed}{left}{loss}{spent}"
 
 
 _LONGEST_NUMBER = 24  # characters of a cell that is not wrapped

@@ -164,6 +164,16 @@ def abridged(line: str, longest: int) -> str:
     return line if len(line) <= longest else f"{line[: longest - half - 1]}…{line[-half:]}"
 
 
+def about(seconds: float) -> str:
+    """A duration as people say it: 40 seconds, 12 minutes, 3.5 hours."""
+    for unit, factor in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        count = seconds / factor
+        if count >= 1.95 or (unit == "minute" and count >= 0.95):
+            rounded = f"{count:.0f}" if count >= 9.5 or unit == "minute" else f"{count:.1f}".removesuffix(".0")
+            return f"about {rounded} {unit}{'' if rounded == '1' else 's'}"
+    return f"about {max(1, round(seconds))} second{'' if round(seconds) <= 1 else 's'}"
+
+
 def size_of(count: int) -> str:
     """A number of bytes in the largest unit of which there is at least one: 1.5 GB."""
     for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):

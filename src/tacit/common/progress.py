@@ -26,6 +26,32 @@ class Progress:
     share: float | None = None
 
 
+class TimeLeft:
+    """Estimates how long a stage still takes.
+
+    It counts from the first event of the stage; at that event from the last one of the stage before, so that there is
+    an estimate after one step, however long a step takes.
+    """
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._last: float | None = None
+        self._began, self._first = 0.0, 0.0
+
+    def seconds(self, done: Progress, now: float) -> float | None:
+        """Until the stage ends; None where that is not known."""
+        place, end = (float(done.done), done.total) if done.share is None else (done.share, 1.0)
+        before, self._last = self._last, now
+        if done.stage != self._stage:
+            self._stage, self._began, self._first = done.stage, now, place
+            if before is None or done.done != 1 or end is None:
+                return None
+            return (now - before) * (end - place)
+        if end is None or place <= self._first:
+            return None
+        return (now - self._began) / (place - self._first) * (end - place)
+
+
 Observer = Callable[[Progress], None]
 
 
