@@ -213,7 +213,15 @@ def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str
     }
     if choice["mechanism"] in ("selective-published", "cadp-published"):
         words["private"]["lr_scheduler"] = "none"  # as printed
-    for setting in ("task", "segment_by", "train_on", "duplicates", "user_source", "precision"):
+    for setting in (
+        "task",
+        "segment_by",
+        "train_on",
+        "duplicates",
+        "user_source",
+        "precision",
+        "gradient_checkpointing",
+    ):
         words[setting] = choice[setting]
     if choice["task"] == "classification":
         words["classes"] = ["x", "y"]
@@ -228,6 +236,8 @@ def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str
         words["entity_kinds"] = ["NAME"]
     if choice["aliases"] == "given":
         words["aliases"] = "to be written"
+    if choice["attn_implementation"] != "default":
+        words["attn_implementation"] = choice["attn_implementation"]
     if choice["microbatch_tokens"] == "given":
         words["microbatch_tokens"] = chance.choice((1, 16, 40))
     if choice["private.max_grad_norm"] == "given":

@@ -266,6 +266,7 @@ def check_used(config: Config) -> None:
     _check_task(config)
     _check_shape(config)
     _check_cache(config)
+    _check_execution(config, adapts)
     bfloat = config.execution.precision == "bfloat16"
     require(not (bfloat and config.model == "lstm"), "float32 for the lstm", "leave precision out")
     whole = config.data.user_source != "documents" or config.data.segment_by == "record"
@@ -277,6 +278,15 @@ def check_used(config: Config) -> None:
     seeded = config.seed is not None
     released = seeded and config.mode == Mode.RELEASE
     require(not released, "no seed in release mode", "leave the seed out, or set mode=research for a run to repeat")
+
+
+def _check_execution(config: Config, adapts: bool) -> None:
+    execution = config.execution
+    require(
+        not config.is_new or execution.attn_implementation is None, "attn_implementation for a folder", "leave it out"
+    )
+    checkpoints = execution.gradient_checkpointing != "none"
+    require(adapts or not checkpoints, "gradient_checkpointing for a gpt or a folder", "leave it out")
 
 
 def _check_cache(config: Config) -> None:

@@ -110,6 +110,17 @@ class ExecutionConfig:
     precision: Literal["float32", "bfloat16"] = constant(
         "float32", "Of activations in public steps; private steps compute in float32."
     )
+    attn_implementation: Literal["eager", "sdpa"] | None = constant(
+        None, "How a model from a folder computes attention: eager or sdpa.", auto="the choice of transformers"
+    )
+    gradient_checkpointing: Literal["none", "public"] = constant(
+        "none",
+        "public: public steps of a gpt or a folder compute activations twice instead of keeping them, if you run out of"
+        " memory; private steps need them for the norms of single records.",
+    )
+    threads: int | None = constant(
+        None, "Threads of torch; reduce to 1 beside other work.", ge=1, le=1024, auto="as many as there are idle cores"
+    )
     microbatch_tokens: int | None = constant(
         None,
         "Tokens in memory at a time; reduce to 2048 or 512 if you run out of memory.",

@@ -75,6 +75,19 @@ def _speak(sketch: Learner | Classifier, tokens: Tensor) -> None:
         sketch.logits(tokens)
 
 
+def checkpoint_activations(module: nn.Module) -> None:
+    """Have a model of transformers compute activations twice while it trains, instead of keeping them.
+
+    It does so in training mode alone. Private steps are in evaluation mode: their activations are needed for norms.
+    """
+    from transformers import PreTrainedModel
+
+    way_out = "leave gradient_checkpointing out; reduce execution.microbatch_tokens instead"
+    with foreign(lambda found: ModelError("a model that can compute its activations twice", found, way_out)):
+        model = next(part for part in module.modules() if isinstance(part, PreTrainedModel))
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
     """Bytes that training needs at least, roughly."""

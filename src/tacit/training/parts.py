@@ -30,6 +30,7 @@ from tacit.errors import ConfigError
 from tacit.models.activations import activation_cache
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifier
+from tacit.models.folders import checkpoint_activations
 from tacit.models.language_model import Learner
 from tacit.models.loading import CustomModel, load_to_train
 from tacit.models.lower_layers import LowerLayers
@@ -163,6 +164,8 @@ def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
         learner = _of_run(config)
     else:
         learner = (_classifier if config.classifies else _learner)(config, tokenizer.vocabulary_size)
+    if config.execution.gradient_checkpointing == "public":
+        checkpoint_activations(learner.module)
     try:
         learner.module.to(config.execution.device)
     except (RuntimeError, AssertionError) as error:
@@ -219,7 +222,7 @@ def _classifier(config: Config, vocabulary_size: int, sketched: bool = False) ->
 
 
 def _loading(config: Config, sketched: bool) -> Loading:
-    return Loading(sketched=sketched)
+    return Loading(config.execution.attn_implementation, sketched)
 
 
 def _check_context(config: Config, context: int, frame: int) -> None:

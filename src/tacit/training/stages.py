@@ -77,7 +77,7 @@ from tacit.training.prepared import (
     take_over,
 )
 from tacit.training.randomness import Streams
-from tacit.training.starting import check_model
+from tacit.training.starting import check_model, set_threads
 from tacit.training.trainer import Choice, Trainer, watched
 
 _USER_ORIGINS = {"given": None, "documents": "each record is taken as one user's", "dealt": DEALT_USERS}
@@ -152,6 +152,7 @@ def _carried_out(
     config: Config, policies: Policies, base: BaseRun | None, run: RunFolder, observe: Observer
 ) -> Trained:
     policy = policies.marking
+    set_threads(config)
     run.unseal()
     run.note_environment()
     summary, tokenizer = prepare_run(config, policies, base, run, observe)

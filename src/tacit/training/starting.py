@@ -1,9 +1,16 @@
-"""What is checked of model and tokenizer before a run writes anything: everything that needs no corpus."""
+"""What is checked of model and tokenizer before a run writes anything: everything that needs no corpus.
 
+And how many threads a run has. Their number changes rounding and speed, nothing else.
+"""
+
+import os
 from pathlib import Path
 
-from tacit.common.machine import available_memory
+import torch
+
+from tacit.common.machine import available_memory, idle_cores
 from tacit.config.schema import Config
+from tacit.config.setting import Mode
 from tacit.models.folders import check_restores, check_sketch, check_tokenizer_file, memory_need
 from tacit.privacy.plan import Plan
 from tacit.runs.folder import is_run
@@ -38,3 +45,15 @@ def _check_memory(config: Config, plan: Plan, sketch: Model) -> None:
     positions = config.execution.microbatch_tokens or default_positions(sketch.vocabulary_size)
     here = config.execution.device == "cpu"
     memory_need(sketch, positions if here else 0, copies if here else 0).check(available_memory())
+
+
+def set_threads(config: Config) -> None:
+    """As many threads of torch as were asked for, or as cores are idle.
+
+    OMP_NUM_THREADS decides where it is set. A research run has torch's own number: it must round alike when repeated.
+    """
+    asked = config.execution.threads
+    if asked is not None:
+        torch.set_num_threads(asked)
+    elif config.mode == Mode.RELEASE and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(idle_cores())
