@@ -1,4 +1,4 @@
-"""How threads of torch fare beside other work: private steps of a small LSTM, with and without a busy process per core.
+"""How threads of torch fare beside other work: private steps of a small LSTM, alone and beside a busy process.
 
     python benchmarks/threads.py --steps 20 --repeats 3
 
@@ -16,21 +16,20 @@ import sys
 import time
 from collections import defaultdict
 
-CASES = (("1", "active"), ("2", "active"), ("2", "passive"), ("auto", "passive"))
+CASES = (("1", "active"), ("2", "active"), ("2", "passive"))
 HOG = "while True: pass"
 
 
 def measure(threads: str, steps: int) -> None:
     """In the child: wall and processor seconds per step, printed as JSON."""
-    import torch
+    import torch  # before tacit, which would have its threads wait passively
 
-    from tacit.common.machine import idle_cores
     from tacit.config.model_schema import LSTMConfig
     from tacit.data.batches import TextBatch
     from tacit.models.lstm import LSTM
     from tacit.training.gradients.clipped import Flat, clipped_sum
 
-    torch.set_num_threads(idle_cores() if threads == "auto" else int(threads))
+    torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     model, batch = LSTM.new(LSTMConfig(1002)), TextBatch.of_tokens(torch.randint(1000, (16, 129)))
     for _ in range(3):
@@ -39,7 +38,7 @@ def measure(threads: str, steps: int) -> None:
     for _ in range(steps):
         clipped_sum(model, batch, Flat(1.0))
     took = [(time.perf_counter() - wall) / steps, (time.process_time() - processor) / steps]
-    print(json.dumps([*took, torch.get_num_threads(), steps and batch.weights.numel()]))
+    print(json.dumps([*took, batch.weights.numel()]))
 
 
 def run(threads: str, policy: str, steps: int) -> list[float]:
@@ -72,12 +71,11 @@ def main() -> None:
                 if hog is not None:
                     hog.kill()
                     hog.wait()
-    print("threads  waiting  beside a hog  tokens/s  wall ms  processor ms  threads used")
+    print("threads  waiting  beside a hog  tokens/s  wall ms  processor ms")
     for (threads, policy, busy), found in results.items():
         wall, processor = (statistics.median(one[place] for one in found) for place in (0, 1))
-        used = "/".join(str(int(one[2])) for one in found)
-        row = f"{threads:>7}  {policy:<7}  {'yes' if busy else 'no':<12}  {found[0][3] / wall:8,.0f}"
-        print(f"{row}  {1000 * wall:7.1f}  {1000 * processor:12.1f}  {used}")
+        row = f"{threads:>7}  {policy:<7}  {'yes' if busy else 'no':<12}  {found[0][2] / wall:8,.0f}"
+        print(f"{row}  {1000 * wall:7.1f}  {1000 * processor:12.1f}")
 
 
 if __name__ == "__main__":

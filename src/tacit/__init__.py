@@ -8,9 +8,14 @@
 
 Each name is loaded when it is first used, so that `import tacit` takes milliseconds and never loads torch. Further
 functions, one for each verb of the command line, are in `tacit.api`.
+
+Threads of torch, if it is loaded later, sleep while they wait for each other: threads that spin beside other work made
+steps take up to twenty times as long (docs/results.md). OMP_WAIT_POLICY, if it is set, decides instead.
 """
 
 import importlib as _importlib
+import os as _os
+import sys as _sys
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
@@ -22,6 +27,9 @@ if _typing.TYPE_CHECKING:
     from tacit.privacy.guarantee import Guarantee
 
     __version__: str
+
+if "torch" not in _sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & _os.environ.keys():
+    _os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 __all__ = [
     "Config",

@@ -1,6 +1,8 @@
 """How attention is computed, activations that are computed twice, bfloat16 and threads: how fast, never what."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,6 @@ import torch
 from oracles import assert_clipped_sums_are_exact, assert_near
 from saved import save_pretrained
 from tacit.common.libraries import Loading
-from tacit.common.machine import idle_cores
 from tacit.config.load import load_config
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig, LSTMConfig
 from tacit.config.schema import Config
@@ -132,19 +133,10 @@ class TestThreads:
         set_threads(asked(corpus, threads=3))
         assert torch.get_num_threads() == 3
 
-    def test_the_environment_and_research_runs_are_left_alone(
-        self, corpus: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_otherwise_the_number_is_left_alone(self, corpus: Path) -> None:
         torch.set_num_threads(4)
-        monkeypatch.setattr("tacit.training.starting.idle_cores", lambda: 2)
-        monkeypatch.setenv("OMP_NUM_THREADS", "4")
         set_threads(asked(corpus))
         assert torch.get_num_threads() == 4
-        monkeypatch.delenv("OMP_NUM_THREADS")
-        set_threads(asked(corpus, mode="research"))
-        assert torch.get_num_threads() == 4
-        set_threads(asked(corpus))
-        assert torch.get_num_threads() == 2
 
     def test_sums_are_those_of_one_thread(self) -> None:
         model = made()
@@ -153,26 +145,20 @@ class TestThreads:
         assert_near(clipped_sum(model, BATCH, Flat(0.3)).sums, one, 1e-5)
 
 
-@pytest.mark.parametrize(("busy", "idle", "expected"), [(0, 100, 8), (100, 0, 1), (50, 50, 4), (12, 88, 7), (3, 97, 8)])
-def test_cores_that_others_use_are_not_counted(
-    busy: int, idle: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("program", "given", "expected"),
+    [
+        ("import tacit", {}, "PASSIVE"),
+        ("import tacit", {"OMP_WAIT_POLICY": "active"}, "active"),
+        ("import tacit", {"GOMP_SPINCOUNT": "7"}, "None"),
+        ("import torch, tacit", {}, "None"),
+    ],
+)
+def test_threads_sleep_while_they_wait_unless_somebody_decided_otherwise(
+    program: str, given: dict[str, str], expected: str
 ) -> None:
-    """Of eight cores; a fake /proc/stat moves on while it is watched."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    stat = tmp_path / "stat"
-    stat.write_text("cpu  1000 0 0 5000 0 0 0 0 0 0\ncpu0 1 2 3\n", encoding="utf-8")
-
-    def pass_time(_: float) -> None:
-        stat.write_text(f"cpu  {1000 + busy} 0 0 {5000 + idle} 0 0 0 0 0 0\n", encoding="utf-8")
-
-    monkeypatch.setattr("tacit.common.machine.time.sleep", pass_time)
-    assert idle_cores(tmp_path) == expected
-
-
-def test_a_system_without_numbers_about_its_load_has_all_its_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
-    assert idle_cores(tmp_path) == (3 if os.uname().sysname == "Linux" else 8)
+    """Threads that spin beside other work take its core, and it theirs: steps took up to twenty times as long."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
+    words = [sys.executable, "-c", f"{program}, os; print(os.environ.get('OMP_WAIT_POLICY'))"]
+    done = subprocess.run(words, env=kept | given, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected

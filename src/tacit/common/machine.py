@@ -1,12 +1,8 @@
-"""What this machine has to offer: memory, and cores that nobody uses."""
+"""What this machine has to offer: memory."""
 
 import os
-import sys
-import time
 from pathlib import Path
 
-_LOOK = 0.2  # seconds
-_ALMOST = 0.3  # of a core may be busy
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
@@ -14,30 +10,6 @@ def available_memory(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None
     """Bytes that can be had now: of the machine, and of the control groups that this process is in; None: unknown."""
     limits = [_of_machine(proc), *_of_groups(proc, cgroups)]
     return min((limit for limit in limits if limit is not None), default=None)
-
-
-def idle_cores(proc: Path = _PROC, seconds: float = _LOOK) -> int:
-    """How many cores other programs leave idle, at least 1 and at most those that this process may use.
-
-    Threads that share a core wait for each other at every operation: two threads beside one busy program are slower
-    than one. Unknown load counts as none.
-    """
-    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    before = _ticks(proc)
-    time.sleep(seconds if before else 0.0)
-    after = _ticks(proc)
-    total = sum(after) - sum(before)
-    if not before or total <= 0:
-        return usable
-    idle = (after[3] - before[3]) + (after[4] - before[4])  # and waiting for a disk
-    cores = os.cpu_count() or usable
-    return max(1, min(usable, int(cores * idle / total + _ALMOST)))
-
-
-def _ticks(proc: Path) -> list[int]:
-    """Time that all cores spent in each state: user, nice, system, idle, waiting for input, ..."""
-    first = _text(proc / "stat").split("\n", 1)[0].split()
-    return [int(word) for word in first[1:9]] if first[:1] == ["cpu"] and len(first) >= 6 else []
 
 
 def _of_machine(proc: Path) -> int | None:

@@ -119,7 +119,7 @@ class ExecutionConfig:
         " memory; private steps need them for the norms of single records.",
     )
     threads: int | None = constant(
-        None, "Threads of torch; reduce to 1 beside other work.", ge=1, le=1024, auto="as many as there are idle cores"
+        None, "Threads of torch; reduce to leave cores to others.", ge=1, le=1024, auto="OMP_NUM_THREADS, or all cores"
     )
     microbatch_tokens: int | None = constant(
         None,

@@ -3,14 +3,13 @@
 And how many threads a run has. Their number changes rounding and speed, nothing else.
 """
 
-import os
 from pathlib import Path
 
 import torch
 
-from tacit.common.machine import available_memory, idle_cores
+from tacit.common.machine import available_memory
+from tacit.config.load import require
 from tacit.config.schema import Config
-from tacit.config.setting import Mode
 from tacit.models.folders import check_restores, check_sketch, check_tokenizer_file, memory_need
 from tacit.privacy.plan import Plan
 from tacit.runs.folder import is_run
@@ -22,6 +21,9 @@ def check_model(config: Config, plan: Plan) -> None:
     """Refuse a tokenizer or a model folder that is damaged, does not fit the settings, or does not fit into memory."""
     folder = None if config.is_new else Path(config.model)
     if folder is not None and is_run(folder):
+        execution = config.execution
+        own = execution.attn_implementation is None and execution.gradient_checkpointing == "none"
+        require(own, "attn_implementation and gradient_checkpointing for a folder from elsewhere", "leave them out")
         return  # it was checked when it began, and verifies
     if config.tokenizer_name == "model" and folder is not None:
         check_tokenizer_file(folder)
@@ -48,12 +50,6 @@ def _check_memory(config: Config, plan: Plan, sketch: Model) -> None:
 
 
 def set_threads(config: Config) -> None:
-    """As many threads of torch as were asked for, or as cores are idle.
-
-    OMP_NUM_THREADS decides where it is set. A research run has torch's own number: it must round alike when repeated.
-    """
-    asked = config.execution.threads
-    if asked is not None:
-        torch.set_num_threads(asked)
-    elif config.mode == Mode.RELEASE and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(idle_cores())
+    """As many threads of torch as were asked for; otherwise its own number, which OMP_NUM_THREADS may set."""
+    if config.execution.threads is not None:
+        torch.set_num_threads(config.execution.threads)
