@@ -42,8 +42,8 @@ def llama(lora: LoRAConfig | None = None) -> CausalLM:
 def encoder() -> EncoderClassifier:
     from transformers import BertConfig, BertForSequenceClassification
 
-    shape: dict[str, Any] = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    config = BertConfig(vocab_size=VOCABULARY, hidden_size=8, max_position_embeddings=16, num_labels=3, **shape)
+    shape: dict[str, Any] = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "num_labels": 3}
+    config = BertConfig(vocab_size=VOCABULARY, hidden_size=8, max_position_embeddings=16, **shape)
     return EncoderClassifier.of(BertForSequenceClassification(config), CLASSES)  # type: ignore[no-untyped-call]
 
 
