@@ -36,7 +36,7 @@ def tiny(folder: Path) -> None:
     bytes_alone = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
     bytes_alone.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     bytes_alone.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytes_alone, eos_token="</s>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytes_alone, eos_token="</s>", mask_token="<mask>")
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=48,

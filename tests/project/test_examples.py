@@ -2,12 +2,30 @@
 
 import ast
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import tacit
+from tacit.api import simulate
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+ANSWER = ROOT / "examples" / "answer.py"
+WITHOUT_TACIT = """
+import runpy, sys
+from pathlib import Path
+sys.modules["tacit"] = None
+del sys.argv[0]
+answer = runpy.run_path(sys.argv[0], run_name="__main__")["answer"]
+print(answer(Path(sys.argv[1]), "base", sys.argv[2], 4))  # the same with its base given
+"""
+TEMPLATE = (
+    "{% for message in messages %}{{ message.role }}: {{ message.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
 SAYS = {
     "from_python": ["perplexity", "differentially private", "Consistent", "page: report.html"],
     "huggingface": ["8 private steps", "Each training record has", "adapter_model.safetensors", "SYS: Hello"],
@@ -19,10 +37,10 @@ SAYS = {
 
 
 def test_every_example_is_in_the_table() -> None:
-    assert {example.stem for example in EXAMPLES} == set(SAYS)
+    assert {example.stem for example in EXAMPLES if example != ANSWER} == set(SAYS)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", [example for example in EXAMPLES if example != ANSWER], ids=lambda path: path.stem)
 def test_examples_say_what_they_show(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -32,6 +50,37 @@ def test_examples_say_what_they_show(
     said = capsys.readouterr().out
     assert [words for words in SAYS[example.stem] if words not in said] == []
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a base model that knows chats, and the release of a run that trained adapters on it."""
+    folder = tmp_path_factory.mktemp("adapters")
+    runpy.run_path(str(ROOT / "examples" / "huggingface.py"))["tiny"](folder / "base")
+    (folder / "base" / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    settings = {"held_out": 0.3, "max_tokens": 64, "max_full_tokens": 80, "plan.public_epochs": 1}
+    simulate("customersim", dialogs=30, format="messages", out=folder / "chats.jsonl")
+    tacit.train(
+        folder / "chats.jsonl",
+        model=folder / "base",
+        lora_rank=2,
+        mechanism="selective",
+        epsilon=8,
+        epochs=1,
+        out=folder / "run",
+        settings=settings,
+    )
+    return folder
+
+
+def test_a_release_answers_without_tacit(adapters: Path) -> None:
+    words = [str(ANSWER), "run/release", "Where is my parcel?", "--tokens", "4"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TACIT, *words], cwd=adapters, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said, again = done.stdout.rstrip("\n").split("\n")
+    assert said == again != ""
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
