@@ -97,6 +97,9 @@ def cases(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cas
     return {
         "whole": released(place / "whole", CausalLM.from_folder(base), own, of_folder=True),
         "adapters": released(place / "adapters", CausalLM.from_folder(base, LoRAConfig(2)), own, of_folder=True),
+        "top layer": released(
+            place / "top", CausalLM.from_folder(base, LoRAConfig(2, layers_to_transform=(1,))), own, of_folder=True
+        ),
         "bytes": released(place / "bytes", CausalLM.new(SHAPE), byte_tokenizer()),
         "bpe": released(place / "bpe", CausalLM.new(CausalLMConfig(292, 16, 1, 2, 64)), bpe),
         "merged": released(place / "merged", CausalLM.new(SHAPE, LoRAConfig(2)), byte_tokenizer()),
@@ -118,7 +121,7 @@ def elsewhere(cases: dict[str, Case], tmp_path_factory: pytest.TempPathFactory) 
     return loaded_without_tacit(asked, tmp_path_factory.mktemp("elsewhere"), at.parent)
 
 
-NAMES = ("whole", "adapters", "bytes", "bpe", "merged", "other tokenizer")
+NAMES = ("whole", "adapters", "top layer", "bytes", "bpe", "merged", "other tokenizer")
 
 
 @pytest.mark.parametrize("name", NAMES)
