@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from readers import save_tiny_run
 from tacit.cli.main import app
-from tacit.cli.output import watching
+from tacit.cli.output import set_verbosity, watching
 from tacit.common.formatting import about
 from tacit.common.progress import LOG, Progress, TimeLeft, logged
 from tacit.data.corpus import write_jsonl
@@ -153,3 +153,13 @@ def test_short_stages_print_no_estimate(capsys: pytest.CaptureFixture[str]) -> N
 )
 def test_durations_are_said_as_people_say_them(seconds: float, words: str) -> None:
     assert about(seconds) == f"about {words}"
+
+
+def test_warnings_are_printed_unless_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    """A method that takes longer is worth a line; which of the fast ones it is, is not."""
+    for quiet, printed in ((False, ["takes longer"]), (True, [])):
+        set_verbosity(quiet, verbose=False)
+        LOG.info("as always")
+        LOG.warning("takes longer")
+        assert [line.split("tacit ")[1] for line in capsys.readouterr().err.splitlines()] == printed
+    set_verbosity(quiet=False, verbose=False)

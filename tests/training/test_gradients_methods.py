@@ -190,7 +190,7 @@ class Routed(nn.Module):
 def test_a_model_that_chooses_takes_one_row_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
     """Every layer has a rule, and all fast methods give the right sums: but rounding could tip a choice."""
     model = language.awakened(language.Net(Routed()))
-    with caplog.at_level("INFO", logger="tacit"):
+    with caplog.at_level("WARNING", logger="tacit"):
         assert check_gradients(model) == "rows"
     assert "it chooses by comparing numbers (topk)" in caplog.text
     for method in ("fused", "layers", "rows"):

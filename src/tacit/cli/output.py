@@ -7,6 +7,7 @@ Flags are generated from the declared settings: nothing has to be kept in step b
 import inspect
 import json
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -42,16 +43,24 @@ FIELDS = tuple(one for one in every_setting(Config) if one.name.endswith("_field
 """What a corpus calls the parts of a record: flags of every command that reads one."""
 
 
+class _OnStandardError(logging.Handler):
+    """Prints lines of the log where standard error is now, not where it was."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)
+
+
 def set_verbosity(quiet: bool, verbose: bool) -> None:
-    """What is printed beside results: nothing, progress, or progress and the log."""
+    """What is printed beside results: nothing, progress and warnings, or progress and the log."""
     global _quiet
     _quiet = quiet
     for old in [handler for handler in LOG.handlers if handler.name == _HANDLER]:
         LOG.removeHandler(old)
     LOG.setLevel(logging.DEBUG if verbose else logging.NOTSET)
-    if verbose:
-        handler = logging.StreamHandler()
+    if verbose or not quiet:
+        handler = _OnStandardError()
         handler.name = _HANDLER
+        handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
         handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s", "%H:%M:%S"))
         LOG.addHandler(handler)
 

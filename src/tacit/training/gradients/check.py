@@ -10,6 +10,7 @@ G2 (choices). A model that chooses by comparing numbers (the router of a mixture
 G3 (no trace). The model is afterwards, bit for bit, what it was.
 """
 
+import logging
 import math
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -120,7 +121,15 @@ class _Truth:
 
 def _logged(model: Trainable[BatchKind], method: Method, reasons: list[str]) -> Method:
     why = f" ({'; '.join(reasons)})" if reasons else ""
-    LOG.info("per-example gradients of %s by method %s%s", type(model.module).__name__, method, why)
+    slow = method == "rows"
+    LOG.log(
+        logging.WARNING if slow else logging.INFO,
+        "per-example gradients of %s by method %s%s%s",
+        type(model.module).__name__,
+        method,
+        ": private steps take longer" if slow else "",
+        why,
+    )
     return method
 
 
