@@ -21,6 +21,7 @@ from tacit.models.causal_lm import pretrained, untrained, with_adapters
 from tacit.models.language_model import ModuleModel
 from tacit.models.lstm import LSTMModule
 from tacit.models.sequence_classifier import SequenceClassifier, require_padding_token
+from tacit.models.transformers_model import TransformersModel
 
 
 class ClassifierModule(nn.Module):
@@ -92,7 +93,7 @@ class LSTMClassifier(ModuleModel):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EncoderClassifier(ModuleModel):
+class EncoderClassifier(TransformersModel):
     """A sequence classifier of transformers, untouched: an encoder (or a decoder that has one), pooled as its family
     does, and a head over classes. With LoRA, adapters, pooler and head move.
     """
@@ -100,10 +101,17 @@ class EncoderClassifier(ModuleModel):
     module: nn.Module
     settings: ClassifierConfig
     lora: LoRAConfig | None = None
+    base: Path | None = None
 
     @classmethod
-    def of(cls, module: Any, settings: ClassifierConfig, lora: LoRAConfig | None = None) -> "EncoderClassifier":  # noqa: ANN401
-        """A model object that AutoModelForSequenceClassification gave."""
+    def of(
+        cls,
+        module: Any,  # noqa: ANN401
+        settings: ClassifierConfig,
+        lora: LoRAConfig | None = None,
+        base: Path | None = None,
+    ) -> "EncoderClassifier":
+        """A model object that AutoModelForSequenceClassification gave. base: the local folder that it is from."""
         if settings.dropout:
             way_out = "set classifier_dropout in its config.json"
             raise ModelError("no dropout of ours on a model of transformers", str(settings.dropout), way_out)
@@ -111,7 +119,7 @@ class EncoderClassifier(ModuleModel):
         if lora is not None:
             trained = list(_new_parts(module).values())
             module = with_adapters(module, lora, trained)
-        return cls(module, settings, lora)
+        return cls(module, settings, lora, base)
 
     @classmethod
     def from_folder(
@@ -127,7 +135,7 @@ class EncoderClassifier(ModuleModel):
         Pooler and head are new where the folder has none. It gets room for `vocabulary_size` tokens if it has less.
         """
         kind = _ForClasses(settings.classes)
-        return cls.of(pretrained(kind, folder, vocabulary_size, (), lora, loading), settings, lora)
+        return cls.of(pretrained(kind, folder, vocabulary_size, (), lora, loading), settings, lora, folder)
 
     @classmethod
     def described(

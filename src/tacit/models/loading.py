@@ -32,12 +32,12 @@ import torch
 from torch import Tensor, nn
 
 from tacit.common.libraries import fill, foreign
-from tacit.config.model_schema import LoRAConfig, LSTMConfig
+from tacit.config.model_schema import ClassifierConfig, LoRAConfig, LSTMConfig
 from tacit.config.schema import CUSTOM_MODELS, is_custom
 from tacit.data.tokenizer import Tokenizer, load_tokenizer, read_tokenizer_json
 from tacit.errors import ModelError, RunError
 from tacit.models.causal_lm import CausalLM, require_causal
-from tacit.models.classifier import Classifier, build_classifier
+from tacit.models.classifier import Classifier, EncoderClassifier, build_classifier
 from tacit.models.language_model import Learner, ModuleModel, Rereading, generate, speaking
 from tacit.models.lstm import LSTM
 from tacit.models.transformers_model import BaseModel, put_adapters
@@ -161,10 +161,25 @@ def load_unchecked(run: RunFolder, base: Path | None = None) -> tuple[Learner, T
     if architecture.get("kind") != "gpt":
         return _with_weights(build_model(architecture), run), tokenizer
     folder, lora = _base_folder(run, architecture, base)
-    model = CausalLM.from_folder(folder or run.release, lora)
-    if folder is not None:
+    return _with_adapters(CausalLM.from_folder(folder or run.release, lora), run), tokenizer
+
+
+def _classifier(run: RunFolder, architecture: dict[str, Any], base: Path | None) -> Classifier:
+    if architecture.get("kind") != "sequence-classifier":
+        return _with_weights(build_classifier(architecture), run)
+    folder, lora = _base_folder(run, architecture, base)
+    with foreign(lambda found: ModelError("the description of a classifier", found, "use a file that tacit wrote")):
+        settings = ClassifierConfig(tuple(architecture["settings"]["classes"]))
+    return _with_adapters(EncoderClassifier.from_folder(folder or run.release, settings, lora), run)
+
+
+Adaptable = TypeVar("Adaptable", CausalLM, EncoderClassifier)
+
+
+def _with_adapters(model: Adaptable, run: RunFolder) -> Adaptable:
+    if model.lora is not None:
         put_adapters(model, read_adapters(run))
-    return model, tokenizer
+    return model
 
 
 def _base_folder(
@@ -225,7 +240,7 @@ def load_any(folder: Path, base: Path | None = None) -> tuple[Learner | Classifi
     architecture = run.read_json(dict, ReleaseFile.ARCHITECTURE)
     if not _is_classifier(architecture):
         return load_unchecked(run, base)
-    return _with_weights(build_classifier(architecture), run), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+    return _classifier(run, architecture, base), load_tokenizer(run.path(ReleaseFile.TOKENIZER))
 
 
 def require_language(learner: Learner | Classifier) -> Learner:
