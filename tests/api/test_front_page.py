@@ -17,7 +17,7 @@ from tacit.data.fields import DEFAULT_FIELDS
 from tacit.errors import RunError
 
 PACKAGE = Path(tacit.__file__).parent
-IN_ORDER = ("scan", "plan", "train", "load", "Run", "audit", "report", "verify", "PrivateStep")
+IN_ORDER = ("scan", "plan", "prepare", "train", "load", "Run", "audit", "report", "verify", "PrivateStep")
 """Functions and classes with examples, each with what those before it made."""
 
 
@@ -49,12 +49,13 @@ def test_keywords_of_train_are_the_settings_with_a_flag() -> None:
 
     flags = {one.flag: one.default for one in every_setting(Config) if one.flag} | {"lora_rank": None}  # no adapters
     known = inspect.signature(tacit.train).parameters
-    assert known.keys() - flags == {"corpus", "out", "settings", "observe", "field_names"}
+    assert known.keys() - flags == {"corpus", "prepared", "out", "settings", "observe", "field_names"}
     assert {name: flags.pop(name) for name in FieldNames.__annotations__} == {
         f"{part}_field": name for part, name in asdict(DEFAULT_FIELDS).items()
     }
+    of_store = dict.fromkeys(("policy", "task", "mode"))  # those of a prepared store, if there is one
     given = {name: known[name].default for name in flags if name != "mechanism"}
-    assert given == {name: value for name, value in flags.items() if name != "mechanism"}
+    assert given == {name: value for name, value in {**flags, **of_store}.items() if name != "mechanism"}
     assert known["mechanism"].default is inspect.Parameter.empty
 
 

@@ -31,11 +31,17 @@ OTHERWISE: dict[str, dict[str, str]] = {
     },
     "scan": {"no_stability": "stability=False"},
     "train": {"source": "corpus, or train_config(config(source))", "resume": "resume"},
+    "prepare": {"source": "corpus, or prepare_config(config(source))"},
     "context": {"table": "the result is returned", "show_secrets": "nothing is printed"},
 }
 """Words of the command line that have no parameter, and what stands for them in Python."""
 CALLED = {"policy compare": "compare_policies"}
-ONLY_IN_PYTHON = {"train": {"corpus", "expected_batch_size", "mode"}, "audit": {"settings"}, "quickstart": {"watch"}}
+ONLY_IN_PYTHON = {
+    "train": {"corpus", "expected_batch_size", "mode"},
+    "prepare": {"corpus"},
+    "audit": {"settings"},
+    "quickstart": {"watch"},
+}
 
 
 def commands() -> dict[str, Any]:
@@ -64,7 +70,8 @@ def test_names_of_fields_are_flags_wherever_a_corpus_is_read() -> None:
     declared = {one.name.removeprefix("data."): one.help for one in FIELDS}
     assert declared.keys() == FieldNames.__annotations__.keys()
     having = {name for name, one in commands().items() if declared.keys() <= {flag.name for flag in one.params}}
-    reading = {"scan", "policy compare", "label draw", "label read", "detector measure", "train", "config", "plan"}
+    reading = {"scan", "policy compare", "label draw", "label read", "detector measure", "train", "config"}
+    reading |= {"plan", "prepare"}
     assert having == reading
     for name in reading:
         flags = {flag.name: flag.help for flag in commands()[name].params}
@@ -74,14 +81,14 @@ def test_names_of_fields_are_flags_wherever_a_corpus_is_read() -> None:
 def test_plan_takes_counts_and_settings_as_mappings() -> None:
     words = {parameter.name for parameter in commands()["plan"].params}
     declared = {one.name for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
-    of_corpora = {"corpus", "policy", "conservative_policy", *FieldNames.__annotations__}
-    assert words - {"file", "list_", "json_", "certificate", "help"} - of_corpora == declared
+    given = {"corpus", "policy", "conservative_policy", "model", *FieldNames.__annotations__}
+    assert words - {"file", "list_", "json_", "certificate", "help"} - given == declared
     assert verbs.plan("plain", counts={"records": 10}).guarantee.claim == "No guarantee."
 
 
 def test_all_lists_every_verb() -> None:
     functions = {name for name, value in vars(verbs).items() if inspect.isfunction(value) and name[0] != "_"}
-    assert functions | {"Run"} == set(verbs.__all__)
+    assert functions | {"PrivateStep", "Run"} == set(verbs.__all__)
 
 
 def test_loading_the_verbs_loads_nothing_heavy() -> None:

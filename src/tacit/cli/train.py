@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Source = Annotated[Path | None, typer.Argument(help="A corpus file, or a YAML file with all settings.")]
 FLAGS = tuple(one for one in every_setting(Config) if one.flag)
+_OF_STEPS = ("plan.epsilon", "plan.epochs", "plan.expected_batch_size", "lora.rank", "lora.base_name")
 
 
 Sets = Annotated[
@@ -87,7 +88,8 @@ def prepare(
     show(prepared, as_json, f"store {out}")
 
 
-config_command, train_command, prepare_command = (with_flags(one, FLAGS) for one in (config, train, prepare))
+config_command, train_command = with_flags(config, FLAGS), with_flags(train, FLAGS)
+prepare_command = with_flags(prepare, (one for one in FLAGS if one.name not in _OF_STEPS))
 
 
 def _begin(asked: Config, folder: Path, prepared: Path | None, observe: "Observer") -> "Run":
