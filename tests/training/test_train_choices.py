@@ -107,6 +107,12 @@ def test_a_folder_is_fine_tuned_with_its_own_tokenizer(
     else:
         assert torch.equal(after[name.replace("c_fc.", "c_fc.base_layer.")], before[name])
         assert after["transformer.h.0.mlp.c_fc.lora_B.default.weight"].abs().sum() > 0
+        resumed = Checkpoints(RunFolder.view(tmp_path / "run")).latest()
+        assert resumed is not None
+        assert all(".lora_" in name for name in resumed.checkpoint.model)
+        kept = [*(tmp_path / "run" / "release").glob("*.safetensors")]
+        kept += (tmp_path / "run" / "private" / "checkpoints").rglob("*.safetensors")
+        assert sum(file.stat().st_size for file in kept) < (gpt_folder / "model.safetensors").stat().st_size
 
 
 @pytest.mark.parametrize("proof", ["tacit/ledger.jsonl", "tacit/guarantee.json", "release/tacit/ledger.jsonl"])
