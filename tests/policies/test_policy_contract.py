@@ -17,12 +17,12 @@ from readers import PIPELINE, has_presidio, save_tiny_run
 from tacit.api import detector_train, simulate
 from tacit.data.records import Record, Span, spans_fault
 from tacit.papers.alpha_context import WithAlphaContext
+from tacit.policies.conservative import conservative
 from tacit.policies.detectors.detector import Detected
 from tacit.policies.entities import Grammar, Presidio, SpacyEntities
 from tacit.policies.patterns import Capitals, Dictionary, Digits, Everything, Gold, RareWords, Regex
 from tacit.policies.pii.policy import Pii
 from tacit.policies.policy import Forgetful, Policy, Widened
-from tacit.policies.registry import conservative
 
 POLICIES: dict[str, Policy] = {
     "digits": Digits(),

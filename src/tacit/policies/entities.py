@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.common.libraries import require_library
 from tacit.data.records import NAMES, Record, Span, common_kind, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
+from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.policy import Policy
 from tacit.policies.tagging import (
     BALANCED,
@@ -63,12 +64,18 @@ class SpacyEntities(Policy):
 
     def content(self) -> Any:  # noqa: ANN401
         without = sorted(needless_for_entities(self.pipeline))
-        return {"spacy": find_pipeline(self.pipeline).content(), "without": without, "kinds": sorted(self.kinds or ())}
+        return {
+            "spacy": find_pipeline(self.pipeline).content(),
+            "without": without,
+            "kinds": sorted(self.kinds or ()),
+            "reading": normalization_digest(),
+        }
 
     def find(self, record: Record) -> tuple[Span, ...]:
         tagger = load_tagger(self.pipeline, needless_for_entities(self.pipeline))
-        renamed = (span._replace(kind=common_kind(span.kind)) for span in tagger.read(record.text, entities_of))
-        return resolve_overlaps(span for span in renamed if span.kind in (self.kinds or ()))
+        reading = normalize(record.text)
+        renamed = (span._replace(kind=common_kind(span.kind)) for span in tagger.read(reading.text, entities_of))
+        return reading.back(span for span in renamed if span.kind in (self.kinds or ()))
 
 
 def names() -> Policy:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.metadata import version
 from itertools import accumulate
@@ -16,6 +16,7 @@ from tacit.common.files import read_text, why
 from tacit.data.records import Record, Span, resolve_overlaps, spans_fault, stands_alone, without_surrogates
 from tacit.errors import PolicyError
 from tacit.policies.expressions import Expression
+from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.policy import Policy
 
 _TOKEN_WITH_DIGIT = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
@@ -44,12 +45,13 @@ class Capitals(Policy):
     public = True
 
     def content(self) -> Any:  # noqa: ANN401
-        return {"any-capital": _WORD.pattern}
+        return {"any-capital": _WORD.pattern, "reading": normalization_digest()}
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        return tuple(
+        reading = normalize(record.text)
+        return reading.back(
             Span(*word.span(), "CAPITAL")
-            for word in _WORD.finditer(record.text)
+            for word in _WORD.finditer(reading.text)
             if any(character.isalpha() and not character.islower() for character in word.group())
         )
 
@@ -194,7 +196,7 @@ class Dictionary(_Compiled):
 class RareWords(Policy):
     """Every word that is not in a public list of common words, compared without regard to case."""
 
-    common: frozenset[str]
+    common: frozenset[str] = field(repr=False)
     name: str
 
     @classmethod
@@ -207,11 +209,13 @@ class RareWords(Policy):
         return f"rare-words:{self.name}"
 
     def content(self) -> Any:  # noqa: ANN401
-        return {"rare-words": _hash_of(sorted(self.common)), "word": _WORD.pattern}
+        reading = normalization_digest()
+        return {"rare-words": _hash_of(sorted(self.common)), "word": _WORD.pattern, "reading": reading}
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        words = _WORD.finditer(record.text)
-        return tuple(Span(*word.span(), "RARE") for word in words if word.group().casefold() not in self.common)
+        reading = normalize(record.text)
+        words = _WORD.finditer(reading.text)
+        return reading.back(Span(*word.span(), "RARE") for word in words if word.group().casefold() not in self.common)
 
 
 def read_words(path: Path) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tacit.common.serialize import read_yaml
 from tacit.errors import ConfigError, PolicyError
+from tacit.policies.conservative import conservative
 from tacit.policies.detectors.detector import Detected
 from tacit.policies.entities import LEVELS, Grammar, Presidio, SpacyEntities, names
 from tacit.policies.patterns import Capitals, Dictionary, Digits, Everything, Gold, RareWords, Regex
@@ -28,15 +29,6 @@ ALPHA_CONTEXT = "alpha-context"
 _WITH_ALPHA_CONTEXT = "tacit.papers.alpha_context:WithAlphaContext"
 Value = Any
 """What YAML gives for a field, or what it was turned into."""
-
-
-def conservative(common_words: Path | None) -> Policy:
-    """Nearly everything that could be a secret: personal data, tokens with a digit, words with a capital.
-
-    With a public list of common words, every other word too. Personal data come last: they decide the kind.
-    """
-    words: Policy = Capitals() if common_words is None else RareWords.from_file(common_words) | Capitals()
-    return words | Digits() | Pii()
 
 
 def build_policy(definition: Definition, folder: Path | None = None) -> Policy:

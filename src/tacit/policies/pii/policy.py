@@ -19,6 +19,7 @@ import phonenumbers
 
 from tacit.data.records import Record, Span, iban_remainder, luhn_remainder, resolve_overlaps
 from tacit.errors import ConfigError
+from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.pii.addresses import find_addresses
 from tacit.policies.pii.codes import Announcements, find_codes
 from tacit.policies.pii.cues import DATE_CUES, Cue, covers, find_cues, fold
@@ -153,7 +154,7 @@ KINDS = (
 
 _NUMBER = re.compile(r"\d+")
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
-_DECIDING = ("addresses", "codes", "cues", "names", "policy")
+_DECIDING = ("addresses", "codes", "cues", "lexicon", "names", "policy")
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
 
@@ -189,11 +190,13 @@ class Pii(Policy):
         return {
             "pii": self.kinds,
             "source": _source_digest(),
+            "reading": normalization_digest(),
             "libraries": {name: version(name) for name in ("phonenumbers", "usaddress")},
         }
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        spans = _find_all(record.text)
+        reading = normalize(record.text)
+        spans = reading.back(_find_all(reading.text))
         return spans if self.kinds == KINDS else tuple(span for span in spans if span.kind in self.kinds)
 
 
