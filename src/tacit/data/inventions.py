@@ -280,6 +280,12 @@ def _identifier(rng: random.Random) -> str:
     return surrogate("ID", example, rng)
 
 
+def _invented_password(rng: random.Random) -> str:
+    """Words with digits and signs, or letters and digits as keys have them."""
+    example = rng.choice(("Abcdef12!", "abcdefg-12", "1234", "AB12CD34EF56GH78", "a1b2c3d4e5f6a7b8", "Abcd_efgh#1"))
+    return surrogate("PASSWORD", example, rng)
+
+
 def _invented_phone(rng: random.Random) -> str:
     area, exchange, line = rng.randint(201, 989), rng.randint(200, 999), rng.randint(0, 9999)
     return rng.choice(_PHONE_FORMS).format(area, exchange, line)
@@ -314,6 +320,7 @@ _INVENTORS: dict[str, Callable[[random.Random], str]] = {
     "ORDER": _identifier,
     "ORDINAL": lambda rng: rng.choice(_ORDINALS),
     "ORG": _faked("company"),
+    "PASSWORD": _invented_password,
     "PERCENT": lambda rng: f"{rng.randint(1, 100)}{rng.choice(('%', ' percent', ' %'))}",
     "PERSON": lambda rng: _faked(rng.choice(("name", "last_name", "first_name")))(rng),
     "PHONE": _invented_phone,
@@ -322,4 +329,5 @@ _INVENTORS: dict[str, Callable[[random.Random], str]] = {
     "TIME": _time,
     "TRACKING": _identifier,
     "URL": _faked("url"),
+    "USERNAME": _faked("user_name"),
 }

@@ -204,7 +204,8 @@ ONTONOTES = (
 """The kinds of named entities."""
 
 PERSONAL = (
-    "ADDRESS", "AGE", "CARD", "EMAIL", "IBAN", "ID", "IP", "ORDER", "PHONE", "SSN", "TRACKING", "URL"
+    "ADDRESS", "AGE", "CARD", "EMAIL", "IBAN", "ID", "IP", "ORDER", "PASSWORD", "PHONE", "SSN", "TRACKING", "URL",
+    "USERNAME",
 )  # fmt: skip
 """The kinds of personal data that are not named entities."""
 
@@ -225,8 +226,10 @@ _OTHER_NAMES = {
     "IBAN": "IBAN_CODE",
     "IP": "IP_ADDRESS",
     "PHONE": "PHONE_NUMBER TELEPHONE TELEPHONENUM FAX",
+    "PASSWORD": "SECRET PASSCODE API_KEY ACCESS_TOKEN",
     "SSN": "US_SSN SOCIAL_SECURITY_NUMBER SOCIALNUM",
     "URL": "DOMAIN_NAME",
+    "USERNAME": "USER_NAME LOGIN HANDLE",
     "ID": "CRYPTO MAC_ADDRESS MEDICAL_LICENSE UUID IDNUM MEDICALRECORD ABA_ROUTING_NUMBER",
 }
 

@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tacit.data.records import Record, Span
-from tacit.policies.common_words import common_words
+from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.patterns import Capitals, Digits, RareWords
+from tacit.policies.pii.common_words import common_words
 from tacit.policies.pii.policy import Pii
 from tacit.policies.policy import Policy
 
@@ -25,6 +25,19 @@ _PARTICLES = (
 _BLANKS = r"[^\w\n]{0,4}\n?[^\w\n]{0,4}"
 _GAP = re.compile(rf"{_BLANKS}(?:(?:{_PARTICLES})(?!\w){_BLANKS}){{0,3}}", re.IGNORECASE)
 _WIDEST = 80
+_HEADS = (
+    "airport|bank|bay|beach|bridge|building|cafe|center|centre|church|city|clinic|club|college|company|council|"
+    "county|court|"
+    "creek|district|farm|foundation|group|hall|health|heart|heights|high|hill|hospital|hotel|house|institute|"
+    "insurance|island|"
+    "lake|lane|library|market|medical|middle|mountain|museum|office|park|pharmacy|place|port|practice|primary|region|"
+    "restaurant|river|road|school|services|shop|society|square|state|station|store|street|surgery|town|trust|"
+    "university|"
+    "valley|village|family|general"
+)
+_AFTER = re.compile(rf"(?:[ ](?:{_HEADS})(?!\w)){{1,3}}", re.IGNORECASE)
+_ABBREVIATED = re.compile(r"(?:^|\W)[^\W\d_]{1,4}$")
+_BEFORE = re.compile(r"(?<!\w)(?:(?:van|von|de|der|den|del|al|el|bin|ibn|da|di|du|le|la|ter)[ ]){1,3}$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,12 @@ class Joined(Policy):
         return self.policy.public
 
     def content(self) -> Any:  # noqa: ANN401
-        return {"joined": self.policy.content(), "gap": _GAP.pattern, "reading": normalization_digest()}
+        return {
+            "joined": self.policy.content(),
+            "gap": _GAP.pattern,
+            "beside": [_BEFORE.pattern, _AFTER.pattern],
+            "reading": normalization_digest(),
+        }
 
     def find(self, record: Record) -> tuple[Span, ...]:
         joined: list[Span] = []
@@ -58,7 +76,18 @@ class Joined(Policy):
                 joined.append(span)
                 longest = 0
             longest = max(longest, span.end - span.start)
-        return tuple(joined)
+        return resolve_overlaps(_extended(record.text, span) for span in joined)
+
+
+def _extended(text: str, span: Span) -> Span:
+    """The mark with particles before it, and after it the dot of an abbreviation, or what the named thing is."""
+    window = max(0, span.start - 16)
+    before = _BEFORE.search(text[window : span.start])
+    after = _AFTER.match(text, span.end)
+    end = after.end() if after else span.end
+    if text.startswith(".", end) and _ABBREVIATED.search(text[max(span.start, end - 6) : end]):
+        end += 1
+    return Span(window + before.start() if before else span.start, end, span.kind)
 
 
 def _closes(text: str, start: int, end: int) -> bool:

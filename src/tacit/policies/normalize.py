@@ -105,7 +105,8 @@ def _read_markup(match: re.Match[str]) -> str:
     if match["entity"]:
         meant = html.unescape(match.group())
         return meant if meant == match.group() else _unusual(meant).sub(_read_characters, meant)
-    return "" if match["dressing"] else "\n"
+    beside = match["dressing"] == "span" and match.string.endswith("</span>", 0, match.start())
+    return "\n" if match["block"] else " " if beside and match.group()[1] != "/" else ""
 
 
 def _read_characters(match: re.Match[str]) -> str:

@@ -13,7 +13,9 @@ from typing import NamedTuple
 from tacit.data.records import Span
 from tacit.policies.pii.cues import CODE_CUES, COMMON_PAIRS, Cue, covers, phrases, words
 
-_CODE = re.compile(r"(?<![$€£@.])[-_/]{0,2}[A-Za-z0-9]{1,200}(?:[-_/][A-Za-z0-9]{1,200}){0,12}(?![@%]|[.,:]\d)")
+_CODE = re.compile(
+    r"(?<![$€£@.])(?<!\d,)[-_/]{0,2}[A-Za-z0-9]{1,200}+(?:[-_/][A-Za-z0-9]{1,200}+){0,12}+(?![@%]|[.:]\d|,\d{3}(?!\d))"
+)
 _SPACED = re.compile(r"(?:[A-Z]{0,4}\d[A-Z\d]{0,11})(?:[ -][A-Z\d]{0,6}\d[A-Z\d]{0,11}){1,8}(?!\w)")
 _LOOSE_PHONE = re.compile(r"\d(?:[ ().-]{0,2}\d){6,14}(?!\w)")
 _LETTERS_SIGN = re.compile(r"[A-Z]{7}")
@@ -28,7 +30,7 @@ _AMOUNT = re.compile(
 
 _ALWAYS_STRONG = phrases(
     "id|pin|ssn|social security|zip|zip code|zipcode|postal code|postcode|passcode|tracking|passport|pnr|vin|phone|"
-    "telephone|mobile|cell|cellphone|fax|tel|whatsapp|landline"
+    "telephone|mobile|cell|cellphone|fax|tel|whatsapp|landline|uid|mrn"
 )
 
 _GENERIC = words("id code codes reference ref record file pin")
@@ -106,6 +108,7 @@ def find_codes(
         done = match.end()
         kind = _kind(match.group(), text, start, announcements)
         if kind:
+            start -= text[start - 1 : start] == "#"
             yield Span(start, _spaced_end(text, start, match.end(), kind), kind)
         elif (phone := _LOOSE_PHONE.match(text, start)) and announcements.before(start) == ("PHONE", True):
             yield Span(*phone.span(), "PHONE")
@@ -119,7 +122,8 @@ def find_codes(
 def _kind(code: str, text: str, start: int, announcements: Announcements) -> str | None:
     digits = sum(map(str.isdigit, code))
     letters = sum(map(str.isalpha, code))
-    if _AMOUNT.fullmatch(code) or (digits < 3 and len(code) < 5):
+    short = digits < 3 and len(code) < 5 and not (digits == 2 and len(code) == 4 and code.isupper())
+    if _AMOUNT.fullmatch(code) or short:
         return None
     announced = announcements.after(start + len(code)) or announcements.before(start)
     if announced:
@@ -128,7 +132,7 @@ def _kind(code: str, text: str, start: int, announcements: Announcements) -> str
             return "PHONE" if digits >= 7 and letters < 2 else _kind_by_look(code, digits, letters)
         if kind in ("CARD", "SSN") and digits < 4:
             return None
-        if strong or digits >= 5 or (letters and digits and len(code) >= 6):
+        if strong or digits >= 5 or (letters and digits and (len(code) >= 6 or digits >= 3)):
             return kind
     if start and text[start - 1] == "#" and digits >= 3:
         return "ID"

@@ -22,15 +22,31 @@ def phrases(text: str) -> frozenset[str]:
 CODE_CUES: dict[str, str] = {
     cue: kind
     for kind, cues in {
-        "ORDER": "order orders purchase confirmation booking reservation invoice receipt transaction",
-        "TRACKING": "tracking track shipment parcel package waybill delivery consignment shipping",
-        "ID": "id pin passcode code codes account passport license licence member membership customer employee badge "
+        "ORDER": "order orders purchase confirmation booking reservation invoice receipt transaction bestellung "
+        "auftrag "
+        "rechnung commande facture pedido ordine encomenda bestelling po rma return",
+        "TRACKING": "tracking track shipment parcel package waybill delivery consignment shipping trk sendung "
+        "sendungsnummer paket colis suivi envío localizador spedizione rastreio objeto pakket pakketcode container awb "
+        "label retourcode",
+        "ID": "id code codes account passport license licence member membership customer employee badge "
         "reference ref case ticket policy claim patient student serial routing record file pnr voucher vin plate "
-        "username login password identification loyalty contract registration",
-        "PHONE": "phone telephone mobile cell cellphone call tel fax text whatsapp reach callback landline",
-        "CARD": "card cards visa mastercard amex cc",
-        "SSN": "ssn",
-        "ADDRESS": "zip postcode zipcode",
+        "identification loyalty contract registration mrn mr specimen accession npi meter group uid emp acct aba bic "
+        "pasaporte passaporto passaporte passeport paspoort reisepass personalausweis kennzeichen kenteken matrícula "
+        "targa placa patente cnh permis rijbewijs immatriculation plaque contrat vertrag adhérent allocataire sinistre "
+        "cuenta conto konto compte conta rekening cartella utente processo dni nie nif rut cpf rg cnpj cuit curp "
+        "bsn nir "
+        "siren steuernummer svnr kvk iva telaio chassis chassisnummer fin bastidor zorgpolis patiëntnummer cliente "
+        "kundennummer versichertennummer rentenversicherungsnummer nuss cbu medicare nhs ni utr pan aadhaar sin "
+        "tfn ein "
+        "itin pps amka hetu cpr egn rrn oib tax plate owner unit",
+        "PHONE": "phone telephone mobile cell cellphone call tel fax text whatsapp reach callback landline telefon "
+        "téléphone tél telefono teléfono telefone telefoon cellulare móvil telemóvel handy tfno zap nummer "
+        "número numéro "
+        "appelez bel ruf llame ligue fisso numero",
+        "CARD": "card cards visa mastercard amex cc debit kartennummer karte carte carta tarjeta cartão creditcard "
+        "kaartnummer maestro diners jcb",
+        "SSN": "ssn social ss",
+        "ADDRESS": "zip postcode zipcode cep plz",
     }.items()
     for cue in cues.split()
 } | {"social security": "SSN", "call me": "PHONE", "zip code": "ADDRESS", "postal code": "ADDRESS"}
@@ -66,11 +82,64 @@ PERSON_CUES: dict[str, str] = {
 
 DATE_CUES = words(
     """
-    january february march april may june july august september october november december jan feb mar apr jun jul aug
-    sep sept oct nov dec
+    january february march april may june july august september october november december jan feb mar apr jun jul
+    aug sep sept oct nov dec januar februar märz mai juni juli oktober dezember jänner dez okt janvier février mars
+    avril juin juillet août septembre octobre novembre décembre janv févr juil enero febrero marzo abril mayo junio
+    julio agosto septiembre setiembre octubre noviembre diciembre ene abr dic gennaio febbraio aprile maggio giugno
+    luglio settembre ottobre dicembre janeiro fevereiro março maio junho julho setembro outubro novembro dezembro
+    januari februari maart mei augustus ago
     """
 )
 """Months."""
+
+FIELD_CUES: dict[str, str] = {
+    cue: kind
+    for kind, cues in {
+        "PASSWORD": phrases(
+            "password|passwords|passwd|pwd|pass|passphrase|psk|passwort|kennwort|mot de passe|contraseña|clave|senha|"
+            "wachtwoord|secret|token|api key|api_key|apikey|api token|api_token|secret_access_key|access_key_id|key|"
+            "private_key_id|otp|cvv|cvc|pin|pincode|passcode|door code|security code|prüfziffer|cryptogramme|"
+            "código de segurança|alarm|key safe|access code|code du portail|temporary pin|pasword|-p|sshpass -p|"
+            "backup codes|codice di recupero|auth|bearer"
+        ),
+        "USERNAME": phrases(
+            "user|username|user name|login|usuario|usuário|utente|benutzer|identifiant|utilisateur|gebruiker|"
+            "gebruikersnaam|"
+            "-u|handle|screen name|snapchat|insta|instagram|skype|discord|steam|telegram|account name|login is|"
+            "anmeldung von|"
+            "failed password for|sign-in to|inlog mislukt|todo"
+        ),
+        "NAME": phrases(
+            "name|first_name|last_name|firstname|lastname|full_name|fullname|given|family|given_name|family_name|"
+            "surname|"
+            "nombre|apellidos|nome|naam|vorname|nachname|prenom|display|customer|cust|owner|employee|patient|"
+            "author|contact"
+        ),
+    }.items()
+    for cue in cues
+}
+"""Keys and words before a value, and the kind of the value."""
+
+AGE_CUES: dict[str, str] = {
+    cue: role
+    for role, cues in {
+        "unit": "old yo y/o y.o ans años anos anni jaar jahre jahren jährige jähriger jährigen jarige j yr",
+        "cue": "age aged turned turning turns edad âge età idade leeftijd alter compiuto cumple cumplió tengo tenho "
+        "ages nearly",
+        "becomes": "wird wordt worden",
+        "kin": "dad mum mom father mother son daughter wife husband client patient brother sister nonno nonna "
+        "novio novia "
+        "oma opa mari femme marido esposa mann hijo hija fils fille filho filha kinder child boy girl",
+    }.items()
+    for cue in cues.split()
+} | dict.fromkeys(
+    phrases(
+        "i am|i'm|im|she's|he's|she was|he was|she is|he is|hij is|zij is|hij was|zij was|ik ben|bin jetzt|"
+        "like he's|like she's"
+    ),
+    "self",
+)
+"""Words before or after the age of a person."""
 
 NEVER_A_NAME = words(
     """
@@ -152,7 +221,7 @@ FILLERS = phrases(
 )
 """What people say before they give their name."""
 
-_ALL_CUES = sorted(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES)
+_ALL_CUES = sorted(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES | FIELD_CUES.keys() | AGE_CUES.keys())
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _AUTOMATON = ahocorasick_rs.AhoCorasick(_ALL_CUES)
 Cue = tuple[int, int, str]

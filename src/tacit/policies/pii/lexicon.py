@@ -7,7 +7,6 @@ common words are taken out where a name is looked for without a cue.
 from collections.abc import Collection, Iterable
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 
 from tacit.policies.pii.cues import words
 
@@ -33,11 +32,6 @@ def given_names() -> frozenset[str]:
 def family_names() -> frozenset[str]:
     """Family names in lower case."""
     return _collected(_FAMILY)
-
-
-def lexicon_version() -> str:
-    """What decides which names are known."""
-    return f"faker {version('faker')}"
 
 
 def _collected(attributes: tuple[str, ...]) -> frozenset[str]:

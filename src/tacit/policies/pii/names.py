@@ -21,6 +21,7 @@ from tacit.policies.pii.cues import (
     overlaps,
     words,
 )
+from tacit.policies.pii.people import find_people
 
 NAME_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){0,40}+(?!-?[\d_])")
 """A word that can be part of a name: letters, with apostrophes and hyphens inside."""
@@ -115,6 +116,7 @@ def find_names(text: str, folded: str, cues: Sequence[Cue], addresses: Sequence[
             found.extend(_vocative(text, match.end()))
     for span in addresses:
         found.extend(name for name in _ending_at(text, span.start, _ADDRESSEE, 80) if " " in text[slice(*name)])
+    found.extend(find_people(text, folded))
     taken = [piece for piece in found if not overlaps(addresses, *piece)]
     yield from (Span(start, end, "NAME") for start, end in (*taken, *find_mentions(text, folded, taken)))
 

@@ -22,26 +22,40 @@ from tacit.errors import ConfigError
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.pii.addresses import find_addresses
 from tacit.policies.pii.codes import Announcements, find_codes
-from tacit.policies.pii.cues import DATE_CUES, Cue, covers, find_cues, fold
+from tacit.policies.pii.cues import covers, find_cues, fold
+from tacit.policies.pii.dates import find_ages, find_dates
+from tacit.policies.pii.fields import find_fields
 from tacit.policies.pii.names import find_names
-from tacit.policies.policy import Policy
+from tacit.policies.pii.numbers import find_devices, find_groups, find_spelled, with_figures
+from tacit.policies.pii.streets import find_streets
+from tacit.policies.policy import Policy, melted
 
-_EMAIL = re.compile(r"(?<![\w.+%-])[\w+%][\w.+%'-]{0,127}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)")
-_DOMAIN_SIGN = re.compile(r"\.(?:com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai)(?![\w-])")
+_EMAIL = re.compile(
+    r"(?<![\w.+%-])(?:[\w+%][\w.+%'-]{0,127}|\x22[\w. -]{1,60}\x22)@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)"
+)
+_DOMAINS = "com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai"
+_COUNTRIES = (
+    "de|fr|es|nl|pt|ca|ie|pl|us|ch|uk|au|za|br|mx|eu|se|dk|fi|jp|cz|hu|ro|gr|nz|kr|health|social|shop|online|cloud"
+)
+_WORDLIKE = "it|at|be|no|to|in|is"
+_DOMAIN_SIGN = re.compile(rf"\.(?:{_DOMAINS}|{_COUNTRIES}|{_WORDLIKE})(?![\w-])")
 
 _URL = re.compile(
-    r"""(?<![\w@.-])(?:(?:https?|ftp)://[^\s<>"']{1,2000}+|www\.[^\s<>"']{1,2000}+
-    |(?:[a-z0-9-]{1,63}\.){1,5}(?:com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai)(?![\w-])(?:\.[a-z]{2}\b)?
-    (?:/[^\s<>"']{0,2000}+)?)""",
-    re.VERBOSE | re.IGNORECASE,
+    rf"""(?<![\w@.-])(?:(?:https?|ftp)://[^\s<>"']{{1,2000}}+|www\.[^\s<>"']{{1,2000}}+
+    |(?:(?:[a-zA-Z0-9-]{{1,63}}\.){{1,5}}(?i:{_DOMAINS})(?![\w-])(?:\.[a-z]{{2}}\b)?|(?:[a-z0-9-]{{2,63}}\.){{1,5}}(?:{_COUNTRIES})(?![\w-])
+    |(?:[a-z0-9-]{{2,63}}\.){{2,5}}(?:{_WORDLIKE})(?![\w-])|(?:[a-z0-9-]{{2,63}}\.){{1,5}}(?:{_WORDLIKE})(?=/))
+    (?::(?=[a-z]))?(?:/?[^\s<>"',;)]{{0,2000}}+)?)""",
+    re.VERBOSE,
 )
 
 _IPV6_SIGN = re.compile(r":[0-9A-Fa-f]{0,4}:")
 _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:])[0-9A-Fa-f:]{2,39}(?:\.\d{1,3}){0,3}(?![\w:])")
+_PREFIX_LENGTH = re.compile(r"/\d{1,3}(?!\w)")
 _IPV4 = re.compile(r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?!\w|\.\d)(?::\d{1,5})?(?:/\d{1,2}(?!\w))?")
 _NUMBER_SIGN = re.compile(r"\d{7}|\d{1,6}[-./ )]{1,3}[(]?\d")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
-_IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?(?!\w)")
+_IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ \n-]?[A-Za-z0-9]{4}){2,7}(?:[ \n-]?[A-Za-z0-9]{1,3})?(?!\w)")
+_IBAN_LOOK = re.compile(r"[A-Z]{2}\d{2}(?:[ -][A-Z\d]{4}){3,7}(?:[ -][A-Z\d]{1,3})?")
 _SSN = re.compile(r"(?<![\w-])\d{3}([- ])\d{2}\1\d{4}(?!\w|-\d)")
 _EXTENSION = r"(?:[ ,]{0,2}(?:x|ext\.?|extension)[ .:]{0,2}\d{1,7})?"
 
@@ -52,16 +66,6 @@ _PHONE = re.compile(
 )
 
 _PHONE_ABROAD = re.compile(rf"(?<![\w+-])(?:\+|00)[1-9][\d ().-]{{6,20}}\d{_EXTENSION}(?!\w)", re.IGNORECASE)
-
-_DATE = re.compile(
-    r"(?<![\w/.-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2(?:\d{4}|\d{2}))(?![\w/-]|\.\d)"
-)
-
-_AFTER_MONTH = re.compile(
-    r"\.?[ -]\d{1,2}(?:st|nd|rd|th)?(?!\w|:\d)(?:,?[ -]\d{4}(?!\w))?|\.?,?[ -](?:of )?\d{4}(?!\w)"
-)
-
-_BEFORE_MONTH = re.compile(r"(?<![\w.$])\d{1,2}(?:st|nd|rd|th)?[ -](?:of )?$")
 
 
 def find_shapes(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span]:
@@ -79,24 +83,11 @@ def find_shapes(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span
             yield from _iban(iban)
 
 
-def find_dates(text: str, folded: str, cues: Sequence[Cue]) -> Iterator[Span]:
-    """Dates whose month is written out."""
-    for start, end, cue in cues:
-        if cue in DATE_CUES:
-            window = max(0, start - 12)
-            day = _BEFORE_MONTH.search(folded[window:start])
-            rest = _AFTER_MONTH.match(folded, end)
-            if day or rest:
-                yield Span(window + day.start() if day else start, rest.end() if rest else end, "DATE")
-
-
 def _numbers_at(text: str, start: int) -> Iterator[Span]:
     """What begins at the digits at `start`, or at the bracket, plus or country code right before them."""
     if card := _CARD.match(text, start):
         if luhn_remainder("".join(character for character in card.group() if character.isdigit())) == 0:
             yield Span(*card.span(), "CARD")
-    elif date := _DATE.match(text, start):
-        yield Span(*date.span(), "DATE")
     elif ssn := _SSN.match(text, start):
         yield Span(*ssn.span(), "SSN")
     elif (address := _IPV4.match(text, start)) and all(int(part) < 256 for part in address[1].split(".")):
@@ -136,25 +127,39 @@ def _ipv6(text: str) -> Iterator[Span]:
         candidate = match.group() if match.group().endswith("::") else match.group().rstrip(":")
         with suppress(ValueError):
             ipaddress.IPv6Address(candidate)
-            yield Span(match.start(), match.start() + len(candidate), "IP")
+            end = match.start() + len(candidate)
+            length = _PREFIX_LENGTH.match(text, end)
+            yield Span(match.start(), length.end() if length else end, "IP")
 
 
 def _iban(match: re.Match[str]) -> Iterator[Span]:
-    groups = match.group().split(" ")
-    while groups and not (len(compact := "".join(groups)) >= 15 and compact.isascii() and iban_remainder(compact) == 1):
-        groups.pop()  # a word of four letters may follow an IBAN
-    if groups:
-        yield Span(match.start(), match.start() + len(" ".join(groups)), "IBAN")
+    """An IBAN, without a word of four letters that may follow it; one in groups may fail its checksum."""
+    end = match.end()
+    while end > match.start() and not _valid_iban(match.string[match.start() : end]):
+        end = max((match.string.rfind(separator, match.start(), end) for separator in " \n-"), default=-1)
+    if end <= match.start() and _IBAN_LOOK.fullmatch(match.group()) and sum(map(str.isdigit, match.group())) >= 10:
+        end = match.end()
+    if end > match.start():
+        yield Span(match.start(), end, "IBAN")
+
+
+def _valid_iban(written: str) -> bool:
+    compact = re.sub(r"[ \n-]", "", written)
+    return len(compact) >= 15 and compact.isascii() and iban_remainder(compact) == 1
 
 
 KINDS = (
-    "ADDRESS", "CARD", "DATE", "EMAIL", "IBAN", "ID", "IP", "NAME", "ORDER", "PHONE", "SSN", "TRACKING", "URL"
+    "ADDRESS", "AGE", "CARD", "DATE", "EMAIL", "IBAN", "ID", "IP", "NAME", "ORDER", "PASSWORD", "PHONE", "SSN",
+    "TRACKING", "URL", "USERNAME",
 )  # fmt: skip
 """Every kind of personal data this policy tells apart."""
 
 _NUMBER = re.compile(r"\d+")
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
-_DECIDING = ("addresses", "codes", "cues", "lexicon", "names", "policy")
+_DECIDING = (
+    "addresses", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers", "people", "policy",
+    "streets",
+)  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
 
@@ -191,7 +196,7 @@ class Pii(Policy):
             "pii": self.kinds,
             "source": _source_digest(),
             "reading": normalization_digest(),
-            "libraries": {name: version(name) for name in ("phonenumbers", "usaddress")},
+            "libraries": {name: version(name) for name in ("faker", "phonenumbers", "usaddress")},
         }
 
     def find(self, record: Record) -> tuple[Span, ...]:
@@ -210,14 +215,20 @@ def _find_all(text: str) -> tuple[Span, ...]:
     folded = fold(text)
     cues = find_cues(folded)
     announcements = Announcements(text, folded, cues)
-    numbers = [match.start() for match in _NUMBER.finditer(text)]
-    addresses = resolve_overlaps(find_addresses(text, folded, numbers))
-    shaped = [*find_shapes(text, folded, numbers), *find_dates(text, folded, cues)]
+    figures = with_figures(text)
+    numbers = [match.start() for match in _NUMBER.finditer(figures)]
+    streets = find_streets(figures, folded, numbers)
+    addresses = resolve_overlaps((*find_addresses(text, folded, numbers), *streets))
+    dates = find_dates(figures, folded, cues, numbers)
+    shaped = [*find_shapes(figures, folded, numbers), *dates, *find_devices(text, folded), *find_spelled(folded)]
     shaped = [_announced(span, announcements) for span in shaped if not covers(addresses, span.start, span.end)]
-    found = resolve_overlaps((*shaped, *addresses))
+    fields = find_fields(text, folded, cues)
+    found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues, numbers)))
     codes = find_codes(text, numbers, announcements, found)
     names = find_names(text, folded, cues, addresses)
-    return resolve_overlaps((*found, *codes, *names))
+    found = resolve_overlaps((*found, *codes, *names))
+    groups = resolve_overlaps(find_groups(figures, folded, numbers, announcements, found))
+    return melted(groups, found)
 
 
 def _announced(span: Span, announcements: Announcements) -> Span:

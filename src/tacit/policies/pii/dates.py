@@ -1,0 +1,136 @@
+"""Dates and ages, in words and figures, of seven languages."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tacit.data.records import Span
+from tacit.policies.pii.cues import AGE_CUES, DATE_CUES, Cue, words
+
+_DAY_WORDS = (
+    "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|thirteenth|fourteenth|fifteenth|"
+    "sixteenth|seventeenth|eighteenth|nineteenth|twentieth|twenty-(?:first|second|third|fourth|fifth|sixth|seventh|"
+    "eighth|ninth)|thirtieth|thirty-first|premier|primero|primo|primeiro|ersten|zweiten|dritten|vierten|fünften|"
+    "sechsten|siebten|achten|neunten|zehnten|elften|zwölften|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|"
+    "once|doce|"
+    "trece|catorce|quince|dieci[a-zé]{3,6}|veint[a-zéú]{1,8}|treinta(?: y uno)?|vinte(?: e [a-zê]{3,6})?|trinta|eerste|"
+    "tweede|derde|vierde|vijfde"
+)
+
+_DAY = r"\d{1,2}(?:st|nd|rd|th|er|e|o|a|\.)?"
+_BETWEEN = r"(?:-|\s?(?:-|to|and|bis|und|au|et|al|y|e|a|tot|en)\s)"
+_OF = r"(?:of\s|de\s|del\s|di\s|d')?"
+_BEFORE_MONTH = re.compile(rf"(?<![\w$€£])(?:{_DAY}{_BETWEEN})?(?:{_DAY}|(?:{_DAY_WORDS})(?=\W))[\s>/-]{{0,3}}{_OF}$")
+_YEAR = r"(?:(?:,|\.)?[\s>/-]{1,3}(?:de[l]?\s|of\s)?'?(?:1[5-9]|20)\d{2}(?!\w))"
+_AFTER_MONTH = re.compile(rf"\.?(?:{_YEAR}|[\s>/-]{{1,3}}\d{{1,2}}(?:st|nd|rd|th)?(?!\w|[:.]\d|\s?%){_YEAR}?)")
+_AFTER_DAY = re.compile(rf"\.?{_YEAR}")
+
+_FIGURES = re.compile(
+    r"(?<![\w/.-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}(?:T\d{2}:\d{2}[\d:.]{0,12}(?:Z|[+-]\d{2}:?\d{2})?)?"
+    r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2})(?![\w/-]|\.\d)"
+)
+
+_SHORT = re.compile(r"(?<![\w/.,-])(?:0?[1-9]|[12]\d|3[01])[/-](?:0?[1-9]|[12]\d|3[01]|[2-4]\d)(?![\w/-]|[.,]\d)")
+
+_BEFORE_SHORT = re.compile(
+    r"(?:\bexp|expires?|expiry|valid|thru|until|gültig|bis|scad|scadenza|caduca|validade|geldig|tot|expire|fin|en|"
+    r"\bon|\bby|since|till|from|before|after|follow-up|due|\bof|\bam|\ble|\bel|\bil|\bop|dia|\bdel)[\s.:=]{1,3}$"
+)
+
+_ANY_WORD = re.compile(
+    r"(?<![\w.,/-])\d{1,2}(?:st|nd|rd|th|\.)?[ ][^\W\d_]{3,10}1?,?[ ](?:19|20)\d{2}(?!\w)"
+    r"|(?<!\w)[A-Z][a-z]{2,9}[ ]\d{1,2},[ ](?:19|20)\d{2}(?!\w)"
+)
+
+
+def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[int]) -> Iterator[Span]:
+    """Dates in figures, and dates whose month is written out."""
+    for start, end, cue in cues:
+        if cue in DATE_CUES:
+            window = max(0, start - 24)
+            day = _BEFORE_MONTH.search(folded[window:start])
+            rest = (_AFTER_DAY if day else _AFTER_MONTH).match(folded, end)
+            if day or rest:
+                yield Span(window + day.start() if day else start, rest.end() if rest else end, "DATE")
+    for start in numbers:
+        if date := _FIGURES.match(text, start):
+            yield Span(*date.span(), "DATE")
+        elif (short := _SHORT.match(text, start)) and _BEFORE_SHORT.search(folded[max(0, start - 14) : start]):
+            yield Span(*short.span(), "DATE")
+    if numbers:
+        yield from (Span(*match.span(), "DATE") for match in _ANY_WORD.finditer(text))
+
+
+_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+_ONES = "one|two|three|four|five|six|seven|eight|nine"
+
+_WORDS = (
+    rf"(?:{_TENS})(?:[- ](?:{_ONES}))?|{_ONES}|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|"
+    r"nineteen|(?:(?:ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun)und)?(?:zwanzig|dreißig|vierzig|fünfzig|sechzig|"
+    r"siebzig|achtzig|neunzig)|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|(?:drei|vier|fünf|sech|"
+    r"sieb|acht|neun)zehn|"
+    r"deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|treize|quatorze|quinze|seize|dix-(?:sept|huit|neuf)|"
+    r"(?:vingt|trente|quarante|cinquante|soixante|quatre-vingts?)(?:[- ](?:et[- ])?[a-zé-]{2,12})?|"
+    r"dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|once|doce|trece|catorce|quince|dieci[a-zé]{3,6}|"
+    r"veint[a-zéú]{1,8}|"
+    r"(?:treinta|cuarenta|cincuenta|sesenta|setenta|ochenta|noventa)(?: y [a-zé]{2,6})?|"
+    r"tre|quattro|cinque|otto|nove|dieci|undici|dodici|(?:vent|trent|quarant|cinquant|sessant|settant|ottant|novant)"
+    r"[a-zéà]{1,8}|dois|três|quatro|sete|oito|dez|doze|treze|(?:vinte|trinta|quarenta|cinquenta|sessenta|setenta|"
+    r"oitenta|"
+    r"noventa)(?: e [a-zêéç]{2,6})?|twee|vijf|zeven|negen|tien|twaalf|(?:[a-zé]{3,5}(?:en|ën))?(?:twintig|dertig|"
+    r"veertig|"
+    r"vijftig|zestig|zeventig|tachtig|negentig)"
+)
+
+_AGE = rf"(?:\d{{1,3}}(?: 1⁄2| ½)?|{_WORDS})"
+
+_BEFORE_UNIT = re.compile(rf"(?<![\w.,$€£/-])({_AGE})(?:[- ](?:years?|yrs?|weeks?|wks?|months?))?[- ]?$")
+_LASTING = re.compile(
+    r"(?:há|hace|depuis|pendant|durante|seit|sinds|desde|per|por|voor|für|mindestens|tra|entro|dans|dentro de|"
+    r"within|for|"
+    r"après|nach|vor|over|in|um|garantie|garanzia|garantía)[ ](?:de[ ])?$"
+)
+
+_AFTER_CUE = re.compile(
+    rf"(?:[ ](?:of|de|van|as|is|in years)|\"|')?[ ]?[:=]?[ ]?\"?({_AGE})(?![\w.]\w|[.,]\d|%|\w|[ ](?:minutes|hours|"
+    rf"days|percent))"
+)
+_AFTER_SELF = re.compile(rf" ({_AGE})(?=[,.;]| tho| and| when| toen|$)")
+_AFTER_BECOMES = re.compile(rf"(?: [^\W\d_]{{1,12}}){{0,2}} ({_AGE})(?=[ ,.;]|$)")
+_AFTER_KIN = re.compile(rf",? \(?({_AGE})(?=[,;.)]|$)")
+_AFTER = {"cue": _AFTER_CUE, "self": _AFTER_SELF, "becomes": _AFTER_BECOMES, "kin": _AFTER_KIN}
+_BOTH = re.compile(r"(?<=\()(\d{1,2}) (?:und|and|et|e|y|en|&) (\d{1,2})(?=\))")
+_NAME_BEFORE = re.compile(r"(?P<word>[^\W\d_]{1,24})(?:\.? \(|[,;] ?)$")
+_ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| und \d|\.(?:\s|$)|$)")
+_GLUED = re.compile(r"(?<![\w.,])\d{1,3}(?:jährig\w{0,3}|jarige?)|(?<![\w.])\d{2}[fm](?![\w°])")
+_COUNTED = words("no art table section figure page chapter values article appendix step item row line")
+_IN_HIS = re.compile(r"(?<=in (?:his|her) )(?:early|mid|late)[- ](?:teens|[a-z]{3,6}ties)")
+_TH = re.compile(r"\d{2}(?:st|nd|rd|th)(?= (?:to|birthday|b-day|geburtstag))")
+
+
+def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[int]) -> Iterator[Span]:
+    """Ages of people; durations are none."""
+    for start, end, cue in cues:
+        role = AGE_CUES.get(cue)
+        if role == "unit":
+            window = max(0, start - 36)
+            age = _BEFORE_UNIT.search(folded[window:start])
+            if age and not _LASTING.search(folded[max(0, window + age.start() - 12) : window + age.start()]):
+                yield Span(window + age.start(1), window + age.end(1), "AGE")
+        elif role and (found := _AFTER[role].match(folded, end)):
+            yield Span(*found.span(1), "AGE")
+    for start in numbers:
+        yield from _at_number(text, folded, start)
+    if "ties" in folded or "teens" in folded:
+        yield from (Span(*match.span(), "AGE") for match in _IN_HIS.finditer(folded))
+
+
+def _at_number(text: str, folded: str, start: int) -> Iterator[Span]:
+    for pattern in (_GLUED, _TH):
+        if match := pattern.match(folded, start):
+            yield Span(*match.span(), "AGE")
+    if both := _BOTH.match(folded, start):
+        yield from (Span(*both.span(group), "AGE") for group in (1, 2))
+    elif alone := _ALONE.match(text, start):
+        before = _NAME_BEFORE.search(text[max(0, start - 30) : start])
+        if before and before["word"][0].isupper() and before["word"].lower() not in _COUNTED and int(alone.group()):
+            yield Span(*alone.span(), "AGE")

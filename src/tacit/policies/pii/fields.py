@@ -1,0 +1,118 @@
+"""What a key or a cue announces: passwords, keys, PINs, user names, and names in fields; and handles.
+
+`pwd=Hunter2!x`, `"first_name": "Maria"`, `AWS_SECRET_ACCESS_KEY=...`, "the password is ...", @somebody.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tacit.data.records import Span
+from tacit.policies.pii.cues import FIELD_CUES, NEVER_A_NAME, Cue
+
+_ASSIGNED = re.compile(r"[ ]?(?:[\"']?[ ]{0,2}(?::|=|=>|→)[ ]{0,3}|[\"'])")
+_SAID = re.compile(
+    r"[ ]?(?:(?:for|of|on|für|van|del?|pour|do|da)[ ](?:[\w-]{1,20}[ :]{1,2}){1,4})?"
+    r"(?:[ ]?(?:is|was|ist|est|es|è|é|as|are|from|provisoire|temporary|\(|-p)[ ]?(?:still[ ])?(?::[ ]?)?|[ ])"
+)
+_QUOTED = re.compile(r"(?:\\?[\"'`“])((?:[^\"'`”\n\\]|\\.){1,200})(?=\\?[\"'`”])")
+_TOKEN = re.compile(r"[^\s\"'<>(){}\[\],;]{1,200}")
+_SPACED_DIGITS = re.compile(r"\d{2,4}(?:[ -]\d{2,4}){1,3}(?!\w)")
+_SPELLED = re.compile(
+    r"(?:(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double)(?:,?[ -])){2,24}"
+    r"(?:zero|oh|one|two|three|four|five|six|seven|eight|nine)(?!\w)"
+)
+_PHRASE = re.compile(r"[a-z]{3,12}(?:[ ][a-z]{3,12}){2,5}(?=[;,.)\n]|$)")
+_HANDLE = re.compile(r"(?<![\w@./])@([A-Za-z_][\w.]{1,40}\w)(?![@\w])|(?<!\w)u/([\w.-]{2,30}\w)")
+_HASHTAG = re.compile(r"(?<![\w&#])#((?=\w{0,30}[a-z][A-Z])[A-Z]\w{3,40})")
+_BEARER = re.compile(r"(?:Bearer|Basic)[ ]([A-Za-z0-9._~+/=-]{12,2000})")
+_KEY_LOOK = re.compile(
+    r"(?<![\w/])(?:AKIA[0-9A-Z]{12,20}|gh[pousr]_[A-Za-z0-9]{20,80}|sk[-_][A-Za-z0-9_-]{12,80}|[rps]k_(?:live|"
+    r"test)_[A-Za-z0-9]{8,80}|"
+    r"xox[abp]-[A-Za-z0-9-]{10,80}|ya29\.[\w-]{8,200}|eyJ[\w-]{8,400}\.[\w.-]{8,800})"
+)
+_CREDENTIALS = re.compile(r"(?<=://)([\w.%-]{1,60}):([^\s/@:]{1,100})(?=@)")
+_PAIR = re.compile(r"(?<![\w/:.])([a-z][\w.-]{1,30}):((?=[^\s:,;]{0,40}\d)[^\s:,;\"'/]{5,40})(?=[\s,;]|$)")
+_AFTER_EMAIL = re.compile(r"@[\w.-]{3,60}[ ]/[ ](\S{5,60})")
+_ANSWER = re.compile(r"(?<=answer: )[^\n.;,]{2,40}")
+_AT_HOST = re.compile(r"(?<![\w.@])([a-z][\w.-]{1,30})@(?=\d{1,3}\.\d{1,3}\.)")
+_TAIL = ".,;:)"
+_COMMON_LOG = re.compile(r"(?<=\d) - ([\w.-]{2,30}) (?=\[)")
+_SURE_CUES = frozenset(
+    {"failed password for", "sign-in to", "anmeldung von", "utilisateur", "inlog mislukt", "todo", "-u"}
+)
+_NOT_A_SECRET = frozenset(
+    {"is", "was", "must", "should", "has", "to", "and", "or", "the", "for", "in", "reset", "here"}
+)
+
+
+def find_fields(text: str, folded: str, cues: Sequence[Cue]) -> Iterator[Span]:
+    """Secrets after keys and cues; findings may overlap."""
+    for _, end, cue in cues:
+        kind = FIELD_CUES.get(cue)
+        if kind:
+            yield from _after(text, folded, end, kind, cue in _SURE_CUES)
+    if "@" in text or "u/" in text:
+        for match in _HANDLE.finditer(text):
+            yield Span(*match.span(1 if match[1] else 2), "USERNAME")
+    if "#" in text:
+        yield from (Span(*match.span(1), "USERNAME") for match in _HASHTAG.finditer(text))
+    yield from (Span(*match.span(1), "PASSWORD") for match in _BEARER.finditer(text))
+    yield from (Span(*match.span(), "PASSWORD") for match in _KEY_LOOK.finditer(text))
+    if ":" in text:
+        yield from _pairs(text)
+
+
+def _pairs(text: str) -> Iterator[Span]:
+    """User and password with a colon between them, alone or before a host."""
+    for pattern in (_CREDENTIALS, _PAIR):
+        for match in pattern.finditer(text):
+            if pattern is _PAIR and (match[2].replace(".", "").isdigit() or match[1] in NEVER_A_NAME):
+                continue
+            yield Span(*match.span(1), "USERNAME")
+            yield Span(*match.span(2), "PASSWORD")
+    for pattern in (_AT_HOST, _COMMON_LOG):
+        yield from (Span(*match.span(1), "USERNAME") for match in pattern.finditer(text))
+    yield from (Span(*match.span(1), "PASSWORD") for match in _AFTER_EMAIL.finditer(text))
+    yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
+
+
+def _after(text: str, folded: str, end: int, kind: str, sure: bool) -> Iterator[Span]:
+    """The value after a key that ends at `end`: what is assigned to it, or what the sentence says it is."""
+    assigned = _ASSIGNED.match(text, end)
+    if kind == "NAME":
+        yield from _named(text, assigned.end()) if assigned and assigned.group().strip() else ()
+        return
+    said = assigned or _SAID.match(folded, end)
+    if said is None:
+        return
+    place = said.end()
+    quoted = _QUOTED.match(text, place - (text[place - 1 : place] in "\"'`“"))
+    if quoted:
+        yield Span(*quoted.span(1), kind)
+        return
+    spelled = _SPELLED.match(folded, place) or (_SPACED_DIGITS.match(text, place) if kind == "PASSWORD" else None)
+    if spelled:
+        yield Span(*spelled.span(), kind)
+        return
+    token = _TOKEN.match(text, place)
+    if token:
+        value = token.group().rstrip(_TAIL)
+        if _could_be_secret(value, sure or bool(assigned), kind):
+            yield Span(place, place + len(value), kind)
+
+
+def _could_be_secret(value: str, assigned: bool, kind: str) -> bool:
+    """Whether a token can be a password or a user name: after a mere word, plain words cannot."""
+    if sum(map(str.isalnum, value)) < 3 or value.lower() in _NOT_A_SECRET or value.lower().startswith(("http", "$")):
+        return False
+    odd = any(map(str.isdigit, value)) or any(character in "!#$%&*_+=?@^~" for character in value) or "." in value[1:-1]
+    if kind == "USERNAME":
+        return odd or (assigned and value.lower() not in NEVER_A_NAME)
+    return odd or (assigned and (value.lower() not in NEVER_A_NAME))
+
+
+def _named(text: str, place: int) -> Iterator[Span]:
+    """The name in a field: what is between quotes, or capitalized words."""
+    quoted = _QUOTED.match(text, place - (text[place - 1 : place] in "\"'`“"))
+    if quoted and 1 < len(quoted[1]) < 60 and any(map(str.isalpha, quoted[1])):
+        yield Span(*quoted.span(1), "NAME")

@@ -1,0 +1,254 @@
+"""Names of persons that no English sentence announces: after titles, in headers and signatures, or by their look.
+
+By look means lists of given and family names (`lexicon`), without common words. They serve capitalized words, and texts
+that are all in capitals or have none.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import ahocorasick_rs
+
+from tacit.data.records import Range
+from tacit.policies.pii.common_words import common_words
+from tacit.policies.pii.cues import PARTICLES, words
+from tacit.policies.pii.lexicon import family_names, given_names
+
+_CAPITAL = r"[^\W\d_a-zß-öø-ÿ]"
+_NAME = rf"{_CAPITAL}(?:[\w'’-]{{1,30}}|\.)"
+_LINKS = r"(?:(?:de|la|del|della|der|den|van|von|el|al|bin|ibn|da|dos|do|di|du|ap|ter|ten|le)[ ]){1,3}"
+_GAP = r"(?:[ ]{1,2}|\n(?:>[ ])?|(?<=\.))"
+_CAPITALIZED = re.compile(rf"(?<![\w@#/’'-]){_CAPITAL}[\w'’-]{{0,30}}")
+_NEXT = re.compile(rf"\.?{_GAP}(?:{_LINKS})?({_CAPITAL}[\w'’-]{{0,30}})")
+_WORD = re.compile(r"[^\W\d_](?:[\w'’-]{0,30}\w)?\.?")
+_AFTER = re.compile(rf"(?:{_LINKS})?{_NAME}(?:{_GAP}(?:{_LINKS})?{_NAME}){{0,3}}")
+_AFTER_LABEL = re.compile(rf"(?:{_LINKS})?{_NAME}(?:(?:,[ ]|{_GAP})(?:{_LINKS})?{_NAME}){{0,6}}")
+
+_TITLES = (
+    "herrn|herr|frau|familie|madame|monsieur|mme|mlle|señora|señor|sra|sr|doña|don|dña|signora|signor|sig.ra|sig|"
+    "dott.ssa|dott|"
+    "dottor|avv|senhora|senhor|dona|seu|mevrouw|mevr|meneer|de heer|dr|dra|prof|professor|professora|ing|mrs|mr|"
+    "ms|miss|coach|"
+    "auntie|aunt|uncle|captain|chief|president|teacher|nurse|carer|sister|cllr|councillor|rev|judge|officer|"
+    "sergeant|lady|sir|"
+    "opa|oma|tante|onkel|oom|tonton|tata|tía|tío|zia|zio|vovô|vovó|tia|tio|juf|meester|commissaire|mestre|zeuge|"
+    "buurman|buurvrouw|"
+    "collega|colleague|kollege|maître|docteur|dokter|doctor|vovo|abuela|abuelo|nonna|nonno|papa|mama|bruder|"
+    "schwester|frère|soeur|"
+    "hermano|hermana|fratello|sorella|irmão|irmã|broer|zus|neef|nicht|knecht|baby boy|baby girl|cousin|nephew|"
+    "niece|novelist|"
+    "goalkeeper|striker|executive|treasurer|son|daughter|husband|wife|brother|mother|father|partner|stepfather|"
+    "stepmother|friend|"
+    "grandson|manager|attorney|lawyer|plaintiff|defendant|suspect|tenant|guarantor|driver|interpreter|imputato|"
+    "imputata|réu|"
+    "paciente|patient|zoon|dochter|sohn|tochter|filho|filha|hijo|hija|figlio|figlia|fils|fille|socio|sócio|tutor|"
+    "novio|novia"
+)
+_GREETINGS = (
+    "hallo|hoi|bonjour|salut|hola|oye|ciao|oi|olá|yo|liebe|lieber|cher|chère|estimada|estimado|querida|querido|"
+    "caro|cara|geachte|"
+    "beste|hey|hi|hello|dear|gentile|egregio|exma|merci|gracias|grazie|obrigado|obrigada|bedankt|danke|moi|"
+    "servus|merhaba|lol"
+)
+_CLOSINGS = (
+    "gruß|grüße|bjs|beijos|abrazos|saludos|cordialement|cordiali saluti|groetjes|groeten|best|cheers|love|"
+    "regards|sincerely|thanks|"
+    "atenciosamente|liebe grüße|viele grüße|mfg|lg|xoxo|un abrazo|bises"
+)
+_ANNOUNCING = (
+    "named|called|call|ask for|chiedi di|pregunte por|preguntar por|demander|chez|fala com o|dile a|sms|attn|à|"
+    "signed by|by|seen by|"
+    "dictated by|referred by|signed electronically by|unterzeichnet von|firmado por|firmato da|firmato|"
+    "assinado por|getekend door|"
+    "under the name|in nome de|em nome de|au nom de|t.n.v.|z. hd.|je soussignée?|il sottoscritto|la sottoscritta|"
+    "me llamo|"
+    "ich heiße|ik ben|je m'appelle|mi chiamo|meu nome é|meu nome e|soi|soy|c'est|nom|nome|naam|nombre|"
+    "reservation under|late of|cc|"
+    "in loving memory of|estate of|testament of|met|tell|told|for ms|spoke to|spoke with|passenger|holder|"
+    "titular|kontoinhaber|"
+    "patient|patient name|owner|adjuster|attending|author|contact|present|apologies|attendees|authority|guardian|"
+    "ondergetekende|"
+    "undersigned|fragen sie|von|from|to|de|da|wrote to|bei|begünstigter|beneficiary|responsável|proprietário|"
+    "intestata a"
+)
+_ROLES = {
+    phrase: role
+    for role, phrases in {"announces": _ANNOUNCING, "closes": _CLOSINGS, "greets": _GREETINGS, "title": _TITLES}.items()
+    for phrase in phrases.split("|")
+}
+_PHRASES = sorted(_ROLES)
+_AUTOMATON = ahocorasick_rs.AhoCorasick(_PHRASES)
+_BETWEEN = {
+    "announces": re.compile(r"(?:[ ]?:)?[ ]{1,3}[\"“]?"),
+    "closes": re.compile(r"[ ]?[,.!]{0,2}\s{1,3}"),
+    "greets": re.compile(r"\.?[ ]"),
+    "title": re.compile(r"\.?(?:-[Ii]ng\.)?,?[ ][\"“]?"),
+}
+_HEADER = re.compile(r"(?m)^(?:From|To|Cc|Bcc|De|Von|An|Da|A|À|Van|Aan|Para)[ ]?:[ ]?\"?([^<>\n\"@]{2,60}?)\"?[ ]?<")
+_MAILED = re.compile(r"(?<![\w<])([^\W\d_][^<>\n\"@=]{1,50}?)[ ]<(?=[^<>\s]{1,60}@)")
+_SIGNED = re.compile(rf"(?:[ ][-–—][ ]|[.!?][ ]|\n)({_NAME}(?:[ ]{_NAME}){{0,2}})\s*$")
+_DASHES = re.compile(rf"(?m)^--[ ]?\n({_NAME}(?:[ ]{_NAME}){{1,3}})$")
+_SMALL_TITLE = re.compile(
+    r"(?<!\w)(?:dr\.?|mrs?\.?|ms\.?|madame|monsieur|frau|herr|señora?|dona|signora|mevrouw|my name is|me llamo|"
+    r"ik ben|name) "
+    r"([^\W\d_]{3,20}(?: [^\W\d_]{3,20})?)"
+)
+_LONGEST_TAIL = 2
+_ORGANIZED = words(
+    """
+    gmbh ltd inc llc plc ag bv sarl srl street st road rd avenue ave lane hospital clinic school college university
+    bank church station airport park hotel house hall court council company systems group press museum county river lake
+    mount
+    agreement act protocol disease score maneuver
+    """
+)
+_SHORTEST_SMALL = 5
+
+
+@cache
+def _givens() -> frozenset[str]:
+    """Given names that are no common words."""
+    return frozenset(name for name in given_names() - common_words() if len(name) > 2)
+
+
+@cache
+def _surnames() -> frozenset[str]:
+    return family_names() - common_words()
+
+
+def find_people(text: str, folded: str) -> Iterator[Range]:
+    """Places of names; they may overlap."""
+    yield from _cued(text, folded)
+    if "<" in text:
+        for pattern in (_HEADER, _MAILED):
+            for match in pattern.finditer(text):
+                start = match.end(1) - len(match[1].split(": ")[-1].lstrip("\"' "))
+                if match[1][:1].isupper() or pattern is _HEADER:
+                    yield start, match.end(1)
+    for match in _DASHES.finditer(text):
+        yield match.span(1)
+    signed = _SIGNED.search(text, max(0, len(text) - 60))
+    if signed:
+        yield from _trimmed(text, *signed.span(1))
+    yield from _known(text)
+    if text == folded:
+        yield from _small(text)
+
+
+def _cued(text: str, folded: str) -> Iterator[Range]:
+    """Names after titles, roles, greetings and the like, which are capitalized."""
+    length = len(folded)
+    for index, start, end in _AUTOMATON.find_matches_as_indexes(folded, overlapping=True):
+        if (start and (folded[start - 1].isalnum() or folded[start - 1] == "-")) or (
+            end < length and folded[end].isalnum()
+        ):
+            continue
+        role = _ROLES[_PHRASES[index]]
+        between = _BETWEEN[role].match(text, end)
+        if between:
+            run = (_AFTER_LABEL if role == "announces" else _AFTER).match(text, between.end())
+            if run:
+                yield from _trimmed(text, *run.span(), known=role == "announces")
+
+
+def _trimmed(text: str, start: int, end: int, known: bool = False) -> Iterator[Range]:
+    """A run of capitalized words up to the first common one; after a weak cue, one of the words must be a known "
+    "name."""
+    last = start
+    some = False
+    for word in _WORD.finditer(text, start, end):
+        small = word.group().rstrip(".").lower()
+        if small in common_words() and small not in PARTICLES and not (len(small) == 1 and word.group().endswith(".")):
+            break
+        some |= small in _givens() or small in _surnames()
+        if word.group()[0].isupper():
+            last = word.end() if not word.group().endswith(".") or len(small) == 1 else word.end() - 1
+    if last > start and (some or not known):
+        yield start, last
+
+
+def _known(text: str) -> Iterator[Range]:
+    """Capitalized words that begin with a known given name or an initial, or end with a known family name."""
+    common, given, family = common_words(), _givens(), _surnames()
+    done = begin = end = 0
+    before = "a"
+    for word in _CAPITALIZED.finditer(text):
+        small = word.group().lower()
+        start = word.start()
+        if start < done:
+            continue
+        if small in given and not _acronym(text, word):
+            done = _tail(text, word.end())
+            yield start, done
+        elif len(small) == 1 and (tail := _after_initial(text, word.end())):
+            done = tail
+            yield start, done
+        elif small in family and before not in common and text[end:start] in (" ", "\n"):
+            done = _tail(text, word.end())
+            yield begin, done
+        begin, end, before = start, word.end(), small
+
+
+def _acronym(text: str, word: re.Match[str]) -> bool:
+    """Whether a short word in capitals is among words that are not."""
+    if len(word.group()) > 4 or not word.group().isupper():
+        return False
+    around = text[max(0, word.start() - 30) : word.start()] + text[word.end() : word.end() + 30]
+    return any(map(str.islower, around))
+
+
+def _after_initial(text: str, end: int) -> int:
+    """Where a name ends that begins with initials up to `end`; 0 when no uncommon word follows them."""
+    place = end
+    for _ in range(3):
+        if not text.startswith(".", place):
+            return 0
+        following = _NEXT.match(text, place)
+        if following is None:
+            return 0
+        small = following[1].lower()
+        if len(small) > 2:
+            return 0 if small in common_words() or _acronym(text, following) else _tail(text, following.end())
+        place = following.end()
+    return 0
+
+
+def _tail(text: str, end: int) -> int:
+    """Where a name ends of which some words end at `end`: before a common word, or one of organizations."""
+    for _ in range(4):
+        following = _NEXT.match(text, end)
+        if following is None:
+            break
+        small = following[1].lower()
+        one = len(small) == 1 and text.startswith(".", following.end())
+        if not one and ((small in common_words() and small not in PARTICLES) or small in _ORGANIZED):
+            break
+        if text[end] == "." and end >= 2 and text[end - 2].isalnum():
+            break
+        end = following.end() + one
+    return end
+
+
+def _small(text: str) -> Iterator[Range]:
+    """In a text without capitals: known given names with the unusual words after them, and what follows a title."""
+    common, given, family = common_words(), _givens(), _surnames()
+    done = 0
+    found = list(_WORD.finditer(text))
+    for at, word in enumerate(found):
+        if word.start() < done or word.group().rstrip(".") not in given:
+            continue
+        end = word.start() + len(word.group().rstrip("."))
+        alone = end
+        for following in found[at + 1 : at + 1 + _LONGEST_TAIL]:
+            if text[end : following.start()] != " " or following.group() in common or "." in word.group():
+                break
+            end = following.end()
+        if end > alone or alone - word.start() >= _SHORTEST_SMALL:
+            yield word.start(), end
+            done = end
+    for match in _SMALL_TITLE.finditer(text):
+        first, *rest = match[1].split()
+        if first not in common:
+            whole = rest and rest[0] not in common and (rest[0] in family or first in given)
+            yield match.start(1), match.end(1) if whole else match.start(1) + len(first)

@@ -1,0 +1,117 @@
+"""Streets and postal codes of seven languages: the street first, or its number first."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tacit.data.records import Span
+
+_HOUSE = r"\d{1,4}(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
+_FLOOR = (
+    r"(?:,[ ]?(?:\d{1,2}\.?[oºa]?[ ]?(?:[A-Z](?!\w)|OG|Esq\.?|Dto\.?|dcha|izda|piso|étage|Stock)|ático|n\.o[ ]\d{1,4}"
+    r"|\d{1,2}\.(?:[ ]OG|o[ ](?:Esq\.|[A-Z](?!\w)))))?"
+)
+_WORD = r"[^\W\d_][\w'’.-]{0,30}"
+
+_GERMANIC = re.compile(
+    r"(?<!\w)(?:(?-i:[A-ZÀ-Þ])[\w-]{1,30}[ -]){0,2}[^\W\d_][\w-]{0,30}?(?:stra(?:ß|ss)e|str\.|gasse|allee|platz|"
+    r"weg|damm|ufer|ring|"
+    rf"straat|laan|gracht|kade|plein|dijk|singel|steeg|5traße|wg)[ ](?:[lI]\d|{_HOUSE}){_FLOOR}",
+    re.IGNORECASE,
+)
+
+_ROMANCE_TYPES = (
+    r"rue|ru|avenue|av\.|avda\.|av|bd|boulevard|allée|impasse|place|quai|chemin|route|cours|square|calle|c/|paseo|"
+    r"plaza|carrer|jirón|"
+    r"carrera|ronda|camino|via|v1a|viale|vicolo|piazza|piazzale|largo|corso|strada|rua|avenida|travessa|praça|"
+    r"alameda|estrada|ul\.|"
+    r"laan van|oude|am|an der|auf der|zum|zur"
+)
+_LINK = r"(?:del?|des|du|las?|les?|della|delle|dei|degli|das?|dos?|d'|l'|el|los|san|santa|van|der|den|alten|neuen)"
+
+_TYPE_FIRST = re.compile(
+    rf"(?<!\w)(?:\d{{1,4}}[l\dO]?(?:[ ](?:bis|"
+    rf"ter))?,?[ ])?(?:{_ROMANCE_TYPES})[ ](?:{_LINK}[ ']?){{0,3}}{_WORD}(?:[ -](?:{_LINK}[ "
+    rf"]){{0,2}}[A-ZÀ-Þ][\w'’.-]{{1,30}}){{0,4}}"
+    rf"(?:,?[ ](?:n\.o[ ])?(?:[lI]\d{{1,3}}|\d[\dlO]{{1,3}}(?!\d)|{_HOUSE}){_FLOOR})?",
+    re.IGNORECASE,
+)
+_SURE_TYPES = re.compile(
+    r"(?:\d{1,4}[l\dO]?(?:[ ](?:bis|ter))?,?[ ])?(?:rue|avenue|allée|impasse|quai|calle|c/|rua|avda\.|jirón|praça|"
+    r"vicolo|viale|v1a|ul\.|piazza)[ ]",
+    re.IGNORECASE,
+)
+_CAPITAL = re.compile(r"[A-ZÀ-Þ]")
+
+_POSTCODES = re.compile(
+    r"(?<![\w.-])(?:[A-Z]{1,2}\d[A-Z\d]?[ ]\d[A-Z]{2}|[A-Z]\d[A-Z][ -]?\d[A-Z]\d|[A-Z]\d{2}[ ][A-Z\d]{4}|"
+    r"\d{4}[ ]?[A-Z]{2}(?=[ ,]|$)|"
+    r"\d{4}-\d{3})(?![\w-])"
+)
+_BEFORE_TOWN = re.compile(
+    r"(?<![\w.,/-])(?:[A-Z]{1,2}-)?(?:\d[\dOlI]{3,4}|l\d{4})(?=[ ][A-ZÀ-Þ][^\W\d_][\w1'’-]{1,30}(?:[ ,.;\n]|$))"
+)
+_AFTER_TOWN = re.compile(r"(?<=, )\d{5}(?:-\d{4})?(?=[,.;]|$)")
+_STREETS_EN = re.compile(
+    r"(?<![\w$.,])\d{1,5}[A-Za-z]?[ \n](?:[NSEW]\.?[ ])?(?:[^\W\d_][\w'’.-]{1,20}[ \n]){1,3}"
+    r"(?:Street|St|Road|R0ad|Rd|Avenue|Avenu|Ave|Lane|Crescent|Gardens|Terrace|Grove|Row|Close|Court|Ct|Plaza|"
+    r"Place|Boulevard|Blvd|Drive|"
+    r"Parkway|View|Mews|Square|Hill|Walk|Quay)(?!\w)(?:\.?,?[ ](?:Apt|Suite|Ste|Flat|Unit)\.?[ ]\w{1,6})?",
+    re.IGNORECASE,
+)
+_BOX = re.compile(
+    r"(?<!\w)(?:p\.?[ ]?o\.?[ ]?box|postfach|apartado|postbus|casella postale)[ ]#?\d[\d-]{0,10}", re.IGNORECASE
+)
+
+
+_SUFFIXES = (
+    "straße", "strasse", "str.", "gasse", "allee", "platz", "weg", "damm", "ufer", "ring", "straat", "laan", "gracht",
+    "kade", "plein", "dijk", "singel", "steeg", "traße", "wg",
+)  # fmt: skip
+_TYPE_WORDS = frozenset(_ROMANCE_TYPES.replace("\\.", ".").split("|")) | {"der", "laan"}
+_SURE_SIGNS = (
+    "rue ",
+    "avenue ",
+    "allée ",
+    "impasse ",
+    "calle ",
+    "rua ",
+    "vicolo ",
+    "viale ",
+    "piazza ",
+    "praça ",
+    "ul. ",
+)
+_BACK = 70
+_AHEAD = 60
+
+
+def find_streets(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span]:
+    """Streets with their numbers, boxes and postal codes; findings may overlap. `numbers` are where digits begin."""
+    for start in numbers:
+        yield from _at_number(text, folded, start)
+    if any(sign in folded for sign in _SURE_SIGNS):
+        for match in _TYPE_FIRST.finditer(text):
+            if _SURE_TYPES.match(match.group()):
+                yield Span(*match.span(), "ADDRESS")
+    if "box " in folded or "post" in folded or "apartado" in folded:
+        yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
+
+
+def _at_number(text: str, folded: str, start: int) -> Iterator[Span]:
+    """The street or the postal code that a number is part of."""
+    begin, stop = max(0, start - _BACK), start + _AHEAD
+    before = folded[begin:start]
+    if before.endswith(" ") and before[:-1].endswith(_SUFFIXES):
+        yield from (Span(*match.span(), "ADDRESS") for match in _GERMANIC.finditer(text, begin, stop))
+    if not _TYPE_WORDS.isdisjoint(f"{before} {folded[start : start + 30]}".split()):
+        for match in _TYPE_FIRST.finditer(text, begin, stop):
+            if match.start() <= start < match.end() and _CAPITAL.search(match.group()):
+                yield Span(*match.span(), "ADDRESS")
+    street = _STREETS_EN.match(text, start)
+    if street and _CAPITAL.search(street.group()):
+        yield Span(*street.span(), "ADDRESS")
+    for pattern, offsets in ((_POSTCODES, (0, 1, 2)), (_BEFORE_TOWN, (0, 2, 3)), (_AFTER_TOWN, (0,))):
+        for offset in offsets:
+            code = pattern.match(text, start - offset) if offset <= start else None
+            if code:
+                yield Span(*code.span(), "ADDRESS")
