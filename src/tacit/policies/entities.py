@@ -8,6 +8,7 @@ script looks at each word's own label.
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +19,8 @@ from tacit.common.libraries import require_library
 from tacit.data.records import NAMES, Record, Span, common_kind, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
 from tacit.policies.normalize import normalization_digest, normalize
-from tacit.policies.policy import Policy
+from tacit.policies.pii.common_words import plain_words
+from tacit.policies.policy import Policy, hash_of
 from tacit.policies.tagging import (
     BALANCED,
     check_kinds,
@@ -32,6 +34,9 @@ from tacit.policies.tagging import (
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
+
+
+_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,29 @@ class SpacyEntities(Policy):
         return reading.back(span for span in renamed if span.kind in (self.kinds or ()))
 
 
+@dataclass(frozen=True)
+class Names(SpacyEntities):
+    """Entities, but for those made of common words and labels alone (`SSN`, `Der Vertrag`) that are no names.
+
+    G1. What is found is what `SpacyEntities` finds, less whole spans.
+    """
+
+    def content(self) -> Any:  # noqa: ANN401
+        return {**super().content(), "but": hash_of(sorted(plain_words()))}
+
+    def find(self, record: Record) -> tuple[Span, ...]:
+        plain = plain_words()
+        return tuple(
+            span
+            for span in super().find(record)
+            if not plain.issuperset(_WORD.findall(normalize(record.text[span.start : span.end]).text.lower()))
+        )
+
+
 def names() -> Policy:
     """Names of persons, places and organizations, as far as the default pipeline tells them apart."""
     pipeline = default_pipeline()
-    return SpacyEntities(pipeline, tuple(kind for kind in NAMES if kind in find_pipeline(pipeline).kinds))
+    return Names(pipeline, tuple(kind for kind in NAMES if kind in find_pipeline(pipeline).kinds))
 
 
 _FROM_PIPELINE = ("DATE", "FAC", "GPE", "LOC", "NORP", "ORG", "PERSON", "TIME")

@@ -7,7 +7,7 @@ everyday letters; of the other languages there are the little words alone.
 from functools import cache
 from importlib import import_module
 
-from tacit.policies.pii.cues import NEVER_A_NAME, words
+from tacit.policies.pii.cues import ALL_CUES, NAMESAKES, NEVER_A_NAME, words
 from tacit.policies.pii.lexicon import family_names, given_names
 
 _LOCALES = ("en_US", "de_DE", "fr_FR", "nl_NL")
@@ -171,6 +171,22 @@ _OTHERS = words(
 )
 
 _ENDINGS = ("s", "es", "d", "ed", "ing", "ly", "r", "'s", "n't")
+
+
+_LABELS = words(
+    """
+    iban ssn dob md pin hpi rtc gcs mac vin btc eth cvv otp mrn npi nhs bic kfz tel fax attn hd nr abs bgb bw id ids sku
+    betreff objet oggetto asunto assunto objeto courriel correo medicare visa tfno geb svnr sum again hij sie ihr der
+    die das de la le el il het een un une l d s t m c
+    """
+)
+
+
+@cache
+def plain_words() -> frozenset[str]:
+    """Common words and labels of fields that are not also names."""
+    cues = {word for cue in ALL_CUES for word in cue.split()}
+    return frozenset((common_words() | cues) - given_names() - family_names() | _LABELS | NEVER_A_NAME - NAMESAKES)
 
 
 @cache

@@ -221,9 +221,9 @@ FILLERS = phrases(
 )
 """What people say before they give their name."""
 
-_ALL_CUES = sorted(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES | FIELD_CUES.keys() | AGE_CUES.keys())
+ALL_CUES = sorted(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES | FIELD_CUES.keys() | AGE_CUES.keys())
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_AUTOMATON = ahocorasick_rs.AhoCorasick(_ALL_CUES)
+_AUTOMATON = ahocorasick_rs.AhoCorasick(ALL_CUES)
 Cue = tuple[int, int, str]
 
 
@@ -245,7 +245,7 @@ def find_cues(folded: str) -> list[Cue]:
         while cues and cues[-1][0] >= start:
             cues.pop()
         if not cues or cues[-1][1] < end:
-            cues.append((start, end, _ALL_CUES[index]))
+            cues.append((start, end, ALL_CUES[index]))
     return cues
 
 

@@ -99,8 +99,8 @@ def find_groups(
         letters = sum(map(str.isalpha, code))
         if not letters or _STANDARDS.match(code) or overlaps(claimed, *match.span()):
             continue
-        announced = digits >= 2 and letters >= 2 and digits + letters >= 5 and announcements.before(match.start())
-        if announced or (digits >= 5 and digits + letters >= _LEAST):
+        short = digits >= 2 and letters >= 2 and digits + letters >= 5
+        if (short and announcements.before(match.start())) or (digits >= 5 and digits + letters >= _LEAST):
             yield Span(*match.span(), "ID")
 
 
