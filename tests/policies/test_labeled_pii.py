@@ -207,7 +207,6 @@ def test_checksums_are_right_or_deliberately_wrong(half: Half, label: str) -> No
 
 @half_by_half
 def test_national_numbers_are_right(half: Half) -> None:
-    pytest.importorskip("stdnum")
     checked = [(example, mark) for example, mark in marks_of(half, "NATIONAL") if mark.scheme]
     assert len({mark.scheme for _, mark in checked}) >= 20
     for example, mark in checked:

@@ -21,7 +21,7 @@ from tacit.common.workers import Workers
 from tacit.data.records import NAMES, ONTONOTES, PERSONAL, Record, Span, common_kind, resolve_overlaps, spans_fault
 from tacit.errors import PolicyError, TacitError
 from tacit.policies import tagging, token_classifier
-from tacit.policies.entities import Presidio, SpacyEntities, names
+from tacit.policies.entities import Names, Presidio, SpacyEntities, names
 from tacit.policies.pii.policy import KINDS as PII_KINDS
 from tacit.policies.policy import Policy
 from tacit.policies.registry import build_policy, parse_policy
@@ -332,10 +332,19 @@ def test_a_folder_is_as_good_as_a_name_and_its_files_are_its_hash(tmp_path: Path
 
 
 @needs_pipeline
+def test_names_are_entities_but_for_plain_words() -> None:
+    text = "SSN of Ann Lee, PIN of Bob Ray. The Order came from Paris. DOB unknown, IBAN unknown."
+    everything, kept = SpacyEntities(PIPE, NAMES).find(record(text)), Names(PIPE, NAMES).find(record(text))
+    assert set(kept) <= set(everything)
+    assert {text[span.start : span.end] for span in kept}.isdisjoint({"SSN", "PIN", "IBAN", "DOB", "Order"})
+    assert any("Ann Lee" in text[span.start : span.end] for span in kept)
+
+
+@needs_pipeline
 def test_words_for_the_default_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_SPACY", PIPE)
     assert parse_policy("entities") == SpacyEntities(PIPE)
-    assert names() == SpacyEntities(PIPE, NAMES)
+    assert names() == Names(PIPE, NAMES)
     both = parse_policy("names,pii")
     mail = DIALOG + "USR: Mail me at ann@lee.example, or call 980-322-8737.\n"
     found = {mail[span.start : span.end] for span in both.find(record(mail))}
