@@ -305,7 +305,7 @@ def test_hit_caught_and_lost_are_what_preparation_makes_of_a_masked_record(tmp_p
     Theory, section 10: the labelled sample's counts are those of the lemma. A masked record holds a placeholder.
     """
     policy = Pii()
-    turns = list(segment_records(simulate("customersim", 12, seed=3), "turn"))
+    turns = list(segment_records(simulate("customersim", 40, seed=3), "turn"))
     sample = draw_sample(turns, policy, Capitals(), size=len(turns), seed=1, labels=LabelOrigin.GOLD)
     outcomes = measured(sample, policy, Capitals()).outcomes
     kinds = Counter[str]()
@@ -320,7 +320,7 @@ def test_hit_caught_and_lost_are_what_preparation_makes_of_a_masked_record(tmp_p
         same = redact(policy, record) == redact(policy, masked)
         hit = not (outcome.missed or outcome.unstable)
         assert same or not hit
-        if hit and number % 3 == 0:  # the store itself, now and then
+        if hit and number % 10 == 0:  # the store itself, now and then
             ours = _prepared(tmp_path / f"{number}", [record], policy)
             theirs = _prepared(tmp_path / f"{number}-masked", [masked], policy | Regex(PLACEHOLDER, "X"))
             assert _contents(ours) == _contents(theirs)
