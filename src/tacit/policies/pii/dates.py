@@ -56,7 +56,7 @@ def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[in
             yield Span(*date.span(), "DATE")
         elif (short := _SHORT.match(text, start)) and _BEFORE_SHORT.search(folded[max(0, start - 14) : start]):
             yield Span(*short.span(), "DATE")
-    if numbers:
+    if " 19" in text or " 20" in text:
         yield from (Span(*match.span(), "DATE") for match in _ANY_WORD.finditer(text))
 
 

@@ -46,14 +46,20 @@ _SPELLED_MAIL = re.compile(
 _MISREAD_SIGN = re.compile(r"\d[OlI]|[OlI]\d")
 _MISREAD = re.compile(r"(?<![^\W\d_])[OlI\d]{0,20}\d[OlI\d]{0,20}(?![^\W\d_])")
 _LOOKS_LIKE = str.maketrans("OlI", "011")
+_MAC_SIGN = re.compile(r"[:.-][0-9A-Fa-f]{2,4}[:.-][0-9A-Fa-f]{2}")
+_PLACE_SIGN = re.compile(r"°|\d\.\d{2}")
+_LONG = re.compile(r"\w{23}")
+_SERIAL = re.compile(r"\d{5}")
 _LEAST = 8
 _SURE = 9
 
 
 def find_devices(text: str, folded: str) -> Iterator[Span]:
     """MAC addresses, coordinates, wallets and passports."""
-    for pattern in (_MAC, _PLACE, _CRYPTO, _PASSPORT):
-        yield from (Span(*match.span(), "ID") for match in pattern.finditer(text))
+    signs = ((_MAC, _MAC_SIGN), (_PLACE, _PLACE_SIGN), (_CRYPTO, _LONG), (_PASSPORT, _SERIAL))
+    for pattern, sign in signs:
+        if sign.search(text):
+            yield from (Span(*match.span(), "ID") for match in pattern.finditer(text))
     if "bic" in folded or "swift" in folded:
         yield from (Span(*match.span(1), "ID") for match in _BIC.finditer(folded))
     if "lat" in folded or "lon" in folded or "lng" in folded:
@@ -69,7 +75,7 @@ def with_figures(text: str) -> str:
 
 def find_spelled(folded: str) -> Iterator[Span]:
     """Numbers and addresses that are spelled out in words."""
-    if any(word in folded for word in ("zero ", "oh ", "five ", "eight ", "one ", "two ")):
+    if sum(map(folded.count, _DIGIT_WORDS.split("|"))) > 3:
         yield from (Span(*match.span(), "ID") for match in _SPELLED.finditer(folded))
     if any(word in folded for word in (" dot ", " punto ", " point ", " punkt ", " ponto ", " punt ")):
         yield from (Span(*match.span(), "EMAIL") for match in _SPELLED_MAIL.finditer(folded))

@@ -126,8 +126,8 @@ def find_people(text: str, folded: str) -> Iterator[Range]:
                 start = match.end(1) - len(match[1].split(": ")[-1].lstrip("\"' "))
                 if match[1][:1].isupper() or pattern is _HEADER:
                     yield start, match.end(1)
-    for match in _DASHES.finditer(text):
-        yield match.span(1)
+    if "--" in text:
+        yield from (match.span(1) for match in _DASHES.finditer(text))
     signed = _SIGNED.search(text, max(0, len(text) - 60))
     if signed:
         yield from _trimmed(text, *signed.span(1))
