@@ -86,6 +86,7 @@ class PrivateStep(AbstractContextManager["PrivateStep"]):
         microbatch_tokens: int | None = None,
         seed: int | None = None,
     ) -> None:
+        from tacit.mechanisms import dpsgd
         from tacit.mechanisms.build import Terms, plan
         from tacit.mechanisms.registry import describe
         from tacit.privacy.ledger import Ledger
@@ -104,7 +105,7 @@ class PrivateStep(AbstractContextManager["PrivateStep"]):
         }
         loop = OwnLoop(module, optimizer, records, tokenizer, microbatch_tokens)
         given = {name: value for name, value in asked.items() if value is not None}
-        planned = plan({"mechanism": "dpsgd", "records": loop.records, **given})
+        planned = plan({"mechanism": dpsgd.ENTRY.name, "records": loop.records, **given})
         ((self._step, self.steps),) = planned.plan.executions().items()
         self._terms = Terms(describe(planned.mechanism), planned.plan, loop.classifies)
         self._loop, self._carry_out = loop, loop.execute(planned.plan)

@@ -48,9 +48,12 @@ def export(
     base: Annotated[
         Path | None, typer.Option(help="Folder of the base model.", show_default="the one that was trained with")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write the model of a run as a Hugging Face folder with all weights, adapters merged into them."""
-    typer.echo(f"written to {api.export(run, merged, base=base)}: load it with from_pretrained")
+    folder = api.export(run, merged, base=base)
+    said = f"written to {folder}: load it with from_pretrained"
+    typer.echo(json.dumps({"folder": str(folder)}, indent=2) if as_json else said)
 
 
 _WORD = re.compile(r"\w+|[^\w\s]")
