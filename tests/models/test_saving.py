@@ -219,7 +219,7 @@ def test_export_merges(cases: dict[str, Case], tmp_path: Path) -> None:
         arguments = ["export", str(case.run), "--merged", str(tmp_path / name)]
         result = CliRunner().invoke(app, [*arguments, *([] if case.base is None else ["--base", str(case.base)])])
         assert result.exit_code == 0, result.output
-        assert not (tmp_path / name / "tacit").exists()
+        assert verify(tmp_path / name).holds
         with pytest.raises(PrepareError, match="does not exist yet"):
             api.export(case.run, tmp_path / name, base=case.base)
     asked = {name: {"release": tmp_path / name, "tokens": TOKENS, "texts": TEXTS} for name in chosen}

@@ -11,6 +11,7 @@ from transformers import BertConfig, BertModel
 
 from runs import quiet
 from saved import save_pretrained, save_tokenizer
+from tacit import api
 from tacit.config.load import load_config
 from tacit.config.model_schema import CausalLMConfig, LoRAConfig
 from tacit.data.corpus import write_jsonl
@@ -97,6 +98,20 @@ def test_a_second_and_a_third_run_go_on_with_the_model(kind: str, place: Path) -
     assert load_any(first.folder)[1].hash == load_any(third.folder)[1].hash
     foreign = [one.status for one in third.guarantee.holds_if if "base model was not trained on this" in one.text]
     assert foreign == ([Status.ASSUMED] if FIRST[kind]["model"] in ("folder", "encoder") else [])
+
+
+def test_the_export_of_a_classifier_goes_on_as_the_run_does(place: Path) -> None:
+    kind = "encoder with adapters"
+    first = run(place, "to export", **FIRST[kind], private={"learning_rate": 0.1})
+    export = api.export(first.folder, place / "exported")
+    tokens = torch.tensor([[5, 9, 30, 77, 4], [8, 8, 200, 6, 1]])
+    ours, theirs = (load_any(folder)[0] for folder in (first.folder, export))
+    with torch.no_grad():
+        assert torch.allclose(ours.logits(tokens), theirs.logits(tokens), rtol=1e-4, atol=1e-5)
+    by_run, by_export = (run(place, f"{at.name} on", **LATER[kind], model=str(at)) for at in (first.folder, export))
+    assert by_export.guarantee == by_run.guarantee
+    with pytest.raises(ConfigError, match=r"leave lora out to train on what the run has$"):
+        run(place, "refused", **LATER[kind], model=str(first.folder), lora={"rank": 4})
 
 
 def test_adapters_train_on_and_no_others(place: Path) -> None:

@@ -111,6 +111,8 @@ def verify(run: str | Path | Run) -> "Verified":
 def export(run: str | Path | Run, merged: str | Path, *, base: str | Path | None = None) -> Path:
     """Write the model of a run as a new Hugging Face folder with all its weights; adapters are merged into them.
 
+    The folder is a release of the run: its claim comes along, and `verify`, `load` and `train` take it as the run.
+
     Args:
         run: a finished run of a `gpt` or of a model from a folder, or a copy of its `release/`.
         merged: the folder to write; it must not exist.

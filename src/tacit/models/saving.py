@@ -38,13 +38,13 @@ from tacit.models.transformers_model import (
     peft_config,
     published_name,
 )
+from tacit.runs.exported import write_claim
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import ReleaseFile
 from tacit.runs.weights import save_tensors, write_model
 
 Model = Learner | Classifier
 _CONFIGS = (ReleaseFile.GENERATION, ReleaseFile.TOKENIZER_CONFIG, ReleaseFile.SPECIAL_TOKENS)
-_BESIDE = (*_CONFIGS, ReleaseFile.PUBLIC_TOKENIZER, ReleaseFile.CHAT_TEMPLATE, ReleaseFile.MODEL_CARD)
 _DECLARED = "base_model_name_or_path"
 _NAMES_A_PLACE = re.compile(r"(name_or_path|_files?|_path|_dir|_hash)$")
 _IS_A_PLACE = re.compile(r"~?/[^/]+/|[A-Za-z]:\\|file:")
@@ -61,9 +61,7 @@ def write_release(run: RunFolder, model: Model, tokenizer: Tokenizer, of_folder:
         write_model(run, dict(model.module.named_parameters()))
         return
     base = BaseModel.of(model.base, model.lora.base_name) if model.base and model.lora else None
-    described = model.description() | {"base": None if base is None else asdict(base)}
-    described |= {"lora": None} if base is None else {}
-    run.write_json(ReleaseFile.ARCHITECTURE, {key: value for key, value in described.items() if key != "config"})
+    run.write_json(ReleaseFile.ARCHITECTURE, _described(model.description(), base))
     _write_tokenizer(run, model.base, tokenizer, of_folder)
     if base is None:
         if not of_folder:
@@ -76,6 +74,12 @@ def write_release(run: RunFolder, model: Model, tokenizer: Tokenizer, of_folder:
     run.write_json(ReleaseFile.ADAPTER_CONFIG, without_places(peft_config(model, base)))
     tensors = {published_name(name): value for name, value in own_parameters(model).items()}
     run.write(ReleaseFile.ADAPTERS, lambda path: save_tensors(path, tensors, {"format": "pt"}))
+
+
+def _described(description: dict[str, Any], base: BaseModel | None) -> dict[str, Any]:
+    """The content of model.json: of adapters what they belong to, else of a model that has none."""
+    kept = {key: value for key, value in description.items() if key != "config"}
+    return kept | ({"base": None, "lora": None} if base is None else {"base": asdict(base)})
 
 
 def save_whole(model: TransformersModel, place: Path) -> None:
@@ -95,16 +99,17 @@ def save_whole(model: TransformersModel, place: Path) -> None:
 def export_merged(run: RunFolder, model: Model, out: Path) -> None:
     """The model of a run as a new folder `out` that transformers loads alone; refused for other models.
 
+    It has the claim of the run, and is a release of it like any other.
+
     model: that of the run, which is used up.
     """
     if not isinstance(model, TransformersModel):
         way_out = "load it with tacit.load(RUN): transformers has no such model"
         raise ModelError("a model of transformers: a gpt, or one from a folder", f"a {type(model).__name__}", way_out)
     with new_folder(out) as place:
+        described = _described(model.description(), None)
         save_whole(model, place)
-        for name in _BESIDE:
-            if (run.release / name).is_file():
-                shutil.copyfile(run.release / name, place / name)
+        write_claim(run, place, described)
         place.chmod(0o755)
 
 

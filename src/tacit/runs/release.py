@@ -160,7 +160,10 @@ TABLE: dict[str, dict[str, ReleaseReason]] = {
         setting=("kind", "settings.*", "shape.*", "config.*", "lora.*", "model", "name"),
         base_model=_below("base", "name sha256"),
     ),
-    ReleaseFile.MADE: _rows(setting=_below("environments[]", "code python system libraries[][]")),
+    ReleaseFile.MADE: _rows(
+        setting=_below("environments[]", "code python system libraries[][]"),
+        noisy_sums=("exported_from",),  # a digest of files that the run released
+    ),
     ReleaseFile.GUARANTEE: _rows(
         setting=(
             *("mechanism", "code_version", "average_case.*", "not_protected[]"),
@@ -283,9 +286,13 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class MadeWith:
-    """Every environment that wrote to the run, in order."""
+    """Every environment that wrote to the run, in order.
+
+    exported_from: in a folder that `tacit export` wrote, the digest of what the training of its run sealed.
+    """
 
     environments: tuple[Environment, ...] = ()
+    exported_from: str | None = None
 
 
 def environment() -> Environment:

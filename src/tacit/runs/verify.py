@@ -38,7 +38,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import read_lines
 from tacit.privacy.ledger_lines import Parsed, event_to_json
 from tacit.runs.folder import RunFolder
-from tacit.runs.release import LedgerEnd, Manifest, PrivateFile, ReleaseFile, disagreements
+from tacit.runs.release import LedgerEnd, MadeWith, Manifest, PrivateFile, ReleaseFile, disagreements
 
 T = TypeVar("T")
 TOLERANCE = 1e-6
@@ -128,17 +128,25 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verified(Result):
-    """All checks. `sentence` is the claim: stated only where every check holds."""
+    """All checks. `sentence` is the claim: stated only where every check holds.
+
+    exported_from: of a folder that `tacit export` wrote, the digest of its run (`tacit.runs.exported`).
+    """
 
     holds: bool
     checks: tuple[Check, ...]
     sentence: str | None = None
+    exported_from: str | None = None
 
     def tables(self) -> Iterator[Table | Note]:
         """Every check, and the claim if all of them hold."""
         failed = tuple(one for one in self.checks if not one.holds)
         yield Table((), tuple(("holds", one.name) for one in self.checks if one.holds))
         yield from (Note(f"does not hold: {one.name}\n{one.why}. Way out: {one.way_out}.", "bad") for one in failed)
+        if self.exported_from is not None:
+            yield Note(
+                f"`tacit export` wrote these weights; the files of their run have the digest {self.exported_from}"
+            )
         yield Note(self.sentence or "Not verified: the claim of this run is not repeated here.")
 
 
@@ -153,7 +161,9 @@ def verify(folder: Path) -> Verified:
     release = _Release(RunFolder.view(folder))
     checks = tuple(release.checks())
     holds = all(one.holds for one in checks)
-    return Verified(holds, checks, release.guarantee().sentence() if holds else None)
+    if not holds:
+        return Verified(holds, checks)
+    return Verified(holds, checks, release.guarantee().sentence(), release.made().exported_from)
 
 
 def check_verified(run: RunFolder, leave_out: frozenset[str] = frozenset()) -> None:
@@ -193,6 +203,10 @@ class _Release:
     def guarantee(self) -> Guarantee:
         return self._read(Guarantee, ReleaseFile.GUARANTEE)
 
+    def made(self) -> MadeWith:
+        """What made.json says; there may be none."""
+        return self._read(MadeWith, ReleaseFile.MADE) if self._run.path(ReleaseFile.MADE).exists() else MadeWith()
+
     def _finished(self) -> _Problem | None:
         if self._run.path(ReleaseFile.MANIFEST).is_file():
             return None
@@ -203,6 +217,7 @@ class _Release:
         manifest = self._read(Manifest, ReleaseFile.MANIFEST)
         found = dict(disagreements(self._run.release, manifest, self._leave_out))
         if not found:
+            self.made()  # which must be readable
             return None
         first = next(iter(found))
         way_out = _RESTORE if first in manifest.files else "remove it from release/"

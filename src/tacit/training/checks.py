@@ -189,9 +189,9 @@ def _check_adapters(config: Config, kind: str, known: Mapping[str, Any] | None) 
         return
     same = known is not None and replace(LoRAConfig(**known), base_name=config.lora.base_name) == config.lora
     if not same:
+        merge = "; or begin with the folder that `tacit export RUN --merged FOLDER` writes: it has the claim of the run"
         raise ConfigError(
             expected="the adapters of the earlier run, with its lora settings",
             found="others" if known is not None else "adapters for a model that has none",
-            way_out="leave lora out to train them on; or merge them first (tacit export RUN --merged FOLDER): no "
-            "ledger comes with that folder, so a claim then assumes that the corpora are disjoint",
+            way_out=f"leave lora out to train on what the run has{merge if kind == 'gpt' else ''}",
         )
