@@ -140,10 +140,10 @@ def test_a_run_says_what_it_was_made_with_and_what_it_was_resumed_under(tmp_path
 def test_every_setting_that_is_a_word_is_known_to_name_a_file_or_not(tmp_path: Path) -> None:
     """A setting of free text that is added later has to be put on one side."""
     free = {one for one in every_setting(Config) if one.type in (str, str | None) and "[]" not in one.name}
-    harmless = {"execution.device", "plan.mechanism"}
+    harmless = {"execution.device", "lora.base_name", "plan.mechanism"}
     left = {one.name for one in free if one.release == VALUE}
     assert left == harmless
-    fields = {f"data.{part}_field" for part in ("text", "id", "user", "label", "spans", "turns")}
+    fields = {f"data.{part}_field" for part in ("text", "id", "user", "label", "spans", "turns", "messages")}
     assert {one.name for one in free if one.release == NO} == {"corpus", "data.held_out_corpus"} | fields
     given = {one.name: f"{tmp_path}/deep/{one.name}.yaml" for one in free if one.name not in harmless}
     examples = {"ORDER": ["an example that somebody took from the corpus"]}

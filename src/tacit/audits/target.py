@@ -266,6 +266,8 @@ def check_finite(learner: Learner) -> None:
 def check_attackable(run: RunFolder) -> None:
     """Refuse a run that is not finished, that does not verify, or without the private part that knows the members."""
     missing = [name for name in (ReleaseFile.ARCHITECTURE, ReleaseFile.GUARANTEE) if not run.path(name).exists()]
+    if not any(run.path(name).exists() for name in (ReleaseFile.MODEL, ReleaseFile.ADAPTERS)):
+        missing.append(ReleaseFile.MODEL)
     if missing:
         raise RunError(
             expected="a run whose training is finished",
