@@ -1,6 +1,7 @@
 """Releases as Hugging Face folders: loaded without tacit they give the same logits and ids, and they name no path."""
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,6 +204,24 @@ def test_adapters_without_their_base_are_refused(cases: dict[str, Case], tmp_pat
     (other / "model.safetensors").write_bytes(content)
     with pytest.raises(ModelError, match="other weights in"):
         load(case.run, other)
+
+
+def test_the_base_is_given_to_the_commands_that_ask_for_it(cases: dict[str, Case], tmp_path: Path) -> None:
+    """Every command that a refusal names has --base, and takes it."""
+    case = cases["adapters"]
+    sent = Path(shutil.copytree(case.run / "release", tmp_path / "sent"))
+    with pytest.raises(ModelError) as refused:
+        tacit.load(sent).generate("The", tokens=3)
+    named = re.findall(r"`tacit (\w+)` (?:and|have)", refused.value.way_out)
+    assert named == ["generate", "export"]
+    for verb, words in zip(named, (["--tokens", "3"], ["--merged", str(tmp_path / "out")]), strict=True):
+        assert CliRunner().invoke(app, [verb, str(sent), *words]).exit_code != 0
+        done = CliRunner().invoke(app, [verb, str(sent), *words, "--base", str(case.base)])
+        assert done.exit_code == 0, done.output
+    run = tacit.load(sent, base=case.base)
+    said = run.generate("The", tokens=3)
+    assert api.generate(run, "The", 3) == api.generate(sent, "The", 3, base=case.base) == said
+    assert tacit.load(tmp_path / "out").generate("The", tokens=3).startswith("The")
 
 
 def test_adapters_of_a_model_are_a_small_part_of_it(cases: dict[str, Case]) -> None:

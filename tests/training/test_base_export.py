@@ -55,7 +55,7 @@ def trained(place: Path, out: str, model: Path, **more: Any) -> Trained:  # noqa
 @pytest.fixture(scope="module")
 def first(place: Path) -> Path:
     """A reported run of adapters that learned something."""
-    words = {"lora": {"rank": 2, "base_name": "somebody/tiny"}, "private": {"learning_rate": 0.1}}
+    words = {"lora": {"rank": 2, "base_name": "somebody/tiny"}, "private": {"learning_rate": 0.01}}
     run = trained(place, "first", place / "tiny", **words).folder
     api.report(run)
     return run

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
@@ -100,9 +101,50 @@ def test_a_second_and_a_third_run_go_on_with_the_model(kind: str, place: Path) -
     assert foreign == ([Status.ASSUMED] if FIRST[kind]["model"] in ("folder", "encoder") else [])
 
 
+@pytest.mark.parametrize(
+    ("kind", "library", "base", "task"),
+    [
+        ("lstm", "tacit", None, "text-generation"),
+        ("gpt", "transformers", None, "text-generation"),
+        ("folder", "transformers", None, "text-generation"),
+        ("adapters", "peft", "somebody/model", "text-generation"),
+        ("encoder", "transformers", None, "text-classification"),
+        ("encoder with adapters", "peft", "encoder", "text-classification"),
+        ("classifier", "tacit", None, "text-classification"),
+    ],
+)
+def test_the_model_card_says_what_loads_the_model(
+    kind: str, library: str, base: str | None, task: str, place: Path
+) -> None:
+    folder = run(place, f"{kind} with a card", **FIRST[kind]).folder
+    api.report(folder)
+    front = front_matter(folder / "release")
+    assert (front["library_name"], front.get("base_model"), front["pipeline_tag"]) == (library, base, task)
+    assert front["model-index"][0]["results"][0]["task"]["type"] == task
+    if base is not None:
+        merged = front_matter(api.export(folder, place / f"{kind} with a card, merged"))
+        assert merged == front | {"library_name": "transformers"}
+
+
+def test_a_base_model_that_no_hub_can_have_is_not_in_the_card(place: Path) -> None:
+    odd = shutil.copytree(place / "folder", place / "my model: [copy]")
+    folder = run(place, "odd base", model=str(odd), lora={"rank": 2}).folder
+    api.report(folder)
+    front = front_matter(folder / "release")
+    assert front["library_name"] == "peft"
+    assert "base_model" not in front
+
+
+def front_matter(release: Path) -> dict[str, Any]:
+    start, front, _ = (release / ReleaseFile.MODEL_CARD).read_text().split("---\n", 2)
+    assert not start
+    content: dict[str, Any] = yaml.safe_load(front)
+    return content
+
+
 def test_the_export_of_a_classifier_goes_on_as_the_run_does(place: Path) -> None:
     kind = "encoder with adapters"
-    first = run(place, "to export", **FIRST[kind], private={"learning_rate": 0.1})
+    first = run(place, "to export", **FIRST[kind], private={"learning_rate": 0.01})
     export = api.export(first.folder, place / "exported")
     tokens = torch.tensor([[5, 9, 30, 77, 4], [8, 8, 200, 6, 1]])
     ours, theirs = (load_any(folder)[0] for folder in (first.folder, export))

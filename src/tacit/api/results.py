@@ -121,8 +121,8 @@ def export(run: str | Path | Run, merged: str | Path, *, base: str | Path | None
     from tacit.models.saving import export_merged
     from tacit.runs.folder import RunFolder
 
-    opened = run if isinstance(run, Run) and base is None else load(folder_of(run), base=base)
-    export_merged(RunFolder.view(opened.folder), Run(opened.folder, base=opened.base).model, Path(merged))
+    opened = load(run, base=base)  # anew: its model is used up
+    export_merged(RunFolder.view(opened.folder), opened.model, Path(merged))
     return Path(merged)
 
 

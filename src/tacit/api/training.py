@@ -261,9 +261,9 @@ def load(run: "str | Path | Run", *, base: str | Path | None = None) -> Run:
     """
     from tacit.runs.folder import RunFolder
 
-    folder = folder_of(run)
-    RunFolder.view(folder)
-    return Run(folder, base=None if base is None else Path(base))
+    known = run.base if isinstance(run, Run) else None
+    RunFolder.view(folder_of(run))
+    return Run(folder_of(run), base=known if base is None else Path(base))
 
 
 def train(
@@ -333,11 +333,10 @@ def train(
     with inputs_of(folder) as inputs:
         words["model"], words["tokenizer"] = inputs.model(model, tokenizer)
         words["policy"] = None if policy is None else inputs.policy(policy, "policy")
-        words |= {"expected_batch_size": expected_batch_size, "lora_rank": lora_rank, "mode": mode}
-        words["base_name"] = base_name
+        words |= {"expected_batch_size": expected_batch_size, "lora_rank": lora_rank, "base_name": base_name}
         file, names = (None, field_names) if corpus is None else inputs.corpus(corpus, field_names)
         store = None if prepared is None else store_of(prepared)
-        asked = config(file, prepared=store, **words, **names, settings=settings)
+        asked = config(file, prepared=store, mode=mode, **words, **names, settings=settings)
         return _trained(asked, folder, observe, inputs.set_aside, store)
 
 
@@ -376,9 +375,10 @@ def generate(
     seed: int = 0,
     *,
     chat: str | None = None,
+    base: str | Path | None = None,
 ) -> str:
     """Continue a prompt with the model of a run, which is included; or answer the message `chat`, the answer alone."""
-    return load(run).generate(prompt, chat=chat, tokens=tokens, temperature=temperature, seed=seed)
+    return load(run, base=base).generate(prompt, chat=chat, tokens=tokens, temperature=temperature, seed=seed)
 
 
 def folder_of(run: "str | Path | Run") -> Path:

@@ -26,8 +26,14 @@ if TYPE_CHECKING:
     from tacit.papers.alpha_context import Contexts, Suffix
 
 
+Base = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the base model of adapters.", show_default="the one that was trained with"),
+]
+
+
 def generate(
-    run: Annotated[Path, typer.Argument(help="A finished run folder.")],
+    run: Annotated[Path, typer.Argument(help="A finished run folder, or a copy of its release/.")],
     prompt: Annotated[str, typer.Option(help="The text to continue.")] = "",
     chat: Annotated[
         str | None, typer.Option(help="A message to answer instead, with the model's chat template; prints the answer.")
@@ -35,19 +41,18 @@ def generate(
     tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to add.")] = 100,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the most likely token.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Same seed, same text.")] = 0,
+    base: Base = None,
     as_json: AsJson = False,
 ) -> None:
     """Continue a prompt with the model of a run, or answer a message."""
-    text = api.generate(run, prompt, tokens, temperature, seed, chat=chat)
+    text = api.generate(run, prompt, tokens, temperature, seed, chat=chat, base=base)
     typer.echo(json.dumps({"text": text}, indent=2) if as_json else text)
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="A finished run folder, or a copy of its release/.")],
     merged: Annotated[Path, typer.Option(help="The folder to write; it must not exist.")],
-    base: Annotated[
-        Path | None, typer.Option(help="Folder of the base model.", show_default="the one that was trained with")
-    ] = None,
+    base: Base = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the model of a run as a Hugging Face folder with all weights, adapters merged into them."""

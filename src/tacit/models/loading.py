@@ -40,7 +40,7 @@ from tacit.models.causal_lm import CausalLM, require_causal
 from tacit.models.classifier import Classifier, EncoderClassifier, build_classifier
 from tacit.models.language_model import Learner, ModuleModel, Rereading, generate, speaking
 from tacit.models.lstm import LSTM
-from tacit.models.transformers_model import BaseModel, put_adapters
+from tacit.models.transformers_model import GIVE_BASE, BaseModel, put_adapters
 from tacit.runs.folder import RunFolder, is_run, whole_run
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.verify import AFTER_TRAINING, check_verified
@@ -196,7 +196,7 @@ def _base_folder(
         raise ModelError(
             expected=f"the folder of the base model {described.name!r}, which the release does not contain",
             found="none" if folder is None else f"no folder {folder}",
-            way_out="give it: tacit.load(RUN, base=FOLDER), or --base FOLDER",
+            way_out=f"give it: {GIVE_BASE}",
         )
     described.check(folder)
     return folder, lora

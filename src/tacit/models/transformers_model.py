@@ -17,6 +17,10 @@ from tacit.models.language_model import ModuleModel
 
 _WRAPPED = re.compile(r"\.(lora_\w+|modules_to_save)\.default\b")
 _PREFIX = "base_model.model."
+GIVE_BASE = (
+    "`tacit generate` and `tacit export` have --base FOLDER, Python has tacit.load(RUN, base=FOLDER); for other "
+    "commands put it where the run was trained with it, or use the folder that `tacit export` writes"
+)
 
 
 class TransformersModel(ModuleModel):
@@ -96,7 +100,7 @@ class BaseModel:
             raise ModelError(
                 expected=f"the base model {self.name!r} that the adapters were trained with",
                 found=f"other weights in {folder}",
-                way_out="give the folder of that model, unchanged: --base FOLDER, or tacit.load(RUN, base=FOLDER)",
+                way_out=f"give the folder of that model, unchanged: {GIVE_BASE}",
             )
 
 

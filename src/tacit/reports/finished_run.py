@@ -7,7 +7,7 @@ G2. For a page that may be released, only files of `release/` are read (and the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +51,7 @@ class Finished:
     measured: PolicyCard | None = None
     made: tuple[Environment, ...] = ()
     before: Composition = ()  # what earlier runs spent of the headline, whose model it began with
+    architecture: dict[str, Any] = field(default_factory=dict)  # its model.json
 
     @property
     def key(self) -> str:
@@ -137,6 +138,7 @@ def read_run(folder: Path, inside: bool = False) -> Finished:
         first(PolicyCard, PrivateFile.POLICY),
         made.environments,
         terms.before(guarantee.figures[0].neighbors) if guarantee.figures else (),
+        first(dict, ReleaseFile.ARCHITECTURE) or {},
     )
 
 

@@ -8,9 +8,10 @@ G3. A README.md that a person wrote is left alone; the manifest covers it as it 
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -25,6 +26,7 @@ from tacit.reports.run_page import run_page, tiles
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile, ReleaseFile
 
+_ON_A_HUB = re.compile(r"([\w-][\w.-]*/)?[\w-][\w.-]*", re.ASCII)
 COMPARISON = Path("comparison.html")
 MARK = "<!-- written by tacit report; without this line it is left alone -->"
 
@@ -32,12 +34,13 @@ MARK = "<!-- written by tacit report; without this line it is left alone -->"
 def model_card(run: Finished) -> str:
     """The README.md of a released model, as Hugging Face shows it: front matter for machines, then the claim."""
     rows = [f"| {escaped(one.name)} | {escaped(one.value)} | {escaped(one.detail)} |" for one in tiles(run)]
+    kind = "text classifier" if run.released.classifies else "language model"
     table = "\n".join(["| | | |", "|---|---|---|", *rows])
     parts = [
         f"---\n{yaml.safe_dump(_front_matter(run), sort_keys=False, allow_unicode=True)}---",
         MARK,
         f"# {escaped(run.name)}",
-        f"A language model trained with **{escaped(run.guarantee.mechanism)}** by tacit. "
+        f"A {kind} trained with **{escaped(run.guarantee.mechanism)}** by tacit. "
         f"[report.html]({ReleaseFile.REPORT}) has the whole account; it opens from disk.",
         f"## At a glance\n\n{table}",
         f"## Audit\n\n**{run.verdict_kind.capitalize()}.** {escaped(run.verdict_reason)}",
@@ -57,7 +60,7 @@ def escaped(content: str) -> str:
 def _front_matter(run: Finished) -> dict[str, object]:
     classifies = run.released.classifies
     return {
-        "library_name": "tacit",
+        **_library(run.architecture),
         "pipeline_tag": "text-classification" if classifies else "text-generation",
         "tags": ["tacit", "privacy", *(["differential-privacy"] if run.guarantee.figures else [])],
         "model-index": [
@@ -73,6 +76,16 @@ def _front_matter(run: Finished) -> dict[str, object]:
             }
         ],
     }
+
+
+def _library(architecture: Mapping[str, Any]) -> dict[str, object]:
+    """Which library loads the model, and what adapters belong to, if a hub could have a model of that name."""
+    base = architecture.get("base")
+    if isinstance(base, dict):
+        called = str(base.get("name"))
+        return {"library_name": "peft", **({"base_model": called} if _ON_A_HUB.fullmatch(called) else {})}
+    published = architecture.get("kind") in ("gpt", "sequence-classifier")
+    return {"library_name": "transformers" if published else "tacit"}
 
 
 def _metrics(run: Finished) -> list[dict[str, object]]:
