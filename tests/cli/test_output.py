@@ -120,6 +120,29 @@ def test_a_run_says_within_a_minute_how_long_it_takes(
     ]
 
 
+def test_a_run_whose_first_step_is_slow_or_whose_corpus_is_long_says_so_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reading says that more comes on top; the estimate of training contains what has passed."""
+    clock = Clock()
+    monkeypatch.setattr("tacit.cli.output.time", clock)
+    with watching() as report:
+        for share in (0.1, 0.2, 0.3):
+            clock.now += 20
+            report(Progress("preparing", int(10_000 * share), None, share=share))
+        clock.now += 60
+        report(Progress("estimating", 4, None, seconds=38 * 60))
+        clock.now += 300
+        report(Progress("training", 1, 8, tokens=1000))
+    assert capsys.readouterr().err.splitlines() == [
+        "preparing 1,000",
+        "preparing 2,000 records, about 3 minutes left to read the corpus; tokenizing and training come on top",
+        "preparing 3,000 records, about 2 minutes left to read the corpus; tokenizing and training come on top",
+        "about 40 minutes in total, estimated from 4 made-up rows; measuring comes on top",
+        "training 1 of 8 begun, about 35 minutes left",
+    ]
+
+
 def test_speed_and_time_are_those_of_the_stage() -> None:
     """Catches a reading of ten minutes that makes training look slow, and a resumed run that counts old steps."""
     left = TimeLeft()

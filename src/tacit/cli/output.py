@@ -96,6 +96,9 @@ def watching(title: str = "") -> "Iterator[Observer]":
         tasks: dict[str, TaskID] = {}
 
         def move(done: "Done") -> None:
+            if done.seconds is not None:
+                console.print(f"{title} {meter.words(done)}".strip(), markup=False)
+                return
             count = f"{done.done:,}" if done.total is None else f"{done.done:,}/{done.total:,}"
             if done.stage not in tasks:
                 tasks[done.stage] = bar.add_task("", total=None, stage=f"{title} {done.stage}".strip(), count=count)
@@ -118,10 +121,15 @@ class _Lines:
         words, left = self._meter.words(done), self._meter.left
         first = done.stage == "training" and not self._estimated and (left or 0.0) > SECONDS_BETWEEN_LINES
         self._estimated |= first
-        if first or done.done == done.total or time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+        if done.seconds is not None:
+            self._print(words)
+        elif first or done.done == done.total or time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
             of = "" if done.total is None else f" of {done.total:,}"
-            self._console.print(f"{self._title} {done.stage} {done.done:,}{of} {words}".strip(), markup=False)
+            self._print(f"{done.stage} {done.done:,}{of} {words}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(f"{self._title} {line}".strip(), markup=False, soft_wrap=True)
 
 
 class _Meter:
@@ -129,6 +137,7 @@ class _Meter:
 
     def __init__(self) -> None:
         self._stage = ""
+        self._made = time.monotonic()
         self._began = 0.0
         self._tokens = 0
         self._loss: float | None = None
@@ -143,6 +152,11 @@ class _Meter:
             self._stage, self._began = done.stage, now  # of training after the first step, whose tokens do not count
         else:
             self._tokens += done.tokens
+        if done.seconds is not None:
+            rows = "one made-up row" if done.done == 1 else f"{done.done:,} made-up rows"
+            return f"{about(now - self._made + done.seconds)} in total, estimated from {rows}; measuring comes on top"
+        if done.stage == "preparing" and done.share is not None and left:
+            return f"records{left} to read the corpus; tokenizing and training come on top"
         if done.stage == "reading":
             rate = done.characters / max(now - self._began, 1e-9)
             return f"records, {done.characters:,} characters, {rate:,.0f} characters/s{left}"

@@ -13,10 +13,11 @@ class Progress:
     """No loss of a private step. `done` of `total` steps, rows, records or candidates.
 
     `tokens` counts the targets of private draws too: it is for the screen, not for the release. `characters` were read
-    so far, and `share` of the corpus file.
+    so far, and `share` of the corpus file. `seconds`, of "estimating" alone: what training takes at the speed of `done`
+    made-up rows.
     """
 
-    stage: str  # "reading", "preparing", "training", "measuring", or what an attack calls its own
+    stage: str  # "reading", "preparing", "estimating", "training", "measuring", or what an attack calls its own
     done: int
     total: int | None
     tokens: int = 0
@@ -24,6 +25,7 @@ class Progress:
     epsilon: float | None = None  # spent so far
     characters: int = 0
     share: float | None = None
+    seconds: float | None = None
 
 
 class TimeLeft:
@@ -34,7 +36,7 @@ class TimeLeft:
     """
 
     def __init__(self) -> None:
-        self._stage = ""
+        self._stage = ("", False)  # and whether it counts, or knows its share of a file
         self._last: float | None = None
         self._began, self._first = 0.0, 0.0
 
@@ -42,8 +44,9 @@ class TimeLeft:
         """Until the stage ends; None where that is not known."""
         place, end = (float(done.done), done.total) if done.share is None else (done.share, 1.0)
         before, self._last = self._last, now
-        if done.stage != self._stage:
-            self._stage, self._began, self._first = done.stage, now, place
+        stage = (done.stage, done.share is None)
+        if stage != self._stage:
+            self._stage, self._began, self._first = stage, now, place
             if before is None or done.done != 1 or end is None:
                 return None
             return (now - before) * (end - place)

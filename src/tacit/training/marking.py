@@ -11,7 +11,7 @@ G4 (caps). No user and no entity is in more kept records than its cap.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from heapq import heappush, heappushpop
@@ -106,12 +106,14 @@ def _owned(one: MarkedRecord, user: str) -> MarkedRecord:
     return replace(one, record=replace(one.record, user=user))
 
 
-def counted(items: Iterable[Item], observe: Observer) -> Iterator[Item]:
-    """The same items; `observe` is told now and then how many were done."""
+def counted(
+    items: Iterable[Item], observe: Observer, share: Callable[[], float | None] = lambda: None
+) -> Iterator[Item]:
+    """The same items; `observe` is told now and then how many were done, and which share of the corpus was read."""
     for done, item in enumerate(items, 1):
         yield item
         if done % _RECORDS_BETWEEN == 0:
-            observe(Progress("preparing", done, None))
+            observe(Progress("preparing", done, None, share=share()))
 
 
 @dataclass(slots=True)
@@ -158,6 +160,8 @@ class _Marking:
         self._config, self._policies, self._run = config, policies, run
         coverage = config.marking.coverage
         self._population = None if coverage is None else CorpusHash(bytes.fromhex(read_population(Path(coverage)).key))
+        self._fields = fields_of(asdict(config.data))
+        self._corpus = read(config.corpus, self._fields)
         self._overlap = Overlap(config)
         self._detectors = DetectorOverlap(policies.together())
         self._sampler, self._card, self._held_out = RecordSampler(), CardCounts(), HeldOutSample(MOST_MEASURED)
@@ -166,7 +170,7 @@ class _Marking:
         """Mark, count and write every record, and the summary last; refuse files that are too much alike."""
         run, held_out = self._run, self._held_out
         with marked.written() as write, closing(mark_all(self._policies, self._records())) as found:
-            for one, marks in counted(found, observe):
+            for one, marks in counted(found, observe, lambda: self._corpus.share_read):
                 if marks.refusal is not None and one.part != Part.HELD_OUT:
                     raise PolicyError(*marks.refusal)
                 if one.part == Part.TRAIN:
@@ -191,13 +195,12 @@ class _Marking:
         """Held-out records of a file of their own, those of the corpus in its order, and canaries last."""
         config = self._config
         seed = config.seed or 0 if config.mode == Mode.RESEARCH else None
-        fields = fields_of(asdict(config.data))
         planted, kind = plant_canaries(self._run, config.audit.canaries, seed), OneKind()
         if config.data.held_out_corpus is not None:
-            apart = self._overlap.held_out(read(config.data.held_out_corpus, fields))
+            apart = self._overlap.held_out(read(config.data.held_out_corpus, self._fields))
             for record in segment_records(apart, config.data.segment_by):
                 yield Unmarked(Part.HELD_OUT, kind.see(record))
-        corpus = self._detectors.watching(self._overlap.corpus(read(config.corpus, fields)))
+        corpus = self._detectors.watching(self._overlap.corpus(self._corpus))
         for record in segment_records(corpus, config.data.segment_by):
             if self._population is not None:
                 self._population.add(record)

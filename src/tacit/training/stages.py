@@ -188,7 +188,7 @@ def _carried_out(
         watched(run, config.training.report_to, _priced(observe, run, planned)) as watching,
     ):
         trainer = Trainer(run, trained, planned.plan, reader, pools, train_settings(config), choice)
-        trainer.train(streams, _keeping(watching, run, config.training.save_steps, learner))
+        trainer.train(streams, _keeping(watching, run, config.training.save_steps, learner), observe)
     utility, contributions = _measure(summary.held_out_characters, learner, held_out, test_reader, observe)
     run.write_json(PrivateFile.UTILITY, utility)
     release_utility(run, contributions, Random(f"utility {config.seed or 0}") if seeded else SystemRandom())

@@ -20,7 +20,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from tacit.common.libraries import require_library
-from tacit.common.progress import Observer, Progress
+from tacit.common.progress import Observer, Progress, unwatched
 from tacit.data.batches import BatchReader
 from tacit.errors import ConfigError, ModelError, RunError
 from tacit.models.causal_lm import CausalLM
@@ -32,6 +32,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
 from tacit.training.checkpoints import Checkpoint, Checkpoints
+from tacit.training.estimate import estimated
 from tacit.training.gradients.check import check_gradients
 from tacit.training.gradients.clipped import Method
 from tacit.training.pools import Pools
@@ -118,19 +119,22 @@ class Trainer:
         self._updates = Updates(learner, plan, reader, pools, settings.updates)
         self._total = sum(plan.executions().values())
 
-    def train(self, streams: Streams, observe: Observer) -> None:
-        """Execute what is left of the plan. An interrupt raised by `observe` leaves a checkpoint behind."""
+    def train(self, streams: Streams, observe: Observer, announce: Observer = unwatched) -> None:
+        """Execute what is left of the plan. An interrupt raised by `observe` leaves a checkpoint behind.
+
+        announce: is told before the first step how long all of them take, if that one is slow.
+        """
         checkpoints = Checkpoints(self._run)
         resumed = checkpoints.latest()
         done = 0
         if resumed is not None:
             done, streams = resumed.checkpoint.step, self._restore(resumed.checkpoint)
         saved, saved_at = done, time.monotonic()
-        for trainable, names in self._updates.moving.items():  # on nobody's tokens
-            method = check_gradients(self._learner, longest=self._longest, parameters=names)
-            _require_cache_read(self._learner, method)
-            self._updates.methods[trainable] = method
+        self._choose_methods()
         self._learner.module.train()
+        estimate = estimated(self._updates, islice(self._plan.steps(), done, None))
+        if estimate is not None:
+            announce(Progress("estimating", estimate.rows, None, seconds=estimate.seconds))
         for number, step in enumerate(islice(self._plan.steps(), done, None), done + 1):
             if self._choice is not None and self._choice.exhausted:
                 break
@@ -150,6 +154,16 @@ class Trainer:
                 raise
         if self._choice is not None:
             self._choice.restore(self._learner.module)
+
+    def _choose_methods(self) -> None:
+        """On nobody's tokens; once where two parts of the model have the same parameters."""
+        known: dict[frozenset[str], Method] = {}
+        for trainable, names in self._updates.moving.items():
+            same = frozenset(names)
+            if same not in known:
+                known[same] = check_gradients(self._learner, longest=self._longest, parameters=names)
+                _require_cache_read(self._learner, known[same])
+            self._updates.methods[trainable] = known[same]
 
     def _execute(self, step: Step, streams: Streams) -> Done:
         done = Done(0)

@@ -223,7 +223,9 @@ class DrawnRows:
             yield index.to(self.device), part.rows(torch.arange(len(index))).to(self.device)
 
 
-class _How(TypedDict):
+class How(TypedDict):
+    """How gradients are computed."""
+
     positions: int
     method: Method
 
@@ -252,12 +254,13 @@ class Updates:
         self.moving = {step.trainable: moving_names(learner, step.trainable) for step in executions}
         self.methods: dict[TrainablePart, Method] = dict.fromkeys(self.moving, "fused")  # until the check has chosen
         self._device = next(learner.module.parameters()).device
+        self.vocabulary_size = learner.vocabulary_size
         self._positions = settings.positions or default_positions(learner.vocabulary_size)
 
     def carry_out(self, step: Step, drawn: Drawn, streams: Streams) -> Done:
         """One draw of `step`."""
         update, rule = step.update, self.optimizers[step.optimizer]
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+        with self.autocast():
             if isinstance(update, Plain):
                 return self.plain(step, drawn.rows, rule)
             if isinstance(update, SplitBatch):
@@ -267,10 +270,15 @@ class Updates:
                 return self._users(step, update, drawn, streams)
             return self.noisy(step, update, drawn.rows, streams, rule)
 
-    def _how(self, step: Step) -> _How:
+    def autocast(self) -> torch.autocast:
+        """The precision that was asked for."""
+        return torch.autocast(self._device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
+
+    def how(self, step: Step) -> How:
+        """The arguments of `plain_sum` and `clipped_sum` in a step."""
         return {"positions": self._positions, "method": self.methods[step.trainable]}
 
-    def _read(self, step: Step, rows: np.ndarray) -> Examples:
+    def read(self, step: Step, rows: np.ndarray) -> Examples:
         """The rows as `step` sees them, on the model's device."""
         return self._read_here(step, rows).to(self._device)
 
@@ -279,8 +287,8 @@ class Updates:
 
     def plain(self, step: Step, rows: np.ndarray, rule: Optimizer) -> Done:
         """One step along the mean gradient of `rows`."""
-        batch, moving = self._read(step, rows), self.moving[step.trainable]
-        result = plain_sum(self.learner, batch, parameters=moving, **self._how(step))
+        batch, moving = self.read(step, rows), self.moving[step.trainable]
+        result = plain_sum(self.learner, batch, parameters=moving, **self.how(step))
         weight = max(result.weight, 1.0)
         rule.apply(self.parameters, {name: total.div_(weight) for name, total in result.sums.items()})
         return Done(int(batch.weights.count_nonzero()), result.loss / weight)
@@ -290,10 +298,10 @@ class Updates:
     ) -> Done:
         """One step along the noisy sum of the clipped gradients of `rows`, over the public divisor."""
         streamed = DrawnRows(rows, partial(self._read_here, step), self._device)
-        batch: RowsInParts[Examples] = streamed if len(rows) > _ROWS_AT_A_TIME else self._read(step, rows)
+        batch: RowsInParts[Examples] = streamed if len(rows) > _ROWS_AT_A_TIME else self.read(step, rows)
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
         moving = self.moving[step.trainable]
-        result = clipped_sum(self.learner, batch, clipping, parameters=moving, **self._how(step))
+        result = clipped_sum(self.learner, batch, clipping, parameters=moving, **self.how(step))
         self._apply(rule, update, result.sums, result.sensitivity, streams)
         loss = float(result.losses.sum()) / max(1, result.targets)
         return Done(result.targets, None, {**_facts(result.norms, result.non_finite), "loss": loss})
@@ -312,7 +320,7 @@ class Updates:
 
         def units() -> Iterator[LocalUnit[Examples]]:
             for rows, weight in zip(drawn.units(), self.pools.weights(drawn, cap), strict=True):
-                batch = self._read(step, rows)
+                batch = self.read(step, rows)
                 counts.append(int(batch.weights.count_nonzero()))
                 yield LocalUnit(batch, float(weight), (key, self.pools.owner(rows)))
 
@@ -322,7 +330,7 @@ class Updates:
             _STYLES[update.style](update.clip_norm),
             replace(self.settings.local, epochs=epochs),
             parameters=self.moving[step.trainable],
-            **self._how(step),
+            **self.how(step),
         )
         self._apply(self.optimizers[step.optimizer], update, result.sums, most * result.sensitivity, streams)
         return Done(sum(counts), None, _facts(result.norms, result.non_finite))
