@@ -70,6 +70,8 @@ def _chosen(
     rows = [batch.rows(torch.tensor([row], device=batch.weights.device)) for row in range(len(batch))]
     choices = _check_apart(model, batch, rows, longest, padding)
     truth = _Truth.of(model, rows, chosen)
+    if not choices:  # which may leave an expert out
+        _require_all_learn(truth)
     methods: tuple[Method, ...] = ("fused", "layers", "rows")
     reasons = []
     if choices:
@@ -117,6 +119,16 @@ class _Truth:
     def has_norms(self, found: ClippedGradients) -> bool:
         differences = (found.norms - self.norms.to(found.norms.dtype)).abs()
         return found.non_finite == 0 and bool((differences <= _TOLERANCE * self.norms.amax()).all())
+
+
+def _require_all_learn(truth: _Truth) -> None:
+    idle = [name for name, total in truth.sums.items() if not total.any()]
+    if idle:
+        raise GradientError(
+            expected="every parameter that moves to take part in the loss: others would move by noise alone",
+            found=f"no gradient for {_few(idle)}",
+            way_out="freeze these parameters with requires_grad_(False)",
+        )
 
 
 def _logged(model: Trainable[BatchKind], method: Method, reasons: list[str]) -> Method:
