@@ -508,6 +508,18 @@ class Mixing(Window):
         return logits
 
 
+class Counting(Window):
+    """Its outputs are right, but a buffer counts the tokens of all records that were drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(VOCABULARY))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        self.get_buffer("seen").add_(torch.bincount(tokens.flatten(), minlength=VOCABULARY))
+        return super().forward(tokens)
+
+
 def frozen() -> nn.Module:
     return Window().requires_grad_(False)
 
@@ -519,8 +531,9 @@ def frozen() -> nn.Module:
         (lambda: Window().double(), ModelError, "float32"),
         (lambda: nn.Linear(3, 3), ModelError, "linear layer `head`"),
         (Mixing, GradientError, "neither other rows"),
+        (Counting, GradientError, "remembers nothing.*buffers that change in a forward pass: seen"),
     ],
-    ids=["frozen", "float64", "no head", "mixes rows"],
+    ids=["frozen", "float64", "no head", "mixes rows", "counts tokens"],
 )
 def test_modules_without_private_gradients_are_refused(
     make: Callable[[], nn.Module], error: type[Exception], words: str, tmp_path: Path

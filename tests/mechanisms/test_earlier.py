@@ -244,6 +244,29 @@ def test_conditions_of_the_earlier_run_hold_on() -> None:
     assert "Not met: nobody can repeat" in disjoint.sentence()
 
 
+def test_a_run_behind_a_disjoint_one_has_conditions_too() -> None:
+    """The second corpus shares no unit with the first; nobody said so of the third, whose price includes the first."""
+    evidence = Evidence(policy_hash="5eed")
+    first = finished("selective", evidence=replace(evidence, repeatable=True))
+    third = priced("selective", finished("selective", first, evidence, disjoint_from_model=True), evidence).guarantee
+    assert [one.text for one in third.holds_if if one.status == Status.UNMET] == [OF_EARLIER + KNOWN_SEED.text]
+    fourth = priced("selective", finished("selective", first, evidence), evidence).guarantee
+    assert set(fourth.holds_if) <= set(third.holds_if)
+    chose = finished("dpsgd", measuring=replace(MEASURING, chose=True))
+    later = priced("dpsgd", finished("dpsgd", chose, disjoint_from_model=True)).guarantee
+    assert "held-out records, which chose the model" in later.not_protected
+    turns = finished("dpsgd", evidence=Evidence(record_is="one turn of a dialog"))
+    with pytest.raises(ClaimRefused, match=r"what a record is.*one turn of a dialog in the earlier run"):
+        priced("dpsgd", finished("dpsgd", turns, disjoint_from_model=True))
+    dealt = finished("user", evidence=Evidence(user_origin=DEALT_USERS))
+    with pytest.raises(ClaimRefused, match="the same users"):
+        priced("user", finished("user", dealt, disjoint_from_model=True))
+    # nor does `verify` conclude from a plan.json that was put together so
+    terms = terms_of(priced("dpsgd"), finished("dpsgd", turns, disjoint_from_model=True))
+    with pytest.raises(ClaimRefused, match="what a record is"):
+        terms.conclude(terms.planned(), Evidence())
+
+
 def test_a_record_held_out_twice_is_in_two_noisy_sums() -> None:
     base = finished("dpsgd", measuring=MEASURING)
     terms = terms_of(priced("dpsgd", base), base, Measuring(300, 3.0))

@@ -191,6 +191,11 @@ def test_tacit_loads_them_too(name: str, cases: dict[str, Case]) -> None:
     again, tokenizer = load(sent, case.base)
     assert tokenizer.hash == case.tokenizer.hash
     assert torch.allclose(logits(again), logits(case.learner), rtol=1e-5, atol=1e-5)
+    others = ["C:/ann/x", "../ann/x", "./x", "~/x", r"\\ann\x", "file:/x"]
+    assert without_places({"a": others, "b": ["</s>", "/think", "~", "...", "s3://x"]}) == {
+        "a": [],
+        "b": ["</s>", "/think", "~", "...", "s3://x"],
+    }
 
 
 def test_adapters_without_their_base_are_refused(cases: dict[str, Case], tmp_path: Path) -> None:

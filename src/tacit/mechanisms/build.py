@@ -11,6 +11,7 @@ G3 (labels). A claim of a classifier states that the classes are public, and whe
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,8 @@ def plan(
     mechanism = build_mechanism(request.plan, measured, request.counts)
     before: Spent = dict.fromkeys(mechanism.notions(), ())
     if earlier is not None and not disjoint and before:
-        check_composable(mechanism, known, earlier.guarantee())
+        for claim in earlier.guarantees():
+            check_composable(mechanism, known, claim)
         if mechanism.private is not None:
             mechanism = with_private(mechanism, same_delta(mechanism.private, earlier.private_steps()))
         before = {neighbors: earlier.spent(neighbors) for neighbors in before}
@@ -183,6 +185,14 @@ class EarlierRun:
     def guarantee(self) -> Guarantee:
         """What the run claims for its own corpus."""
         return self.terms.conclude(self.charges, self.evidence)
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """What this run claims, and what those before it do whose corpora were declared disjoint from the next one's.
+
+        The claims of all others are part of these; a declaration is no word about the corpus of a still later run.
+        """
+        apart = (older for later, older in pairwise(self.chain()) if later.terms.disjoint)
+        return (self.guarantee(), *(older.guarantee() for older in apart))
 
     def spent(self, neighbors: Neighbors) -> Composition:
         """What this run, and all before it, cost the unit of a later claim: it may be in each of their corpora."""
@@ -261,7 +271,8 @@ class Terms:
         """The guarantee that is true after a ledger has counted `charges`."""
         mechanism, measuring = self.rebuilt(), self.measuring
         if self.earlier is not None and not self.disjoint and mechanism.notions():
-            check_composable(mechanism, evidence, self.earlier.guarantee())
+            for claim in self.earlier.guarantees():
+                check_composable(mechanism, evidence, claim)
             if mechanism.private is not None:
                 check_deltas(mechanism.private, self.earlier.private_steps())
         guarantee = concluded(mechanism, self.spent(charges), evidence)
@@ -291,7 +302,7 @@ def built_on(guarantee: Guarantee, earlier: EarlierRun | None, disjoint: bool) -
     if disjoint:
         return apart(guarantee, earlier.guarantee())
     before = earlier.spent(guarantee.figures[0].neighbors)
-    return composed(guarantee, earlier.guarantee(), before, len(earlier.chain()))
+    return composed(guarantee, earlier.guarantees(), before, len(earlier.chain()))
 
 
 def _with_labels(guarantee: Guarantee, plan: Plan) -> Guarantee:

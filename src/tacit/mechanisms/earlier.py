@@ -6,7 +6,7 @@ G2 (all conditions). A composed claim holds under the conditions of both runs; o
 G3 (declared). Corpora are disjoint only if a person declares it. Then nothing is added, and the claim assumes it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tacit.common.formatting import rounded_up
@@ -116,10 +116,10 @@ def check_left(mechanism: Mechanism, before: Spent, epsilon: float | None) -> No
         )
 
 
-def composed(guarantee: Guarantee, earlier: Guarantee, before: Composition, runs: int) -> Guarantee:
+def composed(guarantee: Guarantee, earlier: Sequence[Guarantee], before: Composition, runs: int) -> Guarantee:
     """`guarantee`, whose figures include what earlier runs spent, with their conditions and in words.
 
-    before: what they spent of the headline.
+    earlier: their claims. before: what they spent of the headline.
     """
     if guarantee.published is not None:
         raise ClaimRefused(
@@ -136,7 +136,7 @@ def composed(guarantee: Guarantee, earlier: Guarantee, before: Composition, runs
     return replace(
         guarantee,
         holds_if=(*guarantee.holds_if, *about, *_carried(guarantee, earlier)),
-        not_protected=tuple(dict.fromkeys((*guarantee.not_protected, *earlier.not_protected))),
+        not_protected=tuple(dict.fromkeys(what for one in (guarantee, *earlier) for what in one.not_protected)),
         average_case=None,
         earlier=f"Training began with {began}, and the figures include what was spent there (epsilon {spent} at the "
         f"same delta): {headline.neighbors.unit} may be in the corpora of all of them.",
@@ -153,11 +153,12 @@ def apart(guarantee: Guarantee, earlier: Guarantee) -> Guarantee:
     return replace(guarantee, holds_if=(*guarantee.holds_if, DISJOINT), earlier=text)
 
 
-def _carried(guarantee: Guarantee, earlier: Guarantee) -> Iterable[Condition]:
-    """Conditions of the earlier claim that the later one does not have; a foreign base is about this corpus, too."""
-    for one in earlier.holds_if:
-        if one not in (*guarantee.holds_if, FOREIGN_BASE, ALIKE, SAME_USERS):
-            yield one if one.text.startswith(OF_EARLIER) else replace(one, text=OF_EARLIER + one.text)
+def _carried(guarantee: Guarantee, earlier: Iterable[Guarantee]) -> Iterable[Condition]:
+    """Conditions of earlier claims that the later one does not have; a foreign base is about this corpus, too."""
+    known = (*guarantee.holds_if, FOREIGN_BASE, ALIKE, SAME_USERS)
+    conditions = (one for claim in earlier for one in claim.holds_if if one not in known)
+    named = (one if one.text.startswith(OF_EARLIER) else replace(one, text=OF_EARLIER + one.text) for one in conditions)
+    return dict.fromkeys(named)
 
 
 def _differs(what: str, before: str, now: str) -> ClaimRefused:

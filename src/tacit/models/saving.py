@@ -47,7 +47,7 @@ Model = Learner | Classifier
 _CONFIGS = (ReleaseFile.GENERATION, ReleaseFile.TOKENIZER_CONFIG, ReleaseFile.SPECIAL_TOKENS)
 _DECLARED = "base_model_name_or_path"
 _NAMES_A_PLACE = re.compile(r"(name_or_path|_files?|_path|_dir|_hash)$")
-_IS_A_PLACE = re.compile(r"~?/[^/]+/|[A-Za-z]:\\|file:")
+_IS_A_PLACE = re.compile(r"/[^/]+/|(~|\.\.?|[A-Za-z]:|\\)[/\\]|file:")
 _ONE_FILE = "1000000GB"
 
 

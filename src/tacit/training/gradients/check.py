@@ -8,6 +8,7 @@ G1 (apart). A model is refused if other rows, or padding, change what is compute
 G2 (choices). A model that chooses by comparing numbers (the router of a mixture of experts) takes one row at a time:
    rounding, which depends on the other rows of a batch, could tip a choice, and a row's gradient with it.
 G3 (no trace). The model is afterwards, bit for bit, what it was.
+G4 (no memory). A model whose buffers change when it reads is refused: they would keep what no noise covers.
 """
 
 import logging
@@ -57,7 +58,7 @@ def check_gradients(
     longest = min(longest, model.context)
     tokens = torch.randint(model.vocabulary_size, (len(_LENGTHS), _AHEAD), generator=torch.Generator().manual_seed(0))
     rows = [row[:length].tolist() for row, length in zip(tokens, _LENGTHS, strict=True)]
-    with exact(model.module, device), _shifted(chosen):
+    with exact(model.module, device), _shifted(chosen), _unchanged_buffers(model.module):
         if isinstance(model, Classifier | SequenceClassifier):
             return _chosen(model, LabeledBatch.of_rows(rows, [0, 1, 0]).to(device), chosen, longest, PADDING)
         require_causal(model, tokens[:1, : min(longest, _AHEAD)].to(device))
@@ -253,6 +254,27 @@ def _shifted(parameters: Mapping[str, nn.Parameter]) -> Iterator[None]:
         with torch.no_grad():
             for name, parameter in parameters.items():
                 parameter.copy_(kept[name])
+
+
+@contextmanager
+def _unchanged_buffers(module: nn.Module) -> Iterator[None]:
+    """Refuse a model whose buffers change inside; they are what they were in any case."""
+    kept = {name: value.clone() for name, value in module.named_buffers()}
+    changed = []
+    try:
+        yield
+    finally:
+        for name, value in list(module.named_buffers()):
+            if name not in kept or not torch.equal(value, kept[name]):
+                changed.append(name)
+                path, _, local = name.rpartition(".")
+                setattr(module.get_submodule(path), local, kept.get(name))
+    if changed:
+        raise GradientError(
+            expected="a model that remembers nothing of what it reads: noise covers gradients alone",
+            found=f"buffers that change in a forward pass: {_few(changed)}",
+            way_out="remove these buffers, or let `forward` leave them as they are while `self.training` is false",
+        )
 
 
 def _require_float32(module: nn.Module) -> None:
