@@ -3,6 +3,7 @@
 import copy
 import logging
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,6 +315,19 @@ def test_a_ledger_has_one_writer(tmp_path: Path) -> None:
         pytest.raises(LedgerError, match="only writer"),
     ):
         tacit.PrivateStep(module, sgd(module), records, ledger=tmp_path / "l", **everyone(records))
+
+
+def test_a_copy_of_the_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches two processes that add the same noise to different sums, after a fork."""
+    module = Window()
+    records = rows()
+    with tacit.PrivateStep(module, sgd(module), records, ledger=tmp_path / "l", **everyone(records)) as private:
+        private.step()
+        own = os.getpid()
+        monkeypatch.setattr("os.getpid", lambda: own + 1)
+        with pytest.raises(ClaimRefused, match="the same noise"):
+            private.step()
+        assert private.done == 1
 
 
 def test_a_seed_repeats_and_is_told(tmp_path: Path) -> None:

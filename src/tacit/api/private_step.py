@@ -1,5 +1,6 @@
 """`PrivateStep`: differentially private steps in a training loop of one's own."""
 
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -110,6 +111,7 @@ class PrivateStep(AbstractContextManager["PrivateStep"]):
         self._terms = Terms(describe(planned.mechanism), planned.plan, loop.classifies)
         self._loop, self._carry_out = loop, loop.execute(planned.plan)
         self._streams = Streams.release() if seed is None else Streams.research(seed)
+        self._process = os.getpid()
         self._ledger = Ledger.open(Path(ledger)) if Path(ledger).exists() else Ledger.create(Path(ledger))
         self._close = weakref.finalize(self, self._ledger.close)
         try:
@@ -130,6 +132,12 @@ class PrivateStep(AbstractContextManager["PrivateStep"]):
             return_private: return exact figures of the drawn records: how many there were, their mean loss per token,
                 the median norm of their gradients. The guarantee does not cover them: keep them to yourself.
         """
+        if os.getpid() != self._process:
+            raise ClaimRefused(
+                expected="steps in the process that made this object",
+                found="a copy of that process, with the same noise",
+                way_out="make a PrivateStep, with a ledger of its own, in each process",
+            )
         if self.done >= self.steps:
             raise ClaimRefused(
                 expected=f"at most the {self.steps} steps that were planned and priced",
