@@ -187,7 +187,8 @@ def test_the_best_model_on_public_text_is_kept_and_the_whole_plan_is_paid(corpus
         words,
         eval_steps=2,
         early_stopping_patience=2,
-        public={"optimizer": "sgd", "learning_rate": 1e6, "lr_scheduler": "none"},
+        public={"optimizer": "sgd", "learning_rate": 0.1, "lr_scheduler": "none"},
+        private={"optimizer": "sgd", "learning_rate": 1e9, "lr_scheduler": "none"},  # ruins the model
     )
     result = train(settings, tmp_path / "run", quiet)
     done = RunFolder.view(tmp_path / "run")
