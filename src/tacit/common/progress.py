@@ -29,27 +29,18 @@ class Progress:
 
 
 class TimeLeft:
-    """Estimates how long a stage still takes.
-
-    It counts from the first event of the stage; at that event from the last one of the stage before, so that there is
-    an estimate after one step, however long a step takes.
-    """
+    """Estimates how long a stage still takes, from all events but its first, which is slower than those after it."""
 
     def __init__(self) -> None:
         self._stage = ("", False)  # and whether it counts, or knows its share of a file
-        self._last: float | None = None
         self._began, self._first = 0.0, 0.0
 
     def seconds(self, done: Progress, now: float) -> float | None:
         """Until the stage ends; None where that is not known."""
         place, end = (float(done.done), done.total) if done.share is None else (done.share, 1.0)
-        before, self._last = self._last, now
         stage = (done.stage, done.share is None)
         if stage != self._stage:
             self._stage, self._began, self._first = stage, now, place
-            if before is None or done.done != 1 or end is None:
-                return None
-            return (now - before) * (end - place)
         if end is None or place <= self._first:
             return None
         return (now - self._began) / (place - self._first) * (end - place)

@@ -20,7 +20,7 @@ from tacit.training.sampling import sampler_for
 from tacit.training.updates import Updates
 
 SLOW_STEP = 10.0  # seconds; after a quicker one, the step itself says how long training takes
-_LONG_ENOUGH = 1.0  # seconds that a timing should have
+_LONG_ENOUGH = 3.0  # seconds that a timing should have: the first rows are slower than those after them
 _MOST_ROWS = 64
 
 
@@ -57,7 +57,7 @@ def _time(updates: Updates, step: Step) -> Estimate:
     some = chance.permutation(drawn)[:_MOST_ROWS]
     count, seconds, expected = 0, 0.0, 0.0
     while count < len(some) and seconds < _LONG_ENOUGH and (not count or expected >= SLOW_STEP):
-        count = min(len(some), max(1, 4 * count))
+        count = min(len(some), max(1, 2 * count))
         batch = made_up(updates.read(step, some[:count]), updates.vocabulary_size)
         began = time.monotonic()
         _carry_out(updates, step, batch)
