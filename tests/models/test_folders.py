@@ -151,6 +151,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a size in words": (configured(hidden_size="sixteen"), "whole model"),
     "heads that do not divide": (configured(num_attention_heads=3), "config.json"),
     "key heads that do not divide": (configured(num_attention_heads=4, num_key_value_heads=3), "config.json"),
+    "more key heads than heads": (configured(num_attention_heads=4, num_key_value_heads=8), "8 key-value heads"),
     "vocabulary below 0": (configured(vocab_size=-5), "whole model"),
     "a huge vocabulary": (configured(vocab_size=2**31), "vocab_size of 2.15e"),
     "a large vocabulary": (configured(vocab_size=2**30), "other sizes"),

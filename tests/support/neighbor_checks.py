@@ -25,6 +25,7 @@ from neighbor_corpora import (
     text_replaced,
 )
 from neighbor_worlds import Name, Transcript, World, carry_out, distance, force_past, make_world, same_left, same_sums
+from oracles import while_in_float64
 from tacit.privacy.events import Free, NoisyEvent, Unbounded
 from tacit.privacy.plan import Neighbors, Noisy, PoissonUsers, Pool, SplitBatch, Step, Unit, UsersAndEntities, cost
 from tacit.training.checks import duplicates_of
@@ -297,8 +298,7 @@ def _is_the_clipped_sum(full: Transcript, null: Transcript, alone: Sequence[Sequ
 def _alone(world: World, step: Step, update: Noisy, batch: DrawnUnits, weights: str, seed: int) -> list[Tensor]:
     """The clipped vector of one unit in float64: of a record by plain autograd, of a user by training alone."""
     module = world.learner.module
-    module.double()
-    try:
+    with while_in_float64(module):
         if isinstance(step.draw, PoissonUsers):
             return carry_out(world, step, batch, weights, seed).queries[0][0]
         force_past(world, weights, seed)
@@ -308,9 +308,7 @@ def _alone(world: World, step: Step, update: Noisy, batch: DrawnUnits, weights: 
         examples = world.reader.batch(batch.rows, step.view, step.targets)
         total = world.learner.token_losses(examples).total  # type: ignore[arg-type]
         found = torch.autograd.grad(total, moving, materialize_grads=True)
-    finally:
-        module.float()
-        module.train()
+    module.train()
     squares = torch.stack([value.square().sum() for value in found])[:, None]
     factors, _ = safe_factors(_STYLES[update.style](update.clip_norm), squares)
     return [value * factor for value, factor in zip(found, factors[:, 0], strict=True)]

@@ -144,7 +144,18 @@ def published(folder: Path) -> Iterator[Path]:
 
 def make_folders(place: Path) -> None:
     """Model folders as others publish them, a tokenizer file and a public corpus."""
-    from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    from transformers import (
+        BertConfig,
+        BertModel,
+        GPT2Config,
+        GPT2LMHeadModel,
+        GraniteConfig,
+        GraniteForCausalLM,
+        LlamaConfig,
+        LlamaForCausalLM,
+        MixtralConfig,
+        MixtralForCausalLM,
+    )
     from transformers.utils import logging
 
     text = "it rains on the small town and nobody came to the old station at nine"
@@ -161,12 +172,14 @@ def make_folders(place: Path) -> None:
     modules: dict[str, Any] = {
         "gpt2": GPT2LMHeadModel(gpt),  # type: ignore[no-untyped-call]
         "llama": LlamaForCausalLM(LlamaConfig(**sizes, **small)),  # type: ignore[no-untyped-call]
+        "granite": GraniteForCausalLM(GraniteConfig(logits_scaling=4.0, **sizes, **small)),  # type: ignore[no-untyped-call]
+        "mixtral": MixtralForCausalLM(MixtralConfig(num_local_experts=3, num_key_value_heads=1, **sizes, **small)),  # type: ignore[no-untyped-call]
         "bert": BertModel(BertConfig(vocab_size=272, max_position_embeddings=64, **sizes)),  # type: ignore[no-untyped-call]
     }
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     for name, module in modules.items():
         module.save_pretrained(place / name)
-    for name in ("gpt2", "llama"):
+    for name in set(modules) - {"bert"}:
         modules[name].save_pretrained(place / f"{name}-chats")
         _make_chat_tokenizer(place / f"{name}-chats", tokenizer.codec.definition()["content"])
 
@@ -303,7 +316,8 @@ def _model(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str, 
     if choice["dropout"] == "none" and "model_config" in words:
         words["model_config"]["dropout"] = 0.0  # new models have some
     if model == "folder":
-        causal = "gpt2" if choice["trainable"] == "biases" else chance.choice(("gpt2", "llama"))  # a llama has none
+        families = ("gpt2", "llama", "granite", "mixtral")  # whose gradients are taken in each of the three ways
+        causal = "gpt2" if choice["trainable"] == "biases" else chance.choice(families)  # the others have none
         causal = "llama" if choice["cache_activations"] == "on" else causal  # a gpt2 drops states
         words["model"] = str(place / ("bert" if classifies else causal))
     if choice["lora"] != "none":

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from neighbor_corpora import HELD_OUT_USERS, Draft, Part
+from oracles import while_in_float64
 from runs import quiet
 from tacit.config.load import load_config
 from tacit.config.schema import Config
@@ -253,22 +254,13 @@ def carry_out(
 ) -> Transcript:
     """One draw of `step`, from the past that `weights` and `seed` name; rows of `null` have nothing to learn from.
 
-    wide: in float64, as always with large weights.
+    wide: in float64, as always with large weights, with which the float32 gradients of a transformer are rounding and
+    little else (docs/theory.md).
     """
     if wide or weights == "large":
-        with _in_float64(world):
+        with while_in_float64(world.learner.module):
             return _carry_out(world, step, drawn, weights, seed, null, noise)
     return _carry_out(world, step, drawn, weights, seed, null, noise)
-
-
-@contextmanager
-def _in_float64(world: World) -> Iterator[None]:
-    """With large weights the float32 gradients of a transformer are rounding and little else (docs/theory.md)."""
-    world.learner.module.double()
-    try:
-        yield
-    finally:
-        world.learner.module.float()
 
 
 def _carry_out(

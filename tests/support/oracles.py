@@ -3,11 +3,13 @@
 import copy
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from tacit.data.batches import BatchKind, Trainable
 from tacit.training.gradients.clipped import Automatic, ClippedGradients, Clipping, Method, PerParameter, clipped_sum
@@ -74,10 +76,34 @@ def assert_near(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: 
 
 def in_float64(model: Any) -> Any:  # noqa: ANN401  (any model, and the same again)
     twin = copy.deepcopy(model)
-    if any("Experts" in type(part).__name__ for part in twin.module.modules()):
-        twin.module.set_experts_implementation("eager")  # the other has no products in float64
-    twin.module.double()
+    _to_float64(twin.module)
     return twin
+
+
+@contextmanager
+def while_in_float64(module: nn.Module) -> Iterator[None]:
+    """A module in float64 for a while."""
+    kept = _to_float64(module)
+    try:
+        yield
+    finally:
+        module.float()
+        for part, implementation in kept:
+            part.set_experts_implementation(implementation)
+
+
+def _to_float64(module: nn.Module) -> list[tuple[PreTrainedModel, str]]:
+    """Returns what computed experts before: most implementations have no products in float64."""
+    mixtures = [
+        part
+        for part in module.modules()
+        if isinstance(part, PreTrainedModel) and any("Experts" in type(one).__name__ for one in part.modules())
+    ]
+    kept = [(part, part.config._experts_implementation) for part in mixtures]
+    for part in mixtures:
+        part.set_experts_implementation("eager")
+    module.double()
+    return kept
 
 
 def tolerance_of(module: nn.Module) -> float:

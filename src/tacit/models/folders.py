@@ -61,6 +61,7 @@ def _forgets(found: str) -> PrepareError:
 
 def check_sketch(folder: Path, sketch: Learner | Classifier) -> None:
     """Refuse a model that cannot compute: heads that do not divide, sizes that do not fit together."""
+    _check_heads(folder, sketch.module)
     tokens = torch.zeros(_ROWS, _LENGTH, dtype=torch.int64, device="meta")
     try:
         with foreign(lambda found: refused(folder, f"a config.json whose sizes do not fit together ({found})")):
@@ -68,6 +69,16 @@ def check_sketch(folder: Path, sketch: Learner | Classifier) -> None:
     except ModelError as error:
         if not isinstance(error.__cause__, NotImplementedError) and not any(part in error.found for part in _UNSEEN):
             raise
+
+
+def _check_heads(folder: Path, module: nn.Module) -> None:
+    """Attention without numbers repeats key heads to any size."""
+    from transformers import PreTrainedModel
+
+    config = next(part for part in module.modules() if isinstance(part, PreTrainedModel)).config.get_text_config()
+    heads, key_heads = (getattr(config, f"num_{name}_heads", None) for name in ("attention", "key_value"))
+    if isinstance(heads, int) and isinstance(key_heads, int) and (key_heads < 1 or heads % key_heads):
+        raise refused(folder, f"a config.json with {heads} attention heads, no multiple of {key_heads} key-value heads")
 
 
 def _speak(sketch: Learner | Classifier, tokens: Tensor) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tacit.common.libraries import foreign
 from tacit.common.progress import LOG
 from tacit.data.batches import PADDING, BatchKind, LabeledBatch, TextBatch, Trainable, wide_type
 from tacit.errors import GradientError
@@ -59,10 +60,17 @@ def check_gradients(
     tokens = torch.randint(model.vocabulary_size, (len(_LENGTHS), _AHEAD), generator=torch.Generator().manual_seed(0))
     rows = [row[:length].tolist() for row, length in zip(tokens, _LENGTHS, strict=True)]
     with exact(model.module, device), _shifted(chosen), _unchanged_buffers(model.module):
+        with torch.no_grad(), foreign(_unable):
+            model.logits(tokens[:2, :2].to(device))
         if isinstance(model, Classifier | SequenceClassifier):
             return _chosen(model, LabeledBatch.of_rows(rows, [0, 1, 0]).to(device), chosen, longest, PADDING)
         require_causal(model, tokens[:1, : min(longest, _AHEAD)].to(device))
         return _chosen(model, TextBatch.of_rows(rows).to(device), chosen, longest, padding=0)
+
+
+def _unable(found: str) -> GradientError:
+    way_out = "use a model that transformers can run here: its folder may be damaged, or its config wrong"
+    return GradientError("a model that computes scores for rows of tokens", found, way_out)
 
 
 def _chosen(
