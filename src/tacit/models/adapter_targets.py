@@ -1,7 +1,8 @@
 """Which linear layers get adapters.
 
 All but the head, what stands around experts (PEFT would adapt routers and stacked experts in ways that have no fast
-gradient), and parts of a multimodal model that text never reaches.
+gradient), and parts of a multimodal model that text never reaches. Where a model has experts, layers that have the name
+of one are left out too: PEFT 0.21 takes such a name for the experts'.
 """
 
 from collections.abc import Collection
@@ -10,6 +11,8 @@ from typing import Any
 from torch import nn
 
 from tacit.errors import ModelError
+
+_NAMES_OF_EXPERTS = frozenset({"gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"})
 
 
 def adapter_targets(module: Any, trained: Collection[nn.Module] = ()) -> list[str]:  # noqa: ANN401  (of transformers)
@@ -21,7 +24,8 @@ def adapter_targets(module: Any, trained: Collection[nn.Module] = ()) -> list[st
 
     left_out = [module.get_output_embeddings(), *trained]
     paths = [path for path, part in module.named_modules() if any(part is one for one in left_out)]
-    paths += [path.rpartition(".")[0] for path, _ in module.named_modules() if path.endswith(".experts")]
+    around_experts = [path.rpartition(".")[0] for path, _ in module.named_modules() if path.endswith(".experts")]
+    paths += around_experts
     inside = "" if read_by_text(module) is module else _path_of(module, read_by_text(module))
     every = {path for path, part in module.named_modules() if path}
     chosen = {
@@ -30,6 +34,7 @@ def adapter_targets(module: Any, trained: Collection[nn.Module] = ()) -> list[st
         if isinstance(part, nn.Linear | Conv1D)
         and _is_in(path, inside)
         and not any(_is_in(path, outside) for outside in paths)
+        and not (around_experts and path.rpartition(".")[2] in _NAMES_OF_EXPERTS)
     }
     if not chosen:
         raise ModelError(

@@ -9,6 +9,7 @@ per character would then be of another text, and a secret could not be compared 
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,9 @@ from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ModelError, PrepareError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner, speaking
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 TOKENIZER = "tokenizer.json"
 _OTHER_TOKENIZERS = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json")
@@ -61,7 +65,9 @@ def _forgets(found: str) -> PrepareError:
 
 def check_sketch(folder: Path, sketch: Learner | Classifier) -> None:
     """Refuse a model that cannot compute: heads that do not divide, sizes that do not fit together."""
-    _check_heads(folder, sketch.module)
+    model = _transformer(sketch.module)
+    _check_heads(folder, model)
+    model.set_experts_implementation("eager")  # the others need numbers, or bfloat16
     tokens = torch.zeros(_ROWS, _LENGTH, dtype=torch.int64, device="meta")
     try:
         with foreign(lambda found: refused(folder, f"a config.json whose sizes do not fit together ({found})")):
@@ -71,11 +77,16 @@ def check_sketch(folder: Path, sketch: Learner | Classifier) -> None:
             raise
 
 
-def _check_heads(folder: Path, module: nn.Module) -> None:
-    """Attention without numbers repeats key heads to any size."""
+def _transformer(module: nn.Module) -> "PreTrainedModel":
+    """The model of transformers, which adapters may be wrapped around."""
     from transformers import PreTrainedModel
 
-    config = next(part for part in module.modules() if isinstance(part, PreTrainedModel)).config.get_text_config()
+    return next(part for part in module.modules() if isinstance(part, PreTrainedModel))
+
+
+def _check_heads(folder: Path, model: "PreTrainedModel") -> None:
+    """Attention without numbers repeats key heads to any size."""
+    config = model.config.get_text_config()
     heads, key_heads = (getattr(config, f"num_{name}_heads", None) for name in ("attention", "key_value"))
     if isinstance(heads, int) and isinstance(key_heads, int) and (key_heads < 1 or heads % key_heads):
         raise refused(folder, f"a config.json with {heads} attention heads, no multiple of {key_heads} key-value heads")
@@ -91,12 +102,9 @@ def checkpoint_activations(module: nn.Module) -> None:
 
     It does so in training mode alone. Private steps are in evaluation mode: their activations are needed for norms.
     """
-    from transformers import PreTrainedModel
-
     way_out = "leave gradient_checkpointing out; reduce execution.microbatch_tokens instead"
     with foreign(lambda found: ModelError("a model that can compute its activations twice", found, way_out)):
-        model = next(part for part in module.modules() if isinstance(part, PreTrainedModel))
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        _transformer(module).gradient_checkpointing_enable({"use_reentrant": False})
 
 
 @dataclass(frozen=True, slots=True)
