@@ -250,12 +250,17 @@ ModelShape = TypeVar("ModelShape", LSTMConfig, CausalLMConfig)
 def check_used(config: Config) -> None:
     """Refuse settings that would be ignored."""
     is_new, adapts = config.is_new, config.model == "gpt" or not config.is_new
-    of_bpe = config.data.vocabulary_size is not None or config.data.vocabulary_corpus is not None
-    require(not of_bpe or config.tokenizer_name == "bpe", "a vocabulary for a bpe only", "set tokenizer: bpe")
+    learned, sized = (given is not None for given in (config.data.vocabulary_corpus, config.data.vocabulary_size))
+    require(not learned or config.tokenizer_name == "bpe", "vocabulary_corpus for a bpe only", "set tokenizer: bpe")
+    require(
+        not sized or config.tokenizer_name in ("bpe", "english"),
+        "vocabulary_size for a vocabulary that can have any",
+        "set tokenizer: english or bpe",
+    )
     require(
         is_new or not config.model_config, "model_config for a new model only", "leave it out: a folder has its own"
     )
-    require(not is_new or config.tokenizer_name != "model", "a folder with the tokenizer", "use bytes or bpe")
+    require(not is_new or config.tokenizer_name != "model", "a folder with the tokenizer", "use bytes, english or bpe")
     require(config.lora is None or adapts, "adapters for a gpt or a folder", "leave lora out")
     require(
         config.training.eval_steps is not None or config.training.early_stopping_patience is None,

@@ -69,7 +69,9 @@ class DataConfig:
     vocabulary_corpus: str | None = file_name(
         None, "Corpus declared public that a BPE is learned from.", auto="the redacted view"
     )
-    vocabulary_size: int | None = constant(None, "Ordinary tokens of a BPE.", ge=256, auto=1000)
+    vocabulary_size: int | None = constant(
+        None, "Ordinary tokens of a vocabulary: english or bpe.", ge=256, auto="4096 for english, 1000 for bpe"
+    )
 
 
 @section
@@ -162,7 +164,8 @@ class Config:
     )
     tokenizer: str | None = file_name(
         None,
-        "bytes, bpe, model (the model folder's own) or a tokenizer.json that is public.",
+        "bytes, english (words and parts of words; it comes with tacit), bpe (learned), model (the folder's own) or "
+        "a tokenizer.json that is public.",
         auto="bytes for a new model, model for a folder",
         flag=True,
     )

@@ -18,6 +18,7 @@ from tacit.config.schema import SHORTEST_CHUNK, Config, is_custom
 from tacit.config.setting import Duplicates, Mode
 from tacit.data.batches import RowReader
 from tacit.data.corpus import read
+from tacit.data.english_tokenizer import DEFAULT_SIZE, english_tokenizer
 from tacit.data.folder_tokenizer import TOKENIZER_JSON, read_folder_tokenizer
 from tacit.data.labels import LabelReader
 from tacit.data.marked import MarkedCorpus, MarkedRecord, Part, public_text
@@ -76,6 +77,8 @@ def given_tokenizer(config: Config) -> Tokenizer | None:
     name = config.tokenizer_name
     if name == "bytes":
         return byte_tokenizer()
+    if name == "english":
+        return english_tokenizer(config.data.vocabulary_size or DEFAULT_SIZE)
     if name == "bpe":
         return None
     if name == "model":
