@@ -1,6 +1,7 @@
 """The vocabulary that comes with the package."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,13 +53,13 @@ def test_other_sizes_are_refused(size: int) -> None:
 def test_a_model_is_trained_with_it(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, 30)
     settings = {"vocabulary_size": 600, "steps": 2, "held_out": 0.2, "model_config": {"hidden_size": 8}}
-    words = {"mechanism": "dpsgd", "epsilon": 8.0, "expected_batch_size": 8}
+    words: dict[str, Any] = {"mechanism": "dpsgd", "epsilon": 8, "expected_batch_size": 8}
     tacit.train(corpus, tokenizer="english", out=tmp_path / "run", settings=settings, **words)
     assert tacit.load(tmp_path / "run").tokenizer.codec.size == 600
 
 
 def test_a_size_that_would_be_ignored_is_refused(tmp_path: Path) -> None:
-    words = {"mechanism": "plain", "out": tmp_path / "run"}
+    words: dict[str, Any] = {"mechanism": "plain", "out": tmp_path / "run"}
     corpus = write_corpus(tmp_path, 3)
     with pytest.raises(ConfigError, match="vocabulary_size"):
         tacit.train(corpus, tokenizer="bytes", settings={"vocabulary_size": 600}, **words)

@@ -1,7 +1,8 @@
 """The vocabulary that comes with tacit: a byte-level BPE for English text, learned from public text.
 
-`english_merges.txt` has its merges, the most frequent first, so that a smaller vocabulary is its beginning. They were
-learned by `benchmarks/english_merges.py` from WikiText-2 (Wikipedia, CC BY-SA 3.0) and from dialogs that tacit made up.
+`english_merges.txt` has its merges, the most frequent first, so that a smaller vocabulary is its beginning.
+`benchmarks/reproduce/english_merges.py` learned them from WikiText-2 (Wikipedia, CC BY-SA 3.0) and from dialogs that
+tacit made up.
 """
 
 import json

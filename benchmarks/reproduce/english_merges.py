@@ -1,6 +1,6 @@
 """Learn the vocabulary that comes with tacit (`tokenizer: english`), and print how much text one of its tokens is.
 
-    python benchmarks/english_merges.py [FILE]
+    python benchmarks/reproduce/english_merges.py [FILE]
 
 It reads WikiText-2's training part (CC BY-SA 3.0) from the folder that TACIT_DATA names, with its spaces around
 punctuation taken out, and dialogs that tacit makes up. With FILE the merges are written there, otherwise compared with
@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from reproduce.corpora import lines_of
+from corpora import lines_of
+
 from tacit.data.english_tokenizer import MERGES, english_tokenizer
 from tacit.data.tokenizer import Dependence, VocabularySource, train_bpe
 from tacit.simulation.simulate import simulate
