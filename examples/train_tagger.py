@@ -1,4 +1,4 @@
-"""A token classifier of your own: an encoder of Hugging Face is taught the labeled secrets of your corpora, for a policy.
+"""A token classifier of your own: an encoder of Hugging Face learns the labeled secrets of your corpora, for a policy.
 
     python examples/train_tagger.py [ENCODER OUT CORPUS ... [--epochs 4]]
 
@@ -37,7 +37,6 @@ from tacit.policies.registry import build_policy
 LONGEST = 192
 BATCH_TOKENS = 2048
 MOST_JOINED = 6
-LEARNING_RATE = 3e-4
 WARMUP = 0.1
 Example = tuple[list[int], list[int]]
 """The tokens of a text, and the label of each."""
@@ -55,16 +54,19 @@ def joined(records: list[Record], rng: random.Random) -> Iterator[tuple[str, lis
         yield text, spans
 
 
-def example(text: str, spans: list[Span], tokenizer: Any, numbers: dict[str, int]) -> Example:  # noqa: ANN401
-    """Each token that touches a span has its kind: B- where the span begins, I- after that."""
-    encoded = tokenizer(text, truncation=True, max_length=LONGEST, return_offsets_mapping=True)
-    labels, last = [], None
-    for start, end in encoded["offset_mapping"]:
-        span = next((one for one in spans if one.start < end and start < one.end), None)
-        place = "I" if span is last else "B"
-        labels.append(0 if span is None else numbers[f"{place}-{common_kind(span.kind)}"])
-        last = span
-    return encoded["input_ids"], labels
+def examples(text: str, spans: list[Span], tokenizer: Any, numbers: dict[str, int]) -> Iterator[Example]:  # noqa: ANN401
+    """The windows of a text. Each token that touches a span has its kind: B- where the span begins, I- after that."""
+    encoded = tokenizer(
+        text, truncation=True, max_length=LONGEST, return_overflowing_tokens=True, return_offsets_mapping=True
+    )
+    for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        labels, last = [], None
+        for start, end in offsets:
+            span = next((one for one in spans if one.start < end and start < one.end), None)
+            place = "I" if span is last else "B"
+            labels.append(0 if span is None else numbers[f"{place}-{common_kind(span.kind)}"])
+            last = span
+        yield ids, labels
 
 
 def batches(examples: list[Example], padding: int, rng: random.Random) -> list[dict[str, torch.Tensor]]:
@@ -89,7 +91,7 @@ def batches(examples: list[Example], padding: int, rng: random.Random) -> list[d
     return found
 
 
-def train_tagger(encoder: Path, out: Path, records: list[Record], epochs: int) -> None:
+def train_tagger(encoder: Path, out: Path, records: list[Record], epochs: int, learning_rate: float = 3e-4) -> None:
     """Fine-tune the whole encoder with a new head, and save it after each epoch."""
     rng = random.Random(0)
     torch.manual_seed(0)
@@ -98,9 +100,13 @@ def train_tagger(encoder: Path, out: Path, records: list[Record], epochs: int) -
     numbers = {name: number for number, name in enumerate(names)}
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     model = AutoModelForTokenClassification.from_pretrained(encoder, id2label=dict(enumerate(names)), label2id=numbers)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     plan = [
-        batches([example(*one, tokenizer, numbers) for one in joined(records, rng)], tokenizer.pad_token_id or 0, rng)
+        batches(
+            [window for text in joined(records, rng) for window in examples(*text, tokenizer, numbers)],
+            tokenizer.pad_token_id or 0,
+            rng,
+        )
         for _ in range(epochs)
     ]
     steps = sum(len(epoch) for epoch in plan)
@@ -144,14 +150,15 @@ def tiny(folder: Path, texts: list[str]) -> None:
 
 def shown(folder: Path) -> None:
     """Train on simulated dialogs, and measure on others."""
-    simulate("customersim", dialogs=150, seed=1, out=folder / "train.jsonl")
-    simulate("customersim", dialogs=30, seed=2, out=folder / "test.jsonl")
+    simulate("customersim", dialogs=120, seed=1, out=folder / "train.jsonl")
+    simulate("customersim", dialogs=20, seed=2, out=folder / "test.jsonl")
     records = list(read(folder / "train.jsonl"))
     tiny(folder / "encoder", [record.text for record in records])
-    train_tagger(folder / "encoder", folder / "tagger", records, 8)
+    train_tagger(folder / "encoder", folder / "tagger", records, epochs=6, learning_rate=1e-2)
     policy = build_policy({"token-classifier": "tagger"}, folder)
-    card = tacit.scan(folder / "test.jsonl", policy, processes=1).card
-    print(policy.id, card)
+    card = tacit.scan(folder / "test.jsonl", policy, processes=1, stability=0).card
+    assert card is not None, "the simulated corpus has gold spans"
+    print(f"{policy.id} finds {card.overall.recall.value:.0%} of the secrets of other dialogs")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ LISTED_SKIPS = (
     "no gpt2_tokenizer in TACIT_DATA",
     "the data sets of TACIT_DATA are not here",
     "stories15m was not made",
+    "gliner is not installed beside this transformers",
     "TACIT_ENCODER names no folder of a pretrained encoder",
 )
 """Reasons for which a test may be skipped where changes are checked: data and models that cannot be installed there."""

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from importlib.metadata import EntryPoint, PackageNotFoundError
 from pathlib import Path
 
@@ -15,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers import LABELS, PIPELINE, needs_pipeline, needs_presidio, save_tiny_classifier
+from readers import PIPELINE, needs_pipeline, needs_presidio
 from tacit.common import libraries
 from tacit.common.workers import Workers
 from tacit.data.records import NAMES, ONTONOTES, PERSONAL, Record, Span, common_kind, resolve_overlaps, spans_fault
-from tacit.errors import PolicyError, TacitError
-from tacit.policies import tagging, token_classifier
+from tacit.errors import PolicyError
+from tacit.policies import tagging
 from tacit.policies.entities import Names, Presidio, SpacyEntities, names
 from tacit.policies.pii.policy import KINDS as PII_KINDS
 from tacit.policies.policy import Policy
@@ -393,145 +392,8 @@ def test_presidio_is_tidy_on_any_text(text: str) -> None:
     assert spans_fault(Presidio(PIPE, None, 0.0).find(record(text)), len(text)) is None
 
 
-# token classifiers
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    pytest.importorskip("transformers")
-    return str(save_tiny_classifier(tmp_path_factory.mktemp("tiny")))
-
-
-def test_classifier_kinds_are_in_the_one_vocabulary(tiny: str) -> None:
-    assert TokenClassifier(tiny).kinds == ("DRUG", "LOC", "PERSON")
-    assert TokenClassifier(tiny, ("PER",)).kinds == ("PERSON",)
-    with pytest.raises(PolicyError, match="ORG"):
-        TokenClassifier(tiny, ("ORG",))
-
-
-def test_classifier_thresholds_equal_the_slow_rule(tiny: str) -> None:
-    """The twin: probabilities of the model itself for a text of one window, token by token, marked on characters."""
-    import torch
-    from transformers import AutoModelForTokenClassification, AutoTokenizer
-
-    text = "Ann xyz bob c"
-    encoded = AutoTokenizer.from_pretrained(tiny)(text, return_tensors="pt", return_offsets_mapping=True)
-    offsets, words = encoded.pop("offset_mapping")[0].tolist(), encoded.word_ids(0)
-    rows = torch.softmax(AutoModelForTokenClassification.from_pretrained(tiny)(**encoded).logits[0].double(), -1)
-    for threshold in (0.0, 0.3, 0.6, 0.9):
-        for plain_below in (0.0, 0.5, 0.9):
-            marked: set[int] = set()
-            for word, row in zip(words, rows.tolist(), strict=True):
-                chances = {"PERSON": row[1] + row[2], "LOC": row[3], "DRUG": row[4]}
-                best = max(chances.values())
-                if word is not None and ((best > row[0] and best >= threshold) or row[0] < plain_below):
-                    mine = [place for other, place in zip(words, offsets, strict=True) if other == word]
-                    marked |= set(range(mine[0][0], mine[-1][1]))
-            spans = TokenClassifier(tiny, None, threshold, plain_below).find(record(text))
-            found = {at for span in spans for at in range(span.start, span.end)}
-            assert {at for at in found if text[at] != " "} == marked
-
-
-@given(TEXTS)
-@settings(max_examples=25, deadline=None)
-def test_classifier_g1_conservative_loses_no_character(tiny: str, text: str) -> None:
-    balanced = TokenClassifier(tiny).find(record(text))
-    wide = TokenClassifier(tiny, None, 0.0, 0.9).find(record(text))
-    assert spans_fault(balanced, len(text)) is None
-    assert spans_fault(wide, len(text)) is None
-    covered = {at for span in wide for at in range(span.start, span.end)}
-    assert {at for span in balanced for at in range(span.start, span.end)} <= covered
-
-
-def test_classifier_g2_reads_a_text_the_same_after_others_and_in_another_thread_count(tiny: str) -> None:
-    import torch
-
-    policy, text = TokenClassifier(tiny, None, 0.0, 0.5), "Ann Lee went to Paris with a dog and two cats.\n" * 3
-    first = policy.find(record(text))
-    policy.find(record("something else"))
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        assert policy.find(record(text)) == first
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    again = pickle.loads(pickle.dumps(policy))
-    assert again == policy
-    assert again.hash == policy.hash
-
-
-def test_classifier_reads_texts_longer_than_its_window(tiny: str) -> None:
-    everything = TokenClassifier(tiny, None, 0.0, 1.0)
-    text = "One two three four five six seven.\n" * 40 + "y" * 300
-    found = everything.find(record(text))
-    covered = sum(span.end - span.start for span in found)
-    assert covered >= len("".join(text.split()))
-    assert found[-1].end == len(text)
-
-
-@pytest.mark.parametrize(("labels", "hint"), [(("LABEL_0", "LABEL_1"), "without O"), (("O",), "without O")])
-def test_classifier_needs_named_labels(tmp_path: Path, labels: tuple[str, ...], hint: str) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"id2label": {str(at): name for at, name in enumerate(labels)}}))
-    with pytest.raises(PolicyError, match=hint):
-        TokenClassifier(str(tmp_path))
-
-
-def test_classifier_errors_say_what_a_folder_needs(tmp_path: Path, tiny: str) -> None:
-    with pytest.raises(PolicyError, match="save_pretrained"):
-        TokenClassifier(str(tmp_path))
-    (tmp_path / "config.json").write_text((Path(tiny) / "config.json").read_text())
-    with pytest.raises(TacitError, match="save_pretrained"):
-        TokenClassifier(str(tmp_path)).find(record("Ann"))
-    for wrong in ({"threshold": 2}, {"plain_below": -1}):
-        with pytest.raises(PolicyError, match="between 0 and 1"):
-            build_policy({"token-classifier": {"folder": tiny, **wrong}})
-
-
-def test_a_pickle_is_never_read(tmp_path: Path, tiny: str) -> None:
-    import torch
-    from safetensors.torch import load_file
-
-    folder = tmp_path / "pickled"
-    shutil.copytree(tiny, folder)
-    policy = TokenClassifier(str(folder))
-    weights = folder / "model.safetensors"
-    torch.save(load_file(weights), folder / "pytorch_model.bin")
-    weights.unlink()
-    with pytest.raises(PolicyError, match="no weights in safetensors"):
-        TokenClassifier(str(folder))
-    with pytest.raises(PolicyError, match="no weights in safetensors"):  # one that was made before
-        policy.find(record("Ann"))
-
-
-def test_a_folder_runs_no_code_and_says_nothing(
-    tiny: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    import transformers
-
-    asked: list[dict[str, object]] = []
-    for name in ("AutoTokenizer", "AutoModelForTokenClassification"):
-        kind = getattr(transformers, name)
-
-        def load(*names: object, _load: Callable[..., object] = kind.from_pretrained, **words: object) -> object:
-            asked.append(words)
-            return _load(*names, **words)
-
-        monkeypatch.setattr(kind, "from_pretrained", load)
-    token_classifier._Model(tiny)
-    assert len(asked) == 2
-    assert all(words["local_files_only"] is True and words["trust_remote_code"] is False for words in asked)
-    assert asked[1]["use_safetensors"] is True
-    assert capfd.readouterr() == ("", "")
-
-
-def test_definitions_build_what_they_say(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path(tiny)
-    definition = {"token-classifier": {"folder": folder.name, "kinds": ["PER"], "threshold": 0.5, "plain_below": 0.9}}
-    assert build_policy(definition, folder.parent) == TokenClassifier(tiny, ("PERSON",), 0.5, 0.9)
-    assert build_policy({"token-classifier": folder.name}, folder.parent) == TokenClassifier(tiny)
-    assert len(LABELS) == 5
-    if PIPELINE:
-        monkeypatch.setenv("TACIT_SPACY", PIPELINE)
-        assert build_policy({"spacy": PIPELINE}) == SpacyEntities(PIPELINE)
-        assert build_policy({"spacy": {"kinds": ["ORG"]}}) == SpacyEntities(PIPELINE, ("ORG",))
+@needs_pipeline
+def test_definitions_build_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACIT_SPACY", PIPE)
+    assert build_policy({"spacy": PIPE}) == SpacyEntities(PIPE)
+    assert build_policy({"spacy": {"kinds": ["ORG"]}}) == SpacyEntities(PIPE, ("ORG",))

@@ -19,6 +19,7 @@ from tacit.errors import ConfigError, PolicyError
 from tacit.policies.conservative import conservative
 from tacit.policies.detectors.detector import Detected
 from tacit.policies.entities import LEVELS, Grammar, Presidio, SpacyEntities, names
+from tacit.policies.gliner import Gliner
 from tacit.policies.patterns import Capitals, Dictionary, Digits, Everything, Gold, RareWords, Regex
 from tacit.policies.pii.policy import KINDS, Pii
 from tacit.policies.policy import PIECES, Both, Definition, Either, Forgetful, InRoles, Policy, Widened, Without
@@ -170,6 +171,23 @@ def _texts(value: Value, _: Path) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _texts_by_text(value: Value, _: Path) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(text, str) and text for text in (*value, *value.values())):
+        raise _wrong("a mapping of texts to texts, such as `{GIVENNAME: PERSON}`", value)
+    return dict(value)
+
+
+def _labels(value: Value, folder: Path) -> dict[str, str]:
+    """Labels in a list, or each with its kind."""
+    if isinstance(value, list):
+        return dict.fromkeys(_texts(value, folder), "")
+    return _texts_by_text(value, folder)
+
+
+def _gliner(folder: str, labels: dict[str, str], threshold: float) -> Policy:
+    return Gliner(folder, tuple(labels), threshold, {label: kind for label, kind in labels.items() if kind})
+
+
 def _path(value: Value, folder: Path) -> Path:
     return folder / str(_text(value, folder))
 
@@ -245,6 +263,9 @@ _KEYED: dict[str, _Row] = {
         Dictionary.from_file,
     ),
     "forgetful": _Row({"policy": _Field(_build), "miss_rate": _Field(_number), "seed": _Field(_whole, 0)}, Forgetful),
+    "gliner": _Row(
+        {"folder": _Field(_folder), "labels": _Field(_labels), "threshold": _Field(_number, BALANCED)}, _gliner
+    ),
     "grammar": _Row(
         {"pipeline": _Field(_name_or_folder, None), "levels": _Field(_texts, LEVELS)},
         lambda pipeline, levels: Grammar(pipeline or default_pipeline(), levels),
@@ -271,6 +292,7 @@ _KEYED: dict[str, _Row] = {
             "kinds": _Field(_texts, None),
             "threshold": _Field(_number, BALANCED),
             "plain_below": _Field(_number, 0.0),
+            "labels": _Field(_texts_by_text, {}),
         },
         TokenClassifier,
     ),

@@ -25,6 +25,7 @@ from tacit.data.corpus import CorpusReader, read
 from tacit.data.records import Record, Span, spans_fault
 from tacit.errors import ConfigError, PolicyError, TacitError
 from tacit.policies.card import PRINTED_KINDS, CardCounts, PolicyCard, measured_card
+from tacit.policies.label_kinds import label_kinds, label_sentence
 from tacit.policies.marking import Excerpt, excerpt, id_hash
 from tacit.policies.policy import Policy
 from tacit.policies.stability import StabilityCounts, mask_stability
@@ -76,6 +77,7 @@ class Scan(Result):
     token_unit: str = WORDS
     user_groups: tuple[UserGroup, ...]
     kinds: dict[str, KindTotal]
+    label_kinds: dict[str, str] = field(default_factory=dict)
     quarantined: dict[str, int]
     card: PolicyCard | None
     stability: StabilityCounts
@@ -117,6 +119,8 @@ class Scan(Result):
         order = sorted(self.kinds.items(), key=lambda entry: (-entry[1].secrets, entry[0]))
         kinds = tuple((short(kind), f"{total.secrets:,}", f"{total.records:,}") for kind, total in order)
         yield Table(("kind", "secrets", "records"), kinds, title="secrets by kind").cut(PRINTED_KINDS, "kinds")
+        if sentence := label_sentence(self.label_kinds):
+            yield Note(sentence)
         if self.card is not None:
             yield from self.card.tables()
 
@@ -263,6 +267,7 @@ def result_of(
         sensitive_tokens=total.sensitive_tokens,
         user_groups=user_groups(total.users),
         kinds={kind: KindTotal(found, total.records_by_kind[kind]) for kind, found in sorted(total.secrets.items())},
+        label_kinds=label_kinds(looker.policy),
         quarantined={} if file is None else {why.value: count for why, count in sorted(file.tally.reasons.items())},
         card=measured_card(looker.policy, total.card),
         stability=stability,
