@@ -9,7 +9,7 @@ The data is looked for in the folder TACIT_DATA, by default ../shared/data besid
 first so many. CustomerSim, SGD and MultiWOZ have one dialog a record and gold spans; CoNLL-2003 has one sentence a
 record, the document as its user and the named entities as spans; AG News has one item a record and its class as label;
 SEC clauses have one clause a record, the company as user and the kind of contract as label; pii_synth has one sentence
-a record and gold spans.
+a record, its template as user and gold spans; in `pii_synth-templates` a third of the templates is for test.
 
 WikiText-2 (as the S-DP authors had it, with `<unk>`) has one line of the file a record, a paragraph or a heading, and
 the article as its user. The authors' records are windows of 35 GPT-2 tokens that run across paragraphs: 9,996 batches

@@ -171,7 +171,8 @@ def test_definitions_name_labels_and_their_kinds(installed: dict[str, str], fold
     assert mapped.content()["labels"] == {"person": "CUSTOMER", "passport number": "ID"}
     assert listed.hash != mapped.hash
     assert listed.hash != Gliner(str(folder), LABELS[::-1]).hash
-    for wrong in ({"labels": []}, {"labels": ["x"], "threshold": 2}, {"labels": "person"}):
+    wrongs: tuple[dict[str, Any], ...] = ({"labels": []}, {"labels": ["x"], "threshold": 2}, {"labels": "person"})
+    for wrong in wrongs:
         with pytest.raises(PolicyError):
             build_policy({"gliner": {"folder": str(folder), **wrong}})
 
@@ -213,7 +214,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> str:  # no
         intermediate_size=32,
         max_position_embeddings=MAX_TOKENS,
     )
-    BertModel(config).save_pretrained(folder / "base")
+    BertModel(config).save_pretrained(folder / "base")  # type: ignore[no-untyped-call]
     described = {
         "model_name": str(folder / "base"),
         "max_len": MAX_WORDS,

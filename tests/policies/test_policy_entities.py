@@ -216,6 +216,41 @@ def install(pipelines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TACIT_SPACY", raising=False)
 
 
+def blank_pipeline(folder: Path, language: str, name: str) -> str:
+    """A pipeline that knows one person, in a folder."""
+    spacy = pytest.importorskip("spacy")
+    pipeline = spacy.blank(language, meta={"name": name})
+    pipeline.add_pipe("entity_ruler").add_patterns([{"label": "PER", "pattern": f"Maria {language}"}])
+    pipeline.to_disk(folder)
+    return str(folder)
+
+
+def test_a_language_chooses_its_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    es, fr, more = (blank_pipeline(tmp_path / name, name[:2], name) for name in ("es", "fr", "fr-large"))
+    install([es, fr], monkeypatch)
+    for definition in ({"names": {"language": "es"}}, {"spacy": {"language": "es"}}):
+        policy = build_policy(definition)
+        assert policy.id == "spacy:es_es"
+        assert policy.find(record("Maria es, Maria fr")) == (Span(0, 8, "PERSON"),)
+    assert build_policy({"names": {"language": "fr"}}) == names(fr) == build_policy({"names": fr})
+    install([es, fr, more], monkeypatch)
+    with pytest.raises(PolicyError, match="one spaCy pipeline for 'fr', or fr_core_news_sm among several"):
+        build_policy({"names": {"language": "fr"}})
+    install([fr], monkeypatch)
+    monkeypatch.setenv("TACIT_SPACY", es)
+    assert build_policy({"spacy": {"language": "es"}}) == SpacyEntities(es)
+
+
+def test_a_language_without_a_pipeline_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install([blank_pipeline(tmp_path, "es", "x")], monkeypatch)
+    with pytest.raises(PolicyError, match="language 'fr'; found none;.* spacy download fr_core_news_sm"):
+        build_policy({"names": {"language": "fr"}})
+    with pytest.raises(PolicyError, match="spacy download en_core_web_sm"):
+        build_policy({"grammar": {"language": "en"}})
+    with pytest.raises(PolicyError, match="`pipeline` or `language`; found both"):
+        build_policy({"spacy": {"language": "es", "pipeline": str(tmp_path)}})
+
+
 def test_the_digest_sees_names_and_bytes(tmp_path: Path) -> None:
     digests = set()
     for number, (name, content) in enumerate([("a", "1"), ("b", "1"), ("a", "2")]):

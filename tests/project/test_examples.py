@@ -32,6 +32,7 @@ SAYS = {
     "own_loop": ["after 40 private steps", "Each training record has", "the loop reads no record", "(assumed)"],
     "own_mechanism": ["noise multiplier", "Differential privacy for a record's secrets", "careless is refused"],
     "own_model": ["perplexity a byte", "Each training record has", "SYS: Hello"],
+    "train_tagger": ["120 records, 5 kinds", "epoch 6: loss", "of the secrets of other dialogs"],
     "own_policy": ["TICKET 270", "tickets,pii", "with 95 % confidence"],
 }
 

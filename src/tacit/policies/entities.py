@@ -102,9 +102,9 @@ class Names(SpacyEntities):
         )
 
 
-def names() -> Policy:
-    """Names of persons, places and organizations, as far as the default pipeline tells them apart."""
-    pipeline = default_pipeline()
+def names(pipeline: str | None = None) -> Policy:
+    """Names of persons, places and organizations, as far as the pipeline (the default one) tells them apart."""
+    pipeline = pipeline or default_pipeline()
     return Names(pipeline, tuple(kind for kind in NAMES if kind in find_pipeline(pipeline).kinds))
 
 

@@ -23,7 +23,7 @@ from tacit.policies.gliner import Gliner
 from tacit.policies.patterns import Capitals, Dictionary, Digits, Everything, Gold, RareWords, Regex
 from tacit.policies.pii.policy import KINDS, Pii
 from tacit.policies.policy import PIECES, Both, Definition, Either, Forgetful, InRoles, Policy, Widened, Without
-from tacit.policies.tagging import BALANCED, default_pipeline
+from tacit.policies.tagging import BALANCED, default_pipeline, pipeline_of_language
 from tacit.policies.token_classifier import TokenClassifier
 
 ALPHA_CONTEXT = "alpha-context"
@@ -184,6 +184,12 @@ def _labels(value: Value, folder: Path) -> dict[str, str]:
     return _texts_by_text(value, folder)
 
 
+def _pipeline(pipeline: str | None, language: str | None) -> str:
+    if pipeline is not None and language is not None:
+        raise PolicyError("`pipeline` or `language`", "both", "leave out `language`: a pipeline has its own")
+    return pipeline or (default_pipeline() if language is None else pipeline_of_language(language))
+
+
 def _gliner(folder: str, labels: dict[str, str], threshold: float) -> Policy:
     return Gliner(folder, tuple(labels), threshold, {label: kind for label, kind in labels.items() if kind})
 
@@ -267,8 +273,12 @@ _KEYED: dict[str, _Row] = {
         {"folder": _Field(_folder), "labels": _Field(_labels), "threshold": _Field(_number, BALANCED)}, _gliner
     ),
     "grammar": _Row(
-        {"pipeline": _Field(_name_or_folder, None), "levels": _Field(_texts, LEVELS)},
-        lambda pipeline, levels: Grammar(pipeline or default_pipeline(), levels),
+        {"pipeline": _Field(_name_or_folder, None), "levels": _Field(_texts, LEVELS), "language": _Field(_text, None)},
+        lambda pipeline, levels, language: Grammar(_pipeline(pipeline, language), levels),
+    ),
+    "names": _Row(
+        {"pipeline": _Field(_name_or_folder, None), "language": _Field(_text, None)},
+        lambda pipeline, language: names(_pipeline(pipeline, language)),
     ),
     "pii": _Row({"kinds": _Field(_texts, KINDS)}, Pii),
     "presidio": _Row(
@@ -283,8 +293,8 @@ _KEYED: dict[str, _Row] = {
     "regex": _Row({"pattern": _Field(_text), "kind": _Field(_text, "PATTERN")}, Regex),
     "roles": _Row({"of": _Field(_texts), "policy": _Field(_build)}, InRoles),
     "spacy": _Row(
-        {"pipeline": _Field(_name_or_folder, None), "kinds": _Field(_texts, None)},
-        lambda pipeline, kinds: SpacyEntities(pipeline or default_pipeline(), kinds),
+        {"pipeline": _Field(_name_or_folder, None), "kinds": _Field(_texts, None), "language": _Field(_text, None)},
+        lambda pipeline, kinds, language: SpacyEntities(_pipeline(pipeline, language), kinds),
     ),
     "token-classifier": _Row(
         {

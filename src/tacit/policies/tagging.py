@@ -45,6 +45,8 @@ PIPELINE_VARIABLE = "TACIT_SPACY"
 BALANCED = 0.3
 """The threshold of CRT's policy pi (Zhao et al. 2022, appendix A.4)."""
 
+_WEB = ("en", "zh")  # whose pipelines spaCy calls core_web, not core_news
+_LANGUAGE = re.compile("[a-z]{2,3}")
 _FIND_ENTITIES = ("ner", "entity_ruler", "span_ruler", "beam_ner")
 
 
@@ -57,6 +59,7 @@ class Pipeline:
     version: str
     components: tuple[str, ...]
     labels: frozenset[str]
+    language: str
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -90,6 +93,28 @@ def default_pipeline() -> str:
     return installed[0] if len(installed) == 1 else DEFAULT_PIPELINE
 
 
+def pipeline_of_language(language: str) -> str:
+    """The pipeline for `language` (such as es), installed or named by `TACIT_SPACY`; of several, spaCy's small one."""
+    installed = {model.name for model in entry_points(group="spacy_models")}
+    chosen = {name for name in (os.environ.get(PIPELINE_VARIABLE),) if name}
+    found = sorted(name for name in installed | chosen if find_pipeline(name).language == language)
+    small = f"{language}_core_{'web' if language in _WEB else 'news'}_sm"
+    if len(found) == 1 or small in found:
+        return small if small in found else found[0]
+    if found:
+        raise PolicyError(
+            expected=f"one spaCy pipeline for {language!r}, or {small} among several",
+            found=", ".join(found),
+            way_out="name one of them as `pipeline`, without `language`",
+        )
+    raise PolicyError(
+        expected=f"an installed spaCy pipeline for the language {language!r}",
+        found=f"none; installed: {', '.join(sorted(installed)) or 'no pipeline'}",
+        way_out=f"python -m spacy download {small if _LANGUAGE.fullmatch(language) else DEFAULT_PIPELINE}, or name a "
+        "pipeline's folder as `pipeline`",
+    )
+
+
 @cache
 def find_pipeline(name: str) -> Pipeline:
     """The pipeline called `name`: an installed package, or a folder. Nothing of spaCy is loaded for it."""
@@ -110,6 +135,7 @@ def find_pipeline(name: str) -> Pipeline:
         version=str(described.get("version", "")),
         components=tuple(described.get("pipeline", [])),
         labels=frozenset(label for part in _FIND_ENTITIES for label in labels.get(part, [])),
+        language=str(described.get("lang", "")),
     )
 
 
