@@ -243,7 +243,7 @@ def test_a_language_chooses_its_pipeline(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_language_without_a_pipeline_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install([blank_pipeline(tmp_path, "es", "x")], monkeypatch)
-    with pytest.raises(PolicyError, match="language 'fr'; found none;.* spacy download fr_core_news_sm"):
+    with pytest.raises(PolicyError, match=r"language 'fr'; found none;.* spacy download fr_core_news_sm"):
         build_policy({"names": {"language": "fr"}})
     with pytest.raises(PolicyError, match="spacy download en_core_web_sm"):
         build_policy({"grammar": {"language": "en"}})

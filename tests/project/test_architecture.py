@@ -44,6 +44,7 @@ LATE = {  # when first asked
     "common/model_files.py",
     "policies/detectors/encoder.py",
     "policies/detectors/paraphrase.py",
+    "policies/drafts.py",
     "policies/gliner.py",
     "policies/token_classifier.py",
 }

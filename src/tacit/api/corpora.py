@@ -181,21 +181,38 @@ def label_draw(
     seed: int | None = None,
     gold: bool = False,
     show_found: bool = False,
+    draft: str | Path | None = None,
     segment_by: "SegmentBy" = "record",
     **field_names: Unpack[FieldNames],
 ) -> "Sample":
-    """`tacit label draw`: records, turns or sentences drawn at random, written to a file for a person to label."""
+    """`tacit label draw`: records, turns or sentences drawn at random, written to a file for a person to label.
+
+    draft: the folder of a causal language model that drafts labels, which the person is shown.
+    """
     from tacit.data.corpus import open_corpus
+    from tacit.policies.drafts import Drafter
     from tacit.policies.labels import LabelOrigin, check_free, draw_sample, write_sample
 
-    if gold and show_found:
-        raise ConfigError("gold or show_found", "both", "leave one out: gold spans are no person to be shown things")
+    if gold and (show_found or draft is not None):
+        found = "show_found" if show_found else "draft"
+        raise ConfigError(f"gold or {found}", "both", "leave one out: gold spans are no person to be shown things")
+    if show_found and draft is not None:
+        raise ConfigError("show_found or draft", "both", "leave one out: labels have one source of bias at a time")
     check_free(Path(out))
-    labels = LabelOrigin.GOLD if gold else LabelOrigin.PERSON_SHOWN_FOUND if show_found else LabelOrigin.PERSON
+    drafter = None if draft is None else Drafter(Path(draft))
+    shown = LabelOrigin.PERSON_SHOWN_FOUND if show_found else LabelOrigin.PERSON
+    labels = LabelOrigin.GOLD if gold else LabelOrigin.PERSON_SHOWN_DRAFT if drafter else shown
     second = None if conservative is None else policy_of(conservative)
     reader = open_corpus(corpus, fields_of(field_names))
     sample = draw_sample(
-        reader, policy_of(policy), second, size=records, seed=seed, labels=labels, segment_by=segment_by
+        reader,
+        policy_of(policy),
+        second,
+        size=records,
+        seed=seed,
+        labels=labels,
+        segment_by=segment_by,
+        drafter=drafter,
     )
     write_sample(sample, Path(out))
     return sample

@@ -179,6 +179,14 @@ def draw(
     show_found: Annotated[
         bool, typer.Option("--show-found", help="Show what the policies found while labeling, which biases people.")
     ] = False,
+    draft: Annotated[
+        Path | None,
+        typer.Option(
+            help="Let the causal language model in this folder draft labels, which biases people: its drafts are under "
+            "`draft`, to be checked and copied.",
+            show_default="no drafts",
+        ),
+    ] = None,
     as_json: AsJson = False,
     flags: dict[str, str],
 ) -> None:
@@ -192,6 +200,7 @@ def draw(
         seed=seed,
         gold=gold,
         show_found=show_found,
+        draft=draft,
         segment_by=segment_by,
         **field_names(flags),
     )

@@ -2,7 +2,7 @@
 
 G1 (uniform). Every ordered choice of `size` different records is equally likely, whatever the records contain.
 G2 (flat). One pass; memory contains the sample and a hash of the corpus, however long it is.
-G3 (blind). Unless asked, the sample contains nothing of what a policy finds, and no record in it is labeled.
+G3 (blind). Unless asked, the sample contains nothing of what a policy finds or a model drafts; no record is labeled.
 G4 (discreet). The file is created for its owner alone (0600) and never over another one; errors quote no text of it.
 G5 (labeled). A line that nobody touched is refused, and so is a label that does not occur in its text.
 G6 (whole). A line that was dropped, doubled, moved or reworded, and a header that was changed, are refused. This guards
@@ -30,6 +30,7 @@ from tacit.config.setting import SegmentBy
 from tacit.data.marked import CorpusHash
 from tacit.data.records import Message, Record, Span, in_messages, resolve_overlaps, segment_records
 from tacit.errors import ClaimRefused, ConfigError, CorpusError
+from tacit.policies.drafts import Drafter
 from tacit.policies.policy import Policy
 
 HOW_TO_LABEL = (
@@ -47,6 +48,7 @@ class LabelOrigin(StrEnum):
 
     PERSON = "person"
     PERSON_SHOWN_FOUND = "person shown what the policies found"
+    PERSON_SHOWN_DRAFT = "person shown a model's draft"
     GOLD = "gold"
 
 
@@ -91,6 +93,7 @@ class SampleHeader:
     sampled: int
     seed: int
     seal: str
+    draft: Frozen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class LabelItem:
     record: Record = field(repr=False)
     secrets: tuple[Span, ...] | None = field(repr=False)
     found: tuple[tuple[Span, ...], ...] | None = field(default=None, repr=False)
+    draft: tuple[str, ...] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,7 @@ def draw_sample(
     seed: int | None = None,
     labels: LabelOrigin = LabelOrigin.PERSON,
     segment_by: SegmentBy = "record",
+    drafter: Drafter | None = None,
 ) -> Sample:
     """`size` of the records, turns or sentences (`segment_by`) of `records`, uniformly, none twice.
 
@@ -152,6 +157,8 @@ def draw_sample(
         raise CorpusError("records with ids of their own", "two with one id", "give each record its own id")
     policies = [policy] if conservative is None else [policy, conservative]
     items = tuple(_item(record, policies, labels) for record in drawn)
+    if drafter is not None:
+        items = tuple(replace(item, draft=drafter.draft(item.record.text)) for item in items)
     unsealed = SampleHeader(
         tacit_sample=1,
         how_to_label=HOW_TO_LABEL,
@@ -162,6 +169,7 @@ def draw_sample(
         sampled=size,
         seed=seed,
         seal="",
+        draft=None if drafter is None else Frozen(drafter.id, drafter.hash),
     )
     return Sample(sealed(unsealed, items), items)
 
@@ -209,6 +217,8 @@ def _item(record: Record, policies: list[Policy], labels: LabelOrigin) -> LabelI
 def sealed(header: SampleHeader, items: tuple[LabelItem, ...]) -> SampleHeader:
     """`header` with the seal of itself and of `items`."""
     fields = asdict(replace(header, seal=""))
+    if header.draft is None:
+        del fields["draft"]  # as in samples from before there were drafts
     lines = [(one.id, one.text, one.user, one.label, *(one.messages or ())) for one in (item.record for item in items)]
     gold = [item.record.spans for item in items]  # None where a person labels
     content = json.dumps([fields, lines, gold], sort_keys=True)
@@ -216,7 +226,7 @@ def sealed(header: SampleHeader, items: tuple[LabelItem, ...]) -> SampleHeader:
 
 
 _LABELED = "LABELED"
-_KEYS = {"id", "text", "user", "label", "messages", "found", "secrets"}
+_KEYS = {"id", "text", "user", "label", "messages", "found", "draft", "secrets"}
 _FAULTS_SHOWN = 10
 
 
@@ -270,7 +280,8 @@ def read_labels(path: Path) -> Sample:
 
 def _row(item: LabelItem) -> dict[str, Any]:
     record = item.record
-    row = {name: getattr(record, name) for name in ("id", "text", "user", "label", "messages")} | {"found": item.found}
+    row = {name: getattr(record, name) for name in ("id", "text", "user", "label", "messages")}
+    row |= {"found": item.found, "draft": item.draft}
     return {name: value for name, value in row.items() if value is not None} | {"secrets": item.secrets}
 
 
@@ -302,7 +313,7 @@ def _object(line: str, number: int) -> dict[str, Any]:
     if (
         not isinstance(row, dict)
         or not {"id", "text", "secrets"} <= set(row) <= _KEYS
-        or not all(isinstance(row[name], str) for name in row.keys() - {"messages", "found", "secrets"})
+        or not all(isinstance(row[name], str) for name in row.keys() - {"messages", "found", "draft", "secrets"})
     ):
         raise _changed(number)
     return row
