@@ -105,6 +105,14 @@ def test_classifier_reads_texts_longer_than_its_window(tiny: str) -> None:
     assert found[-1].end == len(text)
 
 
+def test_a_text_is_read_as_normalized_and_marked_as_it_is(tiny: str) -> None:
+    policy = TokenClassifier(tiny, None, 0.0, 1.0)
+    plain, dressed = "Ann Lee, Paris", "<b>A\u200bnn</b>\u00a0Lee, Pa\u00adris"
+    ends = [dressed.index("n</b>") + 1, dressed.index(","), dressed.index(",") + 1, len(dressed)]
+    assert [span.kind for span in policy.find(record(dressed))] == [span.kind for span in policy.find(record(plain))]
+    assert {span.end for span in policy.find(record(dressed))} <= set(ends)
+
+
 @pytest.mark.parametrize(("labels", "hint"), [(("LABEL_0", "LABEL_1"), "without O"), (("O",), "without O")])
 def test_classifier_needs_named_labels(tmp_path: Path, labels: tuple[str, ...], hint: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"id2label": {str(at): name for at, name in enumerate(labels)}}))

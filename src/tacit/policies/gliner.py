@@ -19,9 +19,10 @@ from typing import Any
 
 from tacit.common.libraries import foreign, quietly, require_library
 from tacit.common.serialize import read_json
-from tacit.data.records import Range, Record, Span, resolve_overlaps
+from tacit.data.records import Range, Record, Span
 from tacit.errors import PolicyError
 from tacit.policies.label_kinds import kinds_of_labels
+from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.policy import Policy
 from tacit.policies.tagging import BALANCED, digest_of, readable, tidied
 
@@ -66,12 +67,14 @@ class Gliner(Policy):
             "labels": kinds_of_labels(self.labels, self.kinds),
             "order": list(self.labels),
             "threshold": self.threshold,
+            "reading": normalization_digest(),
         }
 
     def find(self, record: Record) -> tuple[Span, ...]:
         kinds = kinds_of_labels(self.labels, self.kinds)
-        found = _reader(self.folder).read(readable(record.text), self.labels, self.threshold)
-        return resolve_overlaps(tidied(record.text, (span._replace(kind=kinds[span.kind]) for span in found)))
+        reading = normalize(record.text)
+        found = _reader(self.folder).read(readable(reading.text), self.labels, self.threshold)
+        return reading.back(tidied(reading.text, (span._replace(kind=kinds[span.kind]) for span in found)))
 
 
 class Reader:

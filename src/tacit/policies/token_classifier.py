@@ -30,9 +30,10 @@ import numpy.typing as npt
 
 from tacit.common.libraries import from_folder, require_library, tokenizer_of
 from tacit.common.serialize import read_json
-from tacit.data.records import Range, Record, Span, resolve_overlaps
+from tacit.data.records import Range, Record, Span
 from tacit.errors import PolicyError
 from tacit.policies.label_kinds import PLAIN, kinds_of_labels
+from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.policy import Policy
 from tacit.policies.tagging import BALANCED, check_kinds, digest_of, kinds_in_id, readable, tidied
 
@@ -112,6 +113,7 @@ class TokenClassifier(Policy):
             "kinds": sorted(self.kinds or ()),
             "threshold": self.threshold,
             "plain_below": self.plain_below,
+            "reading": normalization_digest(),
         }
 
     def _kinds(self) -> tuple[str, ...]:
@@ -127,8 +129,8 @@ class TokenClassifier(Policy):
         return tuple(kinds[label] for label in labels)
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        text = record.text
-        kinds = self._kinds()
+        reading = normalize(record.text)
+        text, kinds = reading.text, self._kinds()
         found: list[Span] = []
         for start, end, probabilities in _model(self.folder).read(readable(text)):
             kind = self._kind(kinds, probabilities)
@@ -136,7 +138,7 @@ class TokenClassifier(Policy):
                 found[-1] = found[-1]._replace(end=max(found[-1].end, end))
             elif kind:
                 found.append(Span(start, end, kind))
-        return resolve_overlaps(tidied(text, found))
+        return reading.back(tidied(text, found))
 
     def _kind(self, kinds: tuple[str, ...], probabilities: npt.NDArray[np.float64]) -> str | None:
         """The kind of a token whose labels of these kinds have these probabilities; None when it is plain."""
