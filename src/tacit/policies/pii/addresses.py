@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import usaddress
 
-from tacit.data.records import US_STATES, Span
+from tacit.data.records import US_STATES, Range, Span
 from tacit.policies.pii.cues import NEVER_A_NAME, words
 
 _STATE_CODES = US_STATES | words("AS GU MP VI FM MH PW AA AE AP")
@@ -71,18 +71,22 @@ _MILITARY = re.compile(
 _STATE_ZIP = re.compile(r"[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?![\w-])")
 _PLACE_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w.'’-]{0,30}(?:,[ ]?|[ ])){1,5}$")
 _PLACE = re.compile(r"[ ,]{0,3}\n?(?:[^\W\d_][\w.'’-]{0,30},?[ ]){1,5}?[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?!\w)")
+_AFTER_HOUSE = frozenset((b" ", b"\t", b"-", b"A", b"a"))
 _LOOK_BACK = 80
 _MOST_TOKENS = 20
 
 
-def find_addresses(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span]:
-    """Addresses and parts of addresses; `numbers` are the places where digits begin. Findings may overlap."""
+def find_addresses(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+    """Addresses and parts of addresses; `look` is the outline of the text. Findings may overlap."""
     done = 0
-    for start in numbers:
-        opening = _OPENING.match(text, start) if start >= done else None
+    for start, end in numbers:
+        opening = _OPENING.match(text, start) if start >= done and look[end : end + 1] in _AFTER_HOUSE else None
         if opening is None:
             continue
-        end = _address_end(text, opening.end(), bool(_HOME.search(folded[max(0, start - 40) : start])))
+        seen = _read_address(text, opening.end())
+        end = seen.suffix_end
+        if not end and seen.capitals_end and _HOME.search(folded[max(0, start - 40) : start]):
+            end = seen.capitals_end
         if end:
             before = max(done, start - 20)
             unit = _UNIT_BEFORE.search(folded[before:start])
@@ -95,7 +99,7 @@ def find_addresses(text: str, folded: str, numbers: Sequence[int]) -> Iterator[S
     if "box" in folded:
         for match in _BOX.finditer(folded):
             yield Span(match.start(), (_PLACE.match(text, match.end()) or match).end(), "ADDRESS")
-    for match in _STATE_ZIP.finditer(text):
+    for match in _STATE_ZIP.finditer(text) if b"AA 00000" in look or b"AA, 00000" in look else ():
         if match.group()[:2] in _STATE_CODES and not text[match.start() - 1 : match.start()].isalnum():
             before = max(0, match.start() - _LOOK_BACK)
             place = _PLACE_BEFORE.search(text[before : match.start()])
@@ -114,10 +118,10 @@ class _Reading:
     suffix_end: int = 0
 
 
-def _address_end(text: str, start: int, announced: bool) -> int:
-    """Where the address ends whose house number ends at `start`; 0 when this is no address.
+def _read_address(text: str, start: int) -> _Reading:
+    """What follows a house number that ends at `start`: an address if it has a suffix, or if it is announced.
 
-    An announced address needs no suffix: the capitalized words after the number are its street.
+    The street of an announced address is the capitalized words after the number.
     """
     seen = _Reading(start)
     previous = ""
@@ -133,11 +137,13 @@ def _address_end(text: str, start: int, announced: bool) -> int:
             continue
         postcode = _POSTCODE.match(text, seen.end)
         if postcode and seen.words:
-            return postcode.end()
+            seen.suffix_end = postcode.end()
+            break
         if token["number"]:
             number = token["number"].strip("# ")
             if _ZIP.fullmatch(number) and (previous in _STATES or seen.suffix_end):
-                return token.end()
+                seen.suffix_end = token.end()
+                break
             if previous not in _UNITS and not token["number"].startswith("#") and not _ordinal(number):
                 break
             seen.end = token.end()
@@ -153,7 +159,7 @@ def _address_end(text: str, start: int, announced: bool) -> int:
         if not _read_word(seen, word, small, token.end() - ends_sentence) or ends_sentence:
             break
         previous = small
-    return seen.suffix_end or (seen.capitals_end if announced else 0)
+    return seen
 
 
 def _read_word(seen: "_Reading", word: str, small: str, end: int) -> bool:

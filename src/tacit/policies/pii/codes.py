@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from tacit.data.records import Span
+from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import CODE_CUES, COMMON_PAIRS, Cue, covers, phrases, words
 
 _CODE = re.compile(
@@ -18,7 +18,7 @@ _CODE = re.compile(
 )
 _SPACED = re.compile(r"(?:[A-Z]{0,4}\d[A-Z\d]{0,11})(?:[ -][A-Z\d]{0,6}\d[A-Z\d]{0,11}){1,8}(?!\w)")
 _LOOSE_PHONE = re.compile(r"\d(?:[ ().-]{0,2}\d){6,14}(?!\w)")
-_LETTERS_SIGN = re.compile(r"[A-Z]{7}")
+_LETTERS_SIGN = b"A" * 7
 _LETTERS = re.compile(r"\b[A-Z]{7,24}\b")
 _STRONG = re.compile(r"\s{0,2}(?:'s\s)?(?:number|numbers|num|no\b\.?|nr\b|id\b|code|reference|ref\b|#|:|=)")
 _NAMED_AFTER = re.compile(r"\s(?:is|was|are|will be|would be)\s(?:the|your|my|our|its|his|her)?\s?(?:new\s)?")
@@ -92,11 +92,11 @@ class Announcements:
 
 
 def find_codes(
-    text: str, numbers: Sequence[int], announcements: Announcements, claimed: Sequence[Span]
+    text: str, look: bytes, numbers: Sequence[Range], announcements: Announcements, claimed: Sequence[Span]
 ) -> Iterator[Span]:
-    """Codes that are not part of a surer finding; `numbers` are the places where digits begin."""
+    """Codes that are not part of a surer finding; `look` is the outline of the text."""
     done = 0
-    for number in numbers:
+    for number, _ in numbers:
         if number < done:
             continue
         start = number
@@ -112,7 +112,7 @@ def find_codes(
             yield Span(start, _spaced_end(text, start, match.end(), kind), kind)
         elif (phone := _LOOSE_PHONE.match(text, start)) and announcements.before(start) == ("PHONE", True):
             yield Span(*phone.span(), "PHONE")
-    if _LETTERS_SIGN.search(text):
+    if _LETTERS_SIGN in look:
         for cue in announcements.cues:
             if cue.strong and cue.kind in ("ORDER", "TRACKING", "ID"):
                 yield from _letters_after(text, cue.end, cue.kind)

@@ -4,9 +4,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
-import ahocorasick_rs
-
 from tacit.data.records import Span
+from tacit.policies.pii.phrases import Hit, Phrases
 
 
 def words(text: str) -> frozenset[str]:
@@ -223,8 +222,8 @@ FILLERS = phrases(
 
 ALL_CUES = sorted(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES | FIELD_CUES.keys() | AGE_CUES.keys())
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_AUTOMATON = ahocorasick_rs.AhoCorasick(ALL_CUES)
-Cue = tuple[int, int, str]
+_CUES = Phrases(ALL_CUES)
+Cue = Hit
 
 
 def fold(text: str) -> str:
@@ -235,17 +234,14 @@ def fold(text: str) -> str:
     return _SURROGATE.sub("?", lower.replace("’", "'")) if not lower.isascii() else lower
 
 
-def find_cues(folded: str) -> list[Cue]:
+def find_cues(folded: str, words: str) -> list[Cue]:
     """Every cue that stands as whole words, as (start, end, cue), by start; longer ones hide the ones inside them."""
     cues: list[Cue] = []
-    length = len(folded)
-    for index, start, end in _AUTOMATON.find_matches_as_indexes(folded, overlapping=True):
-        if (start and folded[start - 1].isalnum()) or (end < length and folded[end].isalnum()):
-            continue
-        while cues and cues[-1][0] >= start:
+    for cue in _CUES.find(folded, words):
+        while cues and cues[-1][0] >= cue[0]:
             cues.pop()
-        if not cues or cues[-1][1] < end:
-            cues.append((start, end, ALL_CUES[index]))
+        if not cues or cues[-1][1] < cue[1]:
+            cues.append(cue)
     return cues
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from tacit.data.records import Span
+from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import AGE_CUES, DATE_CUES, Cue, words
 
 _DAY_WORDS = (
@@ -29,6 +29,7 @@ _FIGURES = re.compile(
     r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2})(?![\w/-]|\.\d)"
 )
 
+_BETWEEN_FIGURES = frozenset("-/.")
 _SHORT = re.compile(r"(?<![\w/.,-])(?:0?[1-9]|[12]\d|3[01])[/-](?:0?[1-9]|[12]\d|3[01]|[2-4]\d)(?![\w/-]|[.,]\d)")
 
 _BEFORE_SHORT = re.compile(
@@ -42,7 +43,7 @@ _ANY_WORD = re.compile(
 )
 
 
-def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[int]) -> Iterator[Span]:
+def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
     """Dates in figures, and dates whose month is written out."""
     for start, end, cue in cues:
         if cue in DATE_CUES:
@@ -51,7 +52,9 @@ def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[in
             rest = (_AFTER_DAY if day else _AFTER_MONTH).match(folded, end)
             if day or rest:
                 yield Span(window + day.start() if day else start, rest.end() if rest else end, "DATE")
-    for start in numbers:
+    for start, end in numbers:
+        if text[end : end + 1] not in _BETWEEN_FIGURES:
+            continue
         if date := _FIGURES.match(text, start):
             yield Span(*date.span(), "DATE")
         elif (short := _SHORT.match(text, start)) and _BEFORE_SHORT.search(folded[max(0, start - 14) : start]):
@@ -102,12 +105,13 @@ _BOTH = re.compile(r"(?<=\()(\d{1,2}) (?:und|and|et|e|y|en|&) (\d{1,2})(?=\))")
 _NAME_BEFORE = re.compile(r"(?P<word>[^\W\d_]{1,24})(?:\.? \(|[,;] ?)$")
 _ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| und \d|\.(?:\s|$)|$)")
 _GLUED = re.compile(r"(?<![\w.,])\d{1,3}(?:jährig\w{0,3}|jarige?)|(?<![\w.])\d{2}[fm](?![\w°])")
+_MOST_DIGITS = 3
 _COUNTED = words("no art table section figure page chapter values article appendix step item row line")
 _IN_HIS = re.compile(r"(?<=in (?:his|her) )(?:early|mid|late)[- ](?:teens|[a-z]{3,6}ties)")
 _TH = re.compile(r"\d{2}(?:st|nd|rd|th)(?= (?:to|birthday|b-day|geburtstag))")
 
 
-def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[int]) -> Iterator[Span]:
+def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
     """Ages of people; durations are none."""
     for start, end, cue in cues:
         role = AGE_CUES.get(cue)
@@ -118,17 +122,19 @@ def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[int
                 yield Span(window + age.start(1), window + age.end(1), "AGE")
         elif role and (found := _AFTER[role].match(folded, end)):
             yield Span(*found.span(1), "AGE")
-    for start in numbers:
-        yield from _at_number(text, folded, start)
+    for start, end in numbers:
+        if end - start <= _MOST_DIGITS:
+            yield from _at_number(text, folded, start, end)
     if "ties" in folded or "teens" in folded:
         yield from (Span(*match.span(), "AGE") for match in _IN_HIS.finditer(folded))
 
 
-def _at_number(text: str, folded: str, start: int) -> Iterator[Span]:
-    for pattern in (_GLUED, _TH):
-        if match := pattern.match(folded, start):
-            yield Span(*match.span(), "AGE")
-    if both := _BOTH.match(folded, start):
+def _at_number(text: str, folded: str, start: int, end: int) -> Iterator[Span]:
+    if text[end : end + 1].isalpha():
+        for pattern in (_GLUED, _TH):
+            if match := pattern.match(folded, start):
+                yield Span(*match.span(), "AGE")
+    elif both := (_BOTH.match(folded, start) if text.startswith("(", start - 1) else None):
         yield from (Span(*both.span(group), "AGE") for group in (1, 2))
     elif alone := _ALONE.match(text, start):
         before = _NAME_BEFORE.search(text[max(0, start - 30) : start])

@@ -103,7 +103,9 @@ _REPLY_REACH = 160
 _MOST_WORDS = 5
 
 
-def find_names(text: str, folded: str, cues: Sequence[Cue], addresses: Sequence[Span]) -> Iterator[Span]:
+def find_names(
+    text: str, folded: str, apart: str, cues: Sequence[Cue], addresses: Sequence[Span]
+) -> Iterator[Span]:
     """Names beside a cue, addressees, and further mentions of both; findings may overlap."""
     found: list[Range] = []
     for start, end, cue in cues:
@@ -116,7 +118,7 @@ def find_names(text: str, folded: str, cues: Sequence[Cue], addresses: Sequence[
             found.extend(_vocative(text, match.end()))
     for span in addresses:
         found.extend(name for name in _ending_at(text, span.start, _ADDRESSEE, 80) if " " in text[slice(*name)])
-    found.extend(find_people(text, folded))
+    found.extend(find_people(text, folded, apart))
     taken = [piece for piece in found if not overlaps(addresses, *piece)]
     yield from (Span(start, end, "NAME") for start, end in (*taken, *find_mentions(text, folded, taken)))
 

@@ -6,9 +6,11 @@ These are looked for last, in what no surer finder has taken.
 import re
 from collections.abc import Iterator, Sequence
 
-from tacit.data.records import Span
+from tacit.data.records import Range, Span
 from tacit.policies.pii.codes import Announcements
 from tacit.policies.pii.cues import overlaps
+from tacit.policies.pii.outline import solid
+from tacit.policies.pii.phrases import Phrases
 
 _GROUPED = re.compile(
     r"(?<![\w.,$€£+-])[+(]?\(?\d{1,6}\)?(?:(?:[ ./-]{1,2}|(?<=[ ]\d{4})\n(?=\d{4}))\(?\d{1,10}\)?){1,8}"
@@ -38,6 +40,8 @@ _STANDARDS = re.compile(r"(?:ISO|IEC|RFC|DIN|EN|BS|CVE|PSI|HTTP|USB|HDMI|IP|UTF|
 _MELTS = frozenset({"CARD", "IBAN", "ID", "ORDER", "PHONE", "SSN", "TRACKING"})
 _DIGIT_WORDS = "zero|oh|one|two|three|four|five|six|seven|eight|nine"
 _SPELLED = re.compile(rf"(?<!\w)(?:(?:{_DIGIT_WORDS}|double|triple)(?:,?[ -])){{3,24}}(?:{_DIGIT_WORDS})(?!\w)")
+_SPELLED_SIGNS = Phrases([*_DIGIT_WORDS.split("|"), "double", "triple"])
+_FEWEST_WORDS = 4
 _DOT = "(?:dot|punto|point|punkt|ponto|punt)"
 _SPELLED_MAIL = re.compile(
     rf"(?<!\w)[\w-]{{1,30}}(?:[ ]{_DOT}[ ][\w-]{{1,30}}){{0,3}}[ ](?:at|arroba|chiocciola|arobase|bei)[ ][\w-]{{1,30}}"
@@ -46,49 +50,74 @@ _SPELLED_MAIL = re.compile(
 _MISREAD_SIGN = re.compile(r"\d[OlI]|[OlI]\d")
 _MISREAD = re.compile(r"(?<![^\W\d_])[OlI\d]{0,20}\d[OlI\d]{0,20}(?![^\W\d_])")
 _LOOKS_LIKE = str.maketrans("OlI", "011")
-_MAC_SIGN = re.compile(r"[:.-][0-9A-Fa-f]{2,4}[:.-][0-9A-Fa-f]{2}")
-_PLACE_SIGN = re.compile(r"°|\d\.\d{2}")
-_LONG = re.compile(r"\w{23}")
-_SERIAL = re.compile(r"\d{5}")
+_MIXED = (b"0A", b"A0", b"0a", b"a0")
+_MAC_SIGNS = (b":ww:ww", b"-ww-ww", b".wwww.wwww")
+_LONG = (b"w" * 23,)
+_SERIALS = (b"A000000", b"00AA00000")
+_CAPITALS_BEFORE = re.compile(r"[A-Z]{1,5}[ -]?\Z")
+_LONGEST_PREFIX = 6
+_CAPITAL_GAPS = (b"A ", b"A-")
+_BESIDE_CAPITALS = (b"A0", b"A 0", b"A-0", b"0A", b"0 A", b"0-A", b"0/A", b"0.A")
+_SEPARATORS = frozenset(" ./-)\n")
 _LEAST = 8
 _SURE = 9
 
 
-def find_devices(text: str, folded: str) -> Iterator[Span]:
-    """MAC addresses, coordinates, wallets and passports."""
-    signs = ((_MAC, _MAC_SIGN), (_PLACE, _PLACE_SIGN), (_CRYPTO, _LONG), (_PASSPORT, _SERIAL))
-    for pattern, sign in signs:
-        if sign.search(text):
+def find_devices(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+    """MAC addresses, coordinates, wallets and passports; `look` is the outline of the text."""
+    unbroken = solid(look)
+    signs = ((_MAC, unbroken, _MAC_SIGNS), (_CRYPTO, unbroken, _LONG), (_PASSPORT, look, _SERIALS))
+    for pattern, where, marks in signs:
+        if any(mark in where for mark in marks):
             yield from (Span(*match.span(), "ID") for match in pattern.finditer(text))
+    if b"0.00" in look or "°" in text:
+        yield from _places(text, numbers)
     if "bic" in folded or "swift" in folded:
         yield from (Span(*match.span(1), "ID") for match in _BIC.finditer(folded))
     if "lat" in folded or "lon" in folded or "lng" in folded:
         yield from (Span(*match.span(1), "ID") for match in _LATITUDE.finditer(folded))
 
 
-def with_figures(text: str) -> str:
+def _places(text: str, numbers: Sequence[Range]) -> Iterator[Span]:
+    """Coordinates, which begin with a number, or with its sign or the letter of a hemisphere."""
+    done = 0
+    for number, _ in numbers:
+        for start in (number - 2, number - 1, number):
+            match = _PLACE.match(text, start) if start >= done else None
+            if match:
+                done = match.end()
+                yield Span(*match.span(), "ID")
+                break
+
+
+def with_figures(text: str, look: bytes) -> str:
     """The text with figures for letters that were misread for them, such as 2O2 and l276; offsets stay true."""
-    if not _MISREAD_SIGN.search(text):
+    if not any(sign in look for sign in _MIXED) or not _MISREAD_SIGN.search(text):
         return text
     return _MISREAD.sub(lambda match: match.group().translate(_LOOKS_LIKE), text)
 
 
-def find_spelled(folded: str) -> Iterator[Span]:
+def find_spelled(folded: str, apart: str) -> Iterator[Span]:
     """Numbers and addresses that are spelled out in words."""
-    if sum(map(folded.count, _DIGIT_WORDS.split("|"))) > 3:
+    if len(list(_SPELLED_SIGNS.find(folded, apart))) >= _FEWEST_WORDS:
         yield from (Span(*match.span(), "ID") for match in _SPELLED.finditer(folded))
     if any(word in folded for word in (" dot ", " punto ", " point ", " punkt ", " ponto ", " punt ")):
         yield from (Span(*match.span(), "EMAIL") for match in _SPELLED_MAIL.finditer(folded))
 
 
 def find_groups(
-    text: str, folded: str, numbers: Sequence[int], announcements: Announcements, found: Sequence[Span]
+    text: str,
+    folded: str,
+    look: bytes,
+    numbers: Sequence[Range],
+    announcements: Announcements,
+    found: Sequence[Span],
 ) -> Iterator[Span]:
     """Numbers of many digits that are written in groups, and codes of digits and capitals in groups."""
     claimed = [span for span in found if span.kind not in _MELTS]
     done = 0
-    for start in numbers:
-        if start < done:
+    for start, end in numbers:
+        if start < done or text[end : end + 1] not in _SEPARATORS:
             continue
         begin = start - (text[max(0, start - 1) : start] in ("+", "(")) if start else 0
         begin -= text[max(0, begin - 1) : begin] == "+" if begin else 0
@@ -97,9 +126,9 @@ def find_groups(
             done = match.end()
             if not overlaps(claimed, *match.span()):
                 announced = announcements.before(begin)
-                look = "PHONE" if match.group()[0] in "+(0" else "ID"
-                yield Span(*match.span(), announced[0] if announced else look)
-    for match in _SPACED_CODE.finditer(text):
+                kind = "PHONE" if match.group()[0] in "+(0" else "ID"
+                yield Span(*match.span(), announced[0] if announced else kind)
+    for match in _spaced_codes(text, look, numbers) if any(sign in look for sign in _BESIDE_CAPITALS) else ():
         code = match.group()
         digits = sum(map(str.isdigit, code))
         letters = sum(map(str.isalpha, code))
@@ -108,6 +137,22 @@ def find_groups(
         short = digits >= 2 and letters >= 2 and digits + letters >= 5
         if (short and announcements.before(match.start())) or (digits >= 5 and digits + letters >= _LEAST):
             yield Span(*match.span(), "ID")
+
+
+def _spaced_codes(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[re.Match[str]]:
+    """Codes that begin with a number, or with the capitals before it."""
+    done = 0
+    for number, _ in numbers:
+        starts = [number]
+        if look[number - 1 : number] == b"A" or look[max(0, number - 2) : number] in _CAPITAL_GAPS:
+            capitals = _CAPITALS_BEFORE.search(text, max(done, number - _LONGEST_PREFIX), number)
+            starts = [capitals.start(), number] if capitals else starts
+        for start in starts:
+            match = _SPACED_CODE.match(text, start) if start >= done else None
+            if match:
+                done = match.end()
+                yield match
+                break
 
 
 def _is_number(match: re.Match[str], folded: str) -> bool:

@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-import ahocorasick_rs
-
 from tacit.data.records import Range
 from tacit.policies.pii.common_words import common_words
 from tacit.policies.pii.cues import PARTICLES, words
 from tacit.policies.pii.lexicon import family_names, given_names
+from tacit.policies.pii.phrases import Phrases
 
 _CAPITAL = r"[^\W\d_a-zß-öø-ÿ]"
 _NAME = rf"{_CAPITAL}(?:[\w'’-]{{1,30}}|\.)"
@@ -77,8 +76,7 @@ _ROLES = {
     for role, phrases in {"announces": _ANNOUNCING, "closes": _CLOSINGS, "greets": _GREETINGS, "title": _TITLES}.items()
     for phrase in phrases.split("|")
 }
-_PHRASES = sorted(_ROLES)
-_AUTOMATON = ahocorasick_rs.AhoCorasick(_PHRASES)
+_PHRASES = Phrases(_ROLES)
 _BETWEEN = {
     "announces": re.compile(r"(?:[ ]?:)?[ ]{1,3}[\"“]?"),
     "closes": re.compile(r"[ ]?[,.!]{0,2}\s{1,3}"),
@@ -117,9 +115,9 @@ def _surnames() -> frozenset[str]:
     return family_names() - common_words()
 
 
-def find_people(text: str, folded: str) -> Iterator[Range]:
+def find_people(text: str, folded: str, apart: str) -> Iterator[Range]:
     """Places of names; they may overlap."""
-    yield from _cued(text, folded)
+    yield from _cued(text, folded, apart)
     if "<" in text:
         for pattern in (_HEADER, _MAILED):
             for match in pattern.finditer(text):
@@ -136,15 +134,12 @@ def find_people(text: str, folded: str) -> Iterator[Range]:
         yield from _small(text)
 
 
-def _cued(text: str, folded: str) -> Iterator[Range]:
+def _cued(text: str, folded: str, apart: str) -> Iterator[Range]:
     """Names after titles, roles, greetings and the like, which are capitalized."""
-    length = len(folded)
-    for index, start, end in _AUTOMATON.find_matches_as_indexes(folded, overlapping=True):
-        if (start and (folded[start - 1].isalnum() or folded[start - 1] == "-")) or (
-            end < length and folded[end].isalnum()
-        ):
+    for start, end, phrase in _PHRASES.find(folded, apart):
+        if folded.startswith("-", start - 1) and start:
             continue
-        role = _ROLES[_PHRASES[index]]
+        role = _ROLES[phrase]
         between = _BETWEEN[role].match(text, end)
         if between:
             run = (_AFTER_LABEL if role == "announces" else _AFTER).match(text, between.end())

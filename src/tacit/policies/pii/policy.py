@@ -17,7 +17,7 @@ from typing import Any
 
 import phonenumbers
 
-from tacit.data.records import Record, Span, iban_remainder, luhn_remainder, resolve_overlaps
+from tacit.data.records import Range, Record, Span, iban_remainder, luhn_remainder, resolve_overlaps
 from tacit.errors import ConfigError
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.pii.addresses import find_addresses
@@ -27,6 +27,8 @@ from tacit.policies.pii.dates import find_ages, find_dates
 from tacit.policies.pii.fields import find_fields
 from tacit.policies.pii.names import find_names
 from tacit.policies.pii.numbers import find_devices, find_groups, find_spelled, with_figures
+from tacit.policies.pii.outline import outline
+from tacit.policies.pii.phrases import apart
 from tacit.policies.pii.streets import find_streets
 from tacit.policies.policy import Policy, melted
 
@@ -52,7 +54,9 @@ _IPV6_SIGN = re.compile(r":[0-9A-Fa-f]{0,4}:")
 _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:])[0-9A-Fa-f:]{2,39}(?:\.\d{1,3}){0,3}(?![\w:])")
 _PREFIX_LENGTH = re.compile(r"/\d{1,3}(?!\w)")
 _IPV4 = re.compile(r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?!\w|\.\d)(?::\d{1,5})?(?:/\d{1,2}(?!\w))?")
-_NUMBER_SIGN = re.compile(r"\d{7}|\d{1,6}[-./ )]{1,3}[(]?\d")
+_NUMBER_SIGN = re.compile(r"\d{1,6}[-./ )]{1,3}[(]?\d")
+_SEPARATORS = frozenset("-./ )")
+_LONG = 6
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
 _IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ \n-]?[A-Za-z0-9]{4}){2,7}(?:[ \n-]?[A-Za-z0-9]{1,3})?(?!\w)")
 _IBAN_LOOK = re.compile(r"[A-Z]{2}\d{2}(?:[ -][A-Z\d]{4}){3,7}(?:[ -][A-Z\d]{1,3})?")
@@ -68,16 +72,16 @@ _PHONE = re.compile(
 _PHONE_ABROAD = re.compile(rf"(?<![\w+-])(?:\+|00)[1-9][\d ().-]{{6,20}}\d{_EXTENSION}(?!\w)", re.IGNORECASE)
 
 
-def find_shapes(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span]:
-    """E-mail and web addresses, and what begins where digits begin; findings may overlap."""
+def find_shapes(text: str, folded: str, numbers: Sequence[Range]) -> Iterator[Span]:
+    """E-mail and web addresses, and what begins with one of the numbers; findings may overlap."""
     if "@" in text:
         yield from (Span(*match.span(), "EMAIL") for match in _EMAIL.finditer(text))
     if "://" in text or "www." in folded or _DOMAIN_SIGN.search(folded):
         yield from _urls(text)
     if _IPV6_SIGN.search(text):
         yield from _ipv6(text)
-    for start in numbers:
-        if _NUMBER_SIGN.match(text, start):
+    for start, end in numbers:
+        if end - start > _LONG or (text[end : end + 1] in _SEPARATORS and _NUMBER_SIGN.match(text, start)):
             yield from _numbers_at(text, start)
         if start > 1 and text[start - 1].isalpha() and (iban := _IBAN.match(text, start - 2)):
             yield from _iban(iban)
@@ -157,8 +161,8 @@ KINDS = (
 _NUMBER = re.compile(r"\d+")
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
-    "addresses", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers", "people", "policy",
-    "streets",
+    "addresses", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers", "outline", "people",
+    "phrases", "policy", "streets",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
@@ -213,22 +217,25 @@ def _source_digest() -> str:
 
 def _find_all(text: str) -> tuple[Span, ...]:
     folded = fold(text)
-    cues = find_cues(folded)
+    words = apart(folded)
+    cues = find_cues(folded, words)
     announcements = Announcements(text, folded, cues)
-    figures = with_figures(text)
-    numbers = [match.start() for match in _NUMBER.finditer(figures)]
-    streets = find_streets(figures, folded, numbers)
-    addresses = resolve_overlaps((*find_addresses(text, folded, numbers), *streets))
+    look = outline(text)
+    figures = with_figures(text, look)
+    numbers = [match.span() for match in _NUMBER.finditer(figures)]
+    figured = look if figures is text else outline(figures)
+    streets = find_streets(figures, folded, words, figured, numbers)
+    addresses = resolve_overlaps((*find_addresses(text, folded, look, numbers), *streets))
     dates = find_dates(figures, folded, cues, numbers)
-    shaped = [*find_shapes(figures, folded, numbers), *dates, *find_devices(text, folded), *find_spelled(folded)]
+    shaped = [*find_shapes(figures, folded, numbers), *dates, *find_devices(text, folded, look, numbers), *find_spelled(folded, words)]
     shaped = [_announced(span, announcements) for span in shaped if not covers(addresses, span.start, span.end)]
     fields = find_fields(text, folded, cues)
     found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues, numbers)))
-    codes = find_codes(text, numbers, announcements, found)
-    names = find_names(text, folded, cues, addresses)
+    codes = find_codes(text, look, numbers, announcements, found)
+    names = find_names(text, folded, words, cues, addresses)
     found = resolve_overlaps((*found, *codes, *names))
-    groups = resolve_overlaps(find_groups(figures, folded, numbers, announcements, found))
-    return melted(groups, found)
+    groups = resolve_overlaps(find_groups(figures, folded, figured, numbers, announcements, found))
+    return melted(groups, found) if groups else found
 
 
 def _announced(span: Span, announcements: Announcements) -> Span:

@@ -1,9 +1,11 @@
 """Streets and postal codes of seven languages: the street first, or its number first."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from tacit.data.records import Span
+from tacit.data.records import Range, Span
+from tacit.policies.pii.phrases import Phrases
 
 _HOUSE = r"\d{1,4}(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
 _FLOOR = (
@@ -51,11 +53,14 @@ _BEFORE_TOWN = re.compile(
     r"(?<![\w.,/-])(?:[A-Z]{1,2}-)?(?:\d[\dOlI]{3,4}|l\d{4})(?=[ ][A-ZÀ-Þ][^\W\d_][\w1'’-]{1,30}(?:[ ,.;\n]|$))"
 )
 _AFTER_TOWN = re.compile(r"(?<=, )\d{5}(?:-\d{4})?(?=[,.;]|$)")
+_SUFFIXES_EN = (
+    "Street|St|Road|R0ad|Rd|Avenue|Avenu|Ave|Lane|Crescent|Gardens|Terrace|Grove|Row|Close|Court|Ct|Plaza|Place|Boulevard|"
+    "Blvd|Drive|Parkway|View|Mews|Square|Hill|Walk|Quay"
+)
 _STREETS_EN = re.compile(
     r"(?<![\w$.,])\d{1,5}[A-Za-z]?[ \n](?:[NSEW]\.?[ ])?(?:[^\W\d_][\w'’.-]{1,20}[ \n]){1,3}"
-    r"(?:Street|St|Road|R0ad|Rd|Avenue|Avenu|Ave|Lane|Crescent|Gardens|Terrace|Grove|Row|Close|Court|Ct|Plaza|"
-    r"Place|Boulevard|Blvd|Drive|"
-    r"Parkway|View|Mews|Square|Hill|Walk|Quay)(?!\w)(?:\.?,?[ ](?:Apt|Suite|Ste|Flat|Unit)\.?[ ]\w{1,6})?",
+    rf"(?:{_SUFFIXES_EN})(?!\w)"
+    r"(?:\.?,?[ ](?:Apt|Suite|Ste|Flat|Unit)\.?[ ]\w{1,6})?",
     re.IGNORECASE,
 )
 _BOX = re.compile(
@@ -67,7 +72,10 @@ _SUFFIXES = (
     "straße", "strasse", "str.", "gasse", "allee", "platz", "weg", "damm", "ufer", "ring", "straat", "laan", "gracht",
     "kade", "plein", "dijk", "singel", "steeg", "traße", "wg",
 )  # fmt: skip
-_TYPE_WORDS = frozenset(_ROMANCE_TYPES.replace("\\.", ".").split("|")) | {"der", "laan"}
+_AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
+_SUFFIX_ENDS = frozenset(suffix[-2:] for suffix in _SUFFIXES)
+_TYPE_SIGNS = Phrases(_ROMANCE_TYPES.replace("\\.", ".").split("|"))
+_SUFFIX_SIGNS = Phrases(_SUFFIXES_EN.lower().split("|"))
 _SURE_SIGNS = (
     "rue ",
     "avenue ",
@@ -83,12 +91,25 @@ _SURE_SIGNS = (
 )
 _BACK = 70
 _AHEAD = 60
+_NEAR = 30
+_AHEAD_EN = 75
 
 
-def find_streets(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Span]:
-    """Streets with their numbers, boxes and postal codes; findings may overlap. `numbers` are where digits begin."""
-    for start in numbers:
-        yield from _at_number(text, folded, start)
+def find_streets(text: str, folded: str, apart: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+    """Streets with their numbers, boxes and postal codes; `look` is the outline. Findings may overlap."""
+    types = [start for start, _, _ in _TYPE_SIGNS.find(folded, apart)] if numbers else []
+    suffixes = [start for start, _, _ in _SUFFIX_SIGNS.find(folded, apart)] if numbers else []
+    for start, end in numbers:
+        if folded[start - 3 : start - 1] in _SUFFIX_ENDS and folded.endswith(_SUFFIXES, 0, start - 1):
+            matches = _GERMANIC.finditer(text, max(0, start - _BACK), start + _AHEAD)
+            yield from (Span(*match.span(), "ADDRESS") for match in matches)
+        if types and _between(types, start - _BACK, start + _NEAR):
+            yield from _beside_type(text, start)
+        if suffixes and look[end : end + 1] in _AFTER_HOUSE and _between(suffixes, end, end + _AHEAD_EN):
+            street = _STREETS_EN.match(text, start)
+            if street and _CAPITAL.search(street.group()):
+                yield Span(*street.span(), "ADDRESS")
+        yield from _postal_code(text, look, start)
     if any(sign in folded for sign in _SURE_SIGNS):
         for match in _TYPE_FIRST.finditer(text):
             if _SURE_TYPES.match(match.group()):
@@ -97,21 +118,30 @@ def find_streets(text: str, folded: str, numbers: Sequence[int]) -> Iterator[Spa
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
 
-def _at_number(text: str, folded: str, start: int) -> Iterator[Span]:
-    """The street or the postal code that a number is part of."""
-    begin, stop = max(0, start - _BACK), start + _AHEAD
-    before = folded[begin:start]
-    if before.endswith(" ") and before[:-1].endswith(_SUFFIXES):
-        yield from (Span(*match.span(), "ADDRESS") for match in _GERMANIC.finditer(text, begin, stop))
-    if not _TYPE_WORDS.isdisjoint(f"{before} {folded[start : start + 30]}".split()):
-        for match in _TYPE_FIRST.finditer(text, begin, stop):
-            if match.start() <= start < match.end() and _CAPITAL.search(match.group()):
-                yield Span(*match.span(), "ADDRESS")
-    street = _STREETS_EN.match(text, start)
-    if street and _CAPITAL.search(street.group()):
-        yield Span(*street.span(), "ADDRESS")
-    for pattern, offsets in ((_POSTCODES, (0, 1, 2)), (_BEFORE_TOWN, (0, 2, 3)), (_AFTER_TOWN, (0,))):
-        for offset in offsets:
-            code = pattern.match(text, start - offset) if offset <= start else None
-            if code:
-                yield Span(*code.span(), "ADDRESS")
+def _between(places: Sequence[int], start: int, end: int) -> bool:
+    """Whether one of the sorted places is in [start, end)."""
+    at = bisect_left(places, start)
+    return at < len(places) and places[at] < end
+
+
+def _beside_type(text: str, start: int) -> Iterator[Span]:
+    """The street whose type is written near the number at `start`."""
+    for match in _TYPE_FIRST.finditer(text, max(0, start - _BACK), start + _AHEAD):
+        if match.start() <= start < match.end() and _CAPITAL.search(match.group()):
+            yield Span(*match.span(), "ADDRESS")
+
+
+def _postal_code(text: str, look: bytes, start: int) -> Iterator[Span]:
+    """The postal code that the number at `start` is part of: four digits or more, or few beside capitals."""
+    before = look[start - 1 : start]
+    offsets = [(_POSTCODES, 1), (_POSTCODES, 2)] if before == b"A" else []
+    if look.startswith(b"0000", start):
+        offsets += [(_POSTCODES, 0), (_BEFORE_TOWN, 0)]
+        if before == b"-":
+            offsets += [(_BEFORE_TOWN, 2), (_BEFORE_TOWN, 3)]
+        elif before == b" ":
+            offsets.append((_AFTER_TOWN, 0))
+    for pattern, offset in offsets:
+        code = pattern.match(text, start - offset) if offset <= start else None
+        if code:
+            yield Span(*code.span(), "ADDRESS")

@@ -1,0 +1,36 @@
+"""Phrases as whole words in a text, found in one pass however many there are (Aho and Corasick 1975)."""
+
+import re
+import string
+from collections.abc import Iterable, Iterator
+
+import ahocorasick_rs
+
+_BREAKS = "".join(map(chr, range(128))).translate({ord(one): None for one in string.ascii_letters + string.digits})
+_TO_BLANKS = bytes.maketrans(_BREAKS.encode(), b" " * len(_BREAKS))
+_BREAK = re.compile(r"[\W_]")
+
+Hit = tuple[int, int, str]
+"""A phrase and its place: start, end, phrase."""
+
+
+def apart(folded: str) -> str:
+    """The text with a blank for every character that is no letter or digit, and one more blank at either end."""
+    if folded.isascii():
+        return f" {folded.encode().translate(_TO_BLANKS).decode()} "
+    return f" {_BREAK.sub(' ', folded)} "
+
+
+class Phrases:
+    """Phrases in lower case, to be found where no letter or digit is beside them."""
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        self._phrases = sorted(phrases)
+        self._automaton = ahocorasick_rs.AhoCorasick([apart(phrase) for phrase in self._phrases])
+
+    def find(self, folded: str, words: str) -> Iterator[Hit]:
+        """Every phrase in `folded`, by where it ends, longer ones first; `words` is `apart(folded)`."""
+        for index, start, end in self._automaton.find_matches_as_indexes(words, overlapping=True):
+            phrase = self._phrases[index]
+            if folded.startswith(phrase, start):
+                yield start, end - 2, phrase
