@@ -2,10 +2,10 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tacit.data.records import Span
-from tacit.policies.pii.phrases import Hit, Phrases
+from tacit.policies.pii.phrases import Hit
 
 
 def words(text: str) -> frozenset[str]:
@@ -220,9 +220,8 @@ FILLERS = phrases(
 )
 """What people say before they give their name."""
 
-ALL_CUES = sorted(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES | FIELD_CUES.keys() | AGE_CUES.keys())
+ALL_CUES = frozenset(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES | FIELD_CUES.keys() | AGE_CUES.keys())
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_CUES = Phrases(ALL_CUES)
 Cue = Hit
 
 
@@ -234,10 +233,12 @@ def fold(text: str) -> str:
     return _SURROGATE.sub("?", lower.replace("’", "'")) if not lower.isascii() else lower
 
 
-def find_cues(folded: str, words: str) -> list[Cue]:
-    """Every cue that stands as whole words, as (start, end, cue), by start; longer ones hide the ones inside them."""
+def find_cues(hits: Iterable[Hit]) -> list[Cue]:
+    """The cues among `hits` as (start, end, cue), by start; longer ones hide the ones inside them."""
     cues: list[Cue] = []
-    for cue in _CUES.find(folded, words):
+    for cue in hits:
+        if cue[2] not in ALL_CUES:
+            continue
         while cues and cues[-1][0] >= cue[0]:
             cues.pop()
         if not cues or cues[-1][1] < cue[1]:

@@ -22,6 +22,7 @@ from tacit.policies.pii.cues import (
     words,
 )
 from tacit.policies.pii.people import find_people
+from tacit.policies.pii.phrases import Hit
 
 NAME_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){0,40}+(?!-?[\d_])")
 """A word that can be part of a name: letters, with apostrophes and hyphens inside."""
@@ -104,7 +105,7 @@ _MOST_WORDS = 5
 
 
 def find_names(
-    text: str, folded: str, apart: str, cues: Sequence[Cue], addresses: Sequence[Span]
+    text: str, folded: str, hits: Sequence[Hit], cues: Sequence[Cue], addresses: Sequence[Span]
 ) -> Iterator[Span]:
     """Names beside a cue, addressees, and further mentions of both; findings may overlap."""
     found: list[Range] = []
@@ -118,7 +119,7 @@ def find_names(
             found.extend(_vocative(text, match.end()))
     for span in addresses:
         found.extend(name for name in _ending_at(text, span.start, _ADDRESSEE, 80) if " " in text[slice(*name)])
-    found.extend(find_people(text, folded, apart))
+    found.extend(find_people(text, folded, hits))
     taken = [piece for piece in found if not overlaps(addresses, *piece)]
     yield from (Span(start, end, "NAME") for start, end in (*taken, *find_mentions(text, folded, taken)))
 
@@ -174,7 +175,9 @@ def _reply(text: str, folded: str, end: int) -> list[Range]:
         place = label.end() if label else place
         for _ in range(8):
             filler = _FILLER.match(folded, place)
-            place = filler.end() if filler else place
+            if filler is None:
+                break
+            place = filler.end()
         answer = _any_name(text, place) or list(_capital_names(text, place)) or _small_name(text, folded, place)
         if answer:
             return answer

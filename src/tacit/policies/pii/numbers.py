@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from tacit.data.records import Range, Span
 from tacit.policies.pii.codes import Announcements
-from tacit.policies.pii.cues import overlaps
+from tacit.policies.pii.cues import overlaps, phrases
 from tacit.policies.pii.outline import solid
-from tacit.policies.pii.phrases import Phrases
+from tacit.policies.pii.phrases import Hit
 
 _GROUPED = re.compile(
     r"(?<![\w.,$€£+-])[+(]?\(?\d{1,6}\)?(?:(?:[ ./-]{1,2}|(?<=[ ]\d{4})\n(?=\d{4}))\(?\d{1,10}\)?){1,8}"
@@ -40,20 +40,20 @@ _STANDARDS = re.compile(r"(?:ISO|IEC|RFC|DIN|EN|BS|CVE|PSI|HTTP|USB|HDMI|IP|UTF|
 _MELTS = frozenset({"CARD", "IBAN", "ID", "ORDER", "PHONE", "SSN", "TRACKING"})
 _DIGIT_WORDS = "zero|oh|one|two|three|four|five|six|seven|eight|nine"
 _SPELLED = re.compile(rf"(?<!\w)(?:(?:{_DIGIT_WORDS}|double|triple)(?:,?[ -])){{3,24}}(?:{_DIGIT_WORDS})(?!\w)")
-_SPELLED_SIGNS = Phrases([*_DIGIT_WORDS.split("|"), "double", "triple"])
 _FEWEST_WORDS = 4
-_DOT = "(?:dot|punto|point|punkt|ponto|punt)"
+_DOTS = phrases("dot|punto|point|punkt|ponto|punt")
+_DOT = f"(?:{'|'.join(sorted(_DOTS, key=lambda dot: (-len(dot), dot)))})"
+SPELLED_SIGNS = phrases(f"{_DIGIT_WORDS}|double|triple") | _DOTS
+"""Words without which nothing is spelled out."""
+
 _SPELLED_MAIL = re.compile(
     rf"(?<!\w)[\w-]{{1,30}}(?:[ ]{_DOT}[ ][\w-]{{1,30}}){{0,3}}[ ](?:at|arroba|chiocciola|arobase|bei)[ ][\w-]{{1,30}}"
     rf"(?:[ ]{_DOT}[ ][a-z]{{2,12}}){{1,3}}"
 )
-_MISREAD_SIGN = re.compile(r"\d[OlI]|[OlI]\d")
+_MISREAD_SIGNS = bytes.maketrans(b"123456789OlI", b"000000000lll")
 _MISREAD = re.compile(r"(?<![^\W\d_])[OlI\d]{0,20}\d[OlI\d]{0,20}(?![^\W\d_])")
 _LOOKS_LIKE = str.maketrans("OlI", "011")
-_MIXED = (b"0A", b"A0", b"0a", b"a0")
-_MAC_SIGNS = (b":ww:ww", b"-ww-ww", b".wwww.wwww")
-_LONG = (b"w" * 23,)
-_SERIALS = (b"A000000", b"00AA00000")
+_LONG = b"w" * 23
 _CAPITALS_BEFORE = re.compile(r"[A-Z]{1,5}[ -]?\Z")
 _LONGEST_PREFIX = 6
 _CAPITAL_GAPS = (b"A ", b"A-")
@@ -66,10 +66,11 @@ _SURE = 9
 def find_devices(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """MAC addresses, coordinates, wallets and passports; `look` is the outline of the text."""
     unbroken = solid(look)
-    signs = ((_MAC, unbroken, _MAC_SIGNS), (_CRYPTO, unbroken, _LONG), (_PASSPORT, look, _SERIALS))
-    for pattern, where, marks in signs:
-        if any(mark in where for mark in marks):
-            yield from (Span(*match.span(), "ID") for match in pattern.finditer(text))
+    patterns = [_MAC] if b":ww:ww" in unbroken or b"-ww-ww" in unbroken or b".wwww.wwww" in unbroken else []
+    patterns += [_CRYPTO] if _LONG in unbroken else []
+    patterns += [_PASSPORT] if b"A000000" in look or b"00AA00000" in look else []
+    for pattern in patterns:
+        yield from (Span(*match.span(), "ID") for match in pattern.finditer(text))
     if b"0.00" in look or "°" in text:
         yield from _places(text, numbers)
     if "bic" in folded or "swift" in folded:
@@ -92,16 +93,23 @@ def _places(text: str, numbers: Sequence[Range]) -> Iterator[Span]:
 
 def with_figures(text: str, look: bytes) -> str:
     """The text with figures for letters that were misread for them, such as 2O2 and l276; offsets stay true."""
-    if not any(sign in look for sign in _MIXED) or not _MISREAD_SIGN.search(text):
+    mixed = b"0A" in look or b"A0" in look or b"0a" in look or b"a0" in look
+    if not mixed or (text.isascii() and not _is_misread(text)):
         return text
     return _MISREAD.sub(lambda match: match.group().translate(_LOOKS_LIKE), text)
 
 
-def find_spelled(folded: str, apart: str) -> Iterator[Span]:
+def _is_misread(text: str) -> bool:
+    signs = text.encode().translate(_MISREAD_SIGNS)
+    return b"0l" in signs or b"l0" in signs
+
+
+def find_spelled(folded: str, hits: Sequence[Hit]) -> Iterator[Span]:
     """Numbers and addresses that are spelled out in words."""
-    if len(list(_SPELLED_SIGNS.find(folded, apart))) >= _FEWEST_WORDS:
+    signs = [hit[2] for hit in hits if hit[2] in SPELLED_SIGNS]
+    if len(signs) >= _FEWEST_WORDS:
         yield from (Span(*match.span(), "ID") for match in _SPELLED.finditer(folded))
-    if any(word in folded for word in (" dot ", " punto ", " point ", " punkt ", " ponto ", " punt ")):
+    if not _DOTS.isdisjoint(signs):
         yield from (Span(*match.span(), "EMAIL") for match in _SPELLED_MAIL.finditer(folded))
 
 
@@ -117,7 +125,7 @@ def find_groups(
     claimed = [span for span in found if span.kind not in _MELTS]
     done = 0
     for start, end in numbers:
-        if start < done or text[end : end + 1] not in _SEPARATORS:
+        if start < done or text[end : end + 1] not in _SEPARATORS or b"0" not in look[end : end + 5]:
             continue
         begin = start - (text[max(0, start - 1) : start] in ("+", "(")) if start else 0
         begin -= text[max(0, begin - 1) : begin] == "+" if begin else 0

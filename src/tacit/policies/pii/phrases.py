@@ -2,7 +2,7 @@
 
 import re
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import ahocorasick_rs
 
@@ -14,7 +14,7 @@ Hit = tuple[int, int, str]
 """A phrase and its place: start, end, phrase."""
 
 
-def apart(folded: str) -> str:
+def _apart(folded: str) -> str:
     """The text with a blank for every character that is no letter or digit, and one more blank at either end."""
     if folded.isascii():
         return f" {folded.encode().translate(_TO_BLANKS).decode()} "
@@ -25,12 +25,16 @@ class Phrases:
     """Phrases in lower case, to be found where no letter or digit is beside them."""
 
     def __init__(self, phrases: Iterable[str]) -> None:
-        self._phrases = sorted(phrases)
-        self._automaton = ahocorasick_rs.AhoCorasick([apart(phrase) for phrase in self._phrases])
+        self._phrases = sorted(set(phrases), key=lambda phrase: (not phrase.isalnum(), phrase))
+        self._plain = sum(map(str.isalnum, self._phrases))  # of others, what is between words must be the same too
+        self._automaton = ahocorasick_rs.AhoCorasick([_apart(phrase) for phrase in self._phrases])
 
-    def find(self, folded: str, words: str) -> Iterator[Hit]:
-        """Every phrase in `folded`, by where it ends, longer ones first; `words` is `apart(folded)`."""
-        for index, start, end in self._automaton.find_matches_as_indexes(words, overlapping=True):
-            phrase = self._phrases[index]
-            if folded.startswith(phrase, start):
-                yield start, end - 2, phrase
+    def find(self, folded: str) -> list[Hit]:
+        """Every phrase in `folded`, by where it ends, longer ones first."""
+        phrases = self._phrases
+        found = self._automaton.find_matches_as_indexes(_apart(folded), overlapping=True)
+        return [
+            (start, end - 2, phrases[index])
+            for index, start, end in found
+            if index < self._plain or folded.startswith(phrases[index], start)
+        ]

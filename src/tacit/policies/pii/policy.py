@@ -22,14 +22,15 @@ from tacit.errors import ConfigError
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.pii.addresses import find_addresses
 from tacit.policies.pii.codes import Announcements, find_codes
-from tacit.policies.pii.cues import covers, find_cues, fold
+from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold
 from tacit.policies.pii.dates import find_ages, find_dates
 from tacit.policies.pii.fields import find_fields
 from tacit.policies.pii.names import find_names
-from tacit.policies.pii.numbers import find_devices, find_groups, find_spelled, with_figures
+from tacit.policies.pii.numbers import SPELLED_SIGNS, find_devices, find_groups, find_spelled, with_figures
 from tacit.policies.pii.outline import outline
-from tacit.policies.pii.phrases import apart
-from tacit.policies.pii.streets import find_streets
+from tacit.policies.pii.people import NAME_CUES
+from tacit.policies.pii.phrases import Phrases
+from tacit.policies.pii.streets import STREET_SIGNS, find_streets
 from tacit.policies.policy import Policy, melted
 
 _EMAIL = re.compile(
@@ -158,13 +159,16 @@ KINDS = (
 )  # fmt: skip
 """Every kind of personal data this policy tells apart."""
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(b"0+")
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
     "addresses", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers", "outline", "people",
     "phrases", "policy", "streets",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
+
+
+_PHRASES = Phrases((*ALL_CUES, *NAME_CUES, *SPELLED_SIGNS, *STREET_SIGNS))
 
 
 @dataclass(frozen=True)
@@ -217,24 +221,24 @@ def _source_digest() -> str:
 
 def _find_all(text: str) -> tuple[Span, ...]:
     folded = fold(text)
-    words = apart(folded)
-    cues = find_cues(folded, words)
+    hits = _PHRASES.find(folded)
+    cues = find_cues(hits)
     announcements = Announcements(text, folded, cues)
     look = outline(text)
     figures = with_figures(text, look)
-    numbers = [match.span() for match in _NUMBER.finditer(figures)]
     figured = look if figures is text else outline(figures)
-    streets = find_streets(figures, folded, words, figured, numbers)
+    numbers = [match.span() for match in _NUMBER.finditer(figured)]
+    streets = find_streets(figures, folded, hits, figured, numbers)
     addresses = resolve_overlaps((*find_addresses(text, folded, look, numbers), *streets))
     dates = find_dates(figures, folded, cues, numbers)
-    shaped = [*find_shapes(figures, folded, numbers), *dates, *find_devices(text, folded, look, numbers), *find_spelled(folded, words)]
+    shaped = [*find_shapes(figures, folded, numbers), *dates, *find_devices(text, folded, look, numbers), *find_spelled(folded, hits)]
     shaped = [_announced(span, announcements) for span in shaped if not covers(addresses, span.start, span.end)]
     fields = find_fields(text, folded, cues)
     found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues, numbers)))
     codes = find_codes(text, look, numbers, announcements, found)
-    names = find_names(text, folded, words, cues, addresses)
+    names = find_names(text, folded, hits, cues, addresses)
     found = resolve_overlaps((*found, *codes, *names))
-    groups = resolve_overlaps(find_groups(figures, folded, figured, numbers, announcements, found))
+    groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found))
     return melted(groups, found) if groups else found
 
 

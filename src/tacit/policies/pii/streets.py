@@ -5,7 +5,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from tacit.data.records import Range, Span
-from tacit.policies.pii.phrases import Phrases
+from tacit.policies.pii.cues import phrases
+from tacit.policies.pii.phrases import Hit
 
 _HOUSE = r"\d{1,4}(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
 _FLOOR = (
@@ -74,31 +75,24 @@ _SUFFIXES = (
 )  # fmt: skip
 _AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
 _SUFFIX_ENDS = frozenset(suffix[-2:] for suffix in _SUFFIXES)
-_TYPE_SIGNS = Phrases(_ROMANCE_TYPES.replace("\\.", ".").split("|"))
-_SUFFIX_SIGNS = Phrases(_SUFFIXES_EN.lower().split("|"))
-_SURE_SIGNS = (
-    "rue ",
-    "avenue ",
-    "allée ",
-    "impasse ",
-    "calle ",
-    "rua ",
-    "vicolo ",
-    "viale ",
-    "piazza ",
-    "praça ",
-    "ul. ",
-)
+_TYPE_SIGNS = frozenset(_ROMANCE_TYPES.replace("\\.", ".").split("|"))
+_SUFFIX_SIGNS = frozenset(_SUFFIXES_EN.lower().split("|"))
+_BOX_SIGNS = phrases("box|pobox|postfach|apartado|postbus|casella postale")
+STREET_SIGNS = _TYPE_SIGNS | _SUFFIX_SIGNS | _BOX_SIGNS
+"""Words without which there is no street or box to be found."""
+
+_SURE_SIGNS = phrases("rue|avenue|allée|impasse|calle|rua|vicolo|viale|piazza|praça|ul.")
 _BACK = 70
 _AHEAD = 60
-_NEAR = 30
+_NEAR = 12
 _AHEAD_EN = 75
 
 
-def find_streets(text: str, folded: str, apart: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Streets with their numbers, boxes and postal codes; `look` is the outline. Findings may overlap."""
-    types = [start for start, _, _ in _TYPE_SIGNS.find(folded, apart)] if numbers else []
-    suffixes = [start for start, _, _ in _SUFFIX_SIGNS.find(folded, apart)] if numbers else []
+    signs = [hit for hit in hits if hit[2] in STREET_SIGNS]
+    types = [start for start, _, sign in signs if sign in _TYPE_SIGNS]
+    suffixes = [start for start, _, sign in signs if sign in _SUFFIX_SIGNS]
     for start, end in numbers:
         if folded[start - 3 : start - 1] in _SUFFIX_ENDS and folded.endswith(_SUFFIXES, 0, start - 1):
             matches = _GERMANIC.finditer(text, max(0, start - _BACK), start + _AHEAD)
@@ -109,12 +103,13 @@ def find_streets(text: str, folded: str, apart: str, look: bytes, numbers: Seque
             street = _STREETS_EN.match(text, start)
             if street and _CAPITAL.search(street.group()):
                 yield Span(*street.span(), "ADDRESS")
-        yield from _postal_code(text, look, start)
-    if any(sign in folded for sign in _SURE_SIGNS):
+        if look.startswith(b"0000", start) or look.startswith(b"A", start - 1):
+            yield from _postal_code(text, look, start)
+    if any(sign in _SURE_SIGNS for _, _, sign in signs):
         for match in _TYPE_FIRST.finditer(text):
             if _SURE_TYPES.match(match.group()):
                 yield Span(*match.span(), "ADDRESS")
-    if "box " in folded or "post" in folded or "apartado" in folded:
+    if any(sign in _BOX_SIGNS for _, _, sign in signs):
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
 
