@@ -37,7 +37,7 @@ def find_mentions(text: str, folded: str, names: Sequence[Range]) -> Iterator[Ra
 
     A namesake, such as April, counts only beside another word of a name or when somebody is called by it.
     """
-    found = Counter(word.group() for start, end in set(names) for word in NAME_WORD.finditer(folded, start, end))
+    found = Counter([word for start, end in set(names) for word in NAME_WORD.findall(folded, start, end)])
     sought = found.keys() - (NEVER_A_NAME - NAMESAKES)
     if len(sought) <= _FEW and all(folded.count(word) <= found[word] for word in sought):
         return  # nothing left to find: most dialogs end here, and counting a few words is far quicker than looking
@@ -143,7 +143,8 @@ def _beside(role: str, start: int, end: int, text: str, folded: str) -> list[Ran
                 return _capital_name(text, between.end(), loud=text[start:end].isupper())
         case "greets":
             between = _GREETING_END.match(folded, end)
-            return _vocative(text, between.end()) if between else []
+            place = between.end() if between else len(text)
+            return _vocative(text, place) if not text[place : place + 1].islower() else []
         case _:
             place = end
             while place < len(text) and place < end + 3 and text[place] in " ,:\n\t":

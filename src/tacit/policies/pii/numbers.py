@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from tacit.data.records import Range, Span
 from tacit.policies.pii.codes import Announcements
-from tacit.policies.pii.cues import overlaps, phrases
+from tacit.policies.pii.cues import covers, overlaps, phrases
 from tacit.policies.pii.outline import solid
 from tacit.policies.pii.phrases import Hit
 
@@ -68,15 +68,27 @@ def find_devices(text: str, folded: str, look: bytes, numbers: Sequence[Range]) 
     unbroken = solid(look)
     patterns = [_MAC] if b":ww:ww" in unbroken or b"-ww-ww" in unbroken or b".wwww.wwww" in unbroken else []
     patterns += [_CRYPTO] if _LONG in unbroken else []
-    patterns += [_PASSPORT] if b"A000000" in look or b"00AA00000" in look else []
     for pattern in patterns:
         yield from (Span(*match.span(), "ID") for match in pattern.finditer(text))
+    if b"A000000" in look or b"00AA00000" in look:
+        yield from _serials(text, look, numbers)
     if b"0.00" in look or "°" in text:
         yield from _places(text, numbers)
     if "bic" in folded or "swift" in folded:
         yield from (Span(*match.span(1), "ID") for match in _BIC.finditer(folded))
     if "lat" in folded or "lon" in folded or "lng" in folded:
         yield from (Span(*match.span(1), "ID") for match in _LATITUDE.finditer(folded))
+
+
+def _serials(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+    """Numbers of passports, which begin with two digits, or with letters before their digits."""
+    for number, end in numbers:
+        serial = end - number == 2 or look.startswith(b"A", number - 1)
+        for start in (number - 3, number - 2, number - 1, number) if serial else ():
+            match = _PASSPORT.match(text, start) if start >= 0 else None
+            if match:
+                yield Span(*match.span(), "ID")
+                break
 
 
 def _places(text: str, numbers: Sequence[Range]) -> Iterator[Span]:
@@ -132,7 +144,7 @@ def find_groups(
         match = _GROUPED.match(text, begin)
         if match and _is_number(match, folded):
             done = match.end()
-            if not overlaps(claimed, *match.span()):
+            if not overlaps(claimed, *match.span()) and not covers(found, *match.span()):
                 announced = announcements.before(begin)
                 kind = "PHONE" if match.group()[0] in "+(0" else "ID"
                 yield Span(*match.span(), announced[0] if announced else kind)
@@ -140,7 +152,7 @@ def find_groups(
         code = match.group()
         digits = sum(map(str.isdigit, code))
         letters = sum(map(str.isalpha, code))
-        if not letters or _STANDARDS.match(code) or overlaps(claimed, *match.span()):
+        if not letters or covers(found, *match.span()) or _STANDARDS.match(code) or overlaps(claimed, *match.span()):
             continue
         short = digits >= 2 and letters >= 2 and digits + letters >= 5
         if (short and announcements.before(match.start())) or (digits >= 5 and digits + letters >= _LEAST):

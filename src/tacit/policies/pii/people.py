@@ -117,6 +117,19 @@ def _surnames() -> frozenset[str]:
     return family_names() - common_words()
 
 
+_COMMON, _GIVEN, _FAMILY = 1, 2, 4
+
+
+@cache
+def _classes() -> dict[str, int]:
+    """By word what it is, as a sum: one look for three lists."""
+    classes: dict[str, int] = {}
+    for what, members in ((_COMMON, common_words()), (_GIVEN, _givens()), (_FAMILY, _surnames())):
+        for word in members:
+            classes[word] = classes.get(word, 0) | what
+    return classes
+
+
 def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:
     """Places of names; they may overlap."""
     yield from _cued(text, hits)
@@ -167,24 +180,24 @@ def _trimmed(text: str, start: int, end: int, known: bool = False) -> Iterator[R
 
 def _known(text: str) -> Iterator[Range]:
     """Capitalized words that begin with a known given name or an initial, or end with a known family name."""
-    common, given, family = common_words(), _givens(), _surnames()
+    class_of = _classes().get
     done = begin = end = 0
-    before = "a"
+    before = _COMMON
     for word in (_CAPITALIZED_ASCII if text.isascii() else _CAPITALIZED).finditer(text):
-        small = word.group().lower()
-        start = word.start()
+        start, stop = word.span()
         if start < done:
             continue
-        if small in given and not _acronym(text, word):
-            done = _tail(text, word.end())
+        what = class_of(word.group().lower(), 0)
+        if what & _GIVEN and not _acronym(text, word):
+            done = _tail(text, stop)
             yield start, done
-        elif len(small) == 1 and (tail := _after_initial(text, word.end())):
+        elif stop - start == 1 and (tail := _after_initial(text, stop)):
             done = tail
             yield start, done
-        elif small in family and before not in common and text[end:start] in (" ", "\n"):
-            done = _tail(text, word.end())
+        elif what & _FAMILY and not before & _COMMON and text[end:start] in (" ", "\n"):
+            done = _tail(text, stop)
             yield begin, done
-        begin, end, before = start, word.end(), small
+        begin, end, before = start, stop, what
 
 
 def _acronym(text: str, word: re.Match[str]) -> bool:

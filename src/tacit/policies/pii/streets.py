@@ -85,25 +85,26 @@ _SURE_SIGNS = phrases("rue|avenue|allée|impasse|calle|rua|vicolo|viale|piazza|p
 _BACK = 70
 _AHEAD = 60
 _NEAR = 12
+_FLOOR_REACH = 20
 _AHEAD_EN = 75
 
 
 def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Streets with their numbers, boxes and postal codes; `look` is the outline. Findings may overlap."""
     signs = [hit for hit in hits if hit[2] in STREET_SIGNS]
-    types = [start for start, _, sign in signs if sign in _TYPE_SIGNS]
+    types = sorted(start for start, _, sign in signs if sign in _TYPE_SIGNS)
     suffixes = [start for start, _, sign in signs if sign in _SUFFIX_SIGNS]
     for start, end in numbers:
         if folded[start - 3 : start - 1] in _SUFFIX_ENDS and folded.endswith(_SUFFIXES, 0, start - 1):
             matches = _GERMANIC.finditer(text, max(0, start - _BACK), start + _AHEAD)
             yield from (Span(*match.span(), "ADDRESS") for match in matches)
-        if types and _between(types, start - _BACK, start + _NEAR):
+        if types and _has_type(types, look, start, end):
             yield from _beside_type(text, start)
         if suffixes and look[end : end + 1] in _AFTER_HOUSE and _between(suffixes, end, end + _AHEAD_EN):
             street = _STREETS_EN.match(text, start)
             if street and _CAPITAL.search(street.group()):
                 yield Span(*street.span(), "ADDRESS")
-        if look.startswith(b"0000", start) or look.startswith(b"A", start - 1):
+        if 4 <= end - start <= 5 or (end - start <= 2 and look.startswith(b"A", start - 1)):
             yield from _postal_code(text, look, start)
     if any(sign in _SURE_SIGNS for _, _, sign in signs):
         for match in _TYPE_FIRST.finditer(text):
@@ -111,6 +112,16 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
                 yield Span(*match.span(), "ADDRESS")
     if any(sign in _BOX_SIGNS for _, _, sign in signs):
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
+
+
+def _has_type(types: Sequence[int], look: bytes, start: int, end: int) -> bool:
+    """Whether a street type is near the number, and a capital (or what is not ASCII) where the street's name can be."""
+    first = bisect_left(types, start - _BACK)
+    last = bisect_left(types, start + _NEAR, first)
+    if first == last:
+        return False
+    where = look[min(types[first], start) : start + _AHEAD if types[last - 1] > start else end + _FLOOR_REACH]
+    return b"A" in where or b"?" in where
 
 
 def _between(places: Sequence[int], start: int, end: int) -> bool:
@@ -130,7 +141,7 @@ def _postal_code(text: str, look: bytes, start: int) -> Iterator[Span]:
     """The postal code that the number at `start` is part of: four digits or more, or few beside capitals."""
     before = look[start - 1 : start]
     offsets = [(_POSTCODES, 1), (_POSTCODES, 2)] if before == b"A" else []
-    if look.startswith(b"0000", start):
+    if look.startswith(b"0000", start) and look[start + 4 : start + 5] != b".":
         offsets += [(_POSTCODES, 0), (_BEFORE_TOWN, 0)]
         if before == b"-":
             offsets += [(_BEFORE_TOWN, 2), (_BEFORE_TOWN, 3)]
