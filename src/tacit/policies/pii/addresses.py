@@ -79,11 +79,12 @@ _MOST_TOKENS = 20
 def find_addresses(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Addresses and parts of addresses; `look` is the outline of the text. Findings may overlap."""
     done = 0
+    coded = b"A0" in look
     for start, end in numbers:
         opening = _OPENING.match(text, start) if start >= done and look[end : end + 1] in _AFTER_HOUSE else None
         if opening is None:
             continue
-        seen = _read_address(text, opening.end())
+        seen = _read_address(text, opening.end(), coded)
         end = seen.suffix_end
         if not end and seen.capitals_end and _HOME.search(folded[max(0, start - 40) : start]):
             end = seen.capitals_end
@@ -118,10 +119,11 @@ class _Reading:
     suffix_end: int = 0
 
 
-def _read_address(text: str, start: int) -> _Reading:
+def _read_address(text: str, start: int, coded: bool) -> _Reading:
     """What follows a house number that ends at `start`: an address if it has a suffix, or if it is announced.
 
-    The street of an announced address is the capitalized words after the number.
+    The street of an announced address is the capitalized words after the number. Postcodes are looked for in a text
+    that is `coded`: a digit follows a capital somewhere.
     """
     seen = _Reading(start)
     previous = ""
@@ -135,7 +137,7 @@ def _read_address(text: str, start: int) -> _Reading:
             seen.end = token.end()
             previous = ","
             continue
-        postcode = _POSTCODE.match(text, seen.end)
+        postcode = _POSTCODE.match(text, seen.end) if coded else None
         if postcode and seen.words:
             seen.suffix_end = postcode.end()
             break

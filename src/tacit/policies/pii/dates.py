@@ -53,7 +53,7 @@ def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Ra
             if day or rest:
                 yield Span(window + day.start() if day else start, rest.end() if rest else end, "DATE")
     for start, end in numbers:
-        if text[end : end + 1] not in _BETWEEN_FIGURES:
+        if text[end : end + 1] not in _BETWEEN_FIGURES or text[end + 1 : end + 2].isspace():
             continue
         if date := _FIGURES.match(text, start):
             yield Span(*date.span(), "DATE")

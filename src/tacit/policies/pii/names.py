@@ -143,8 +143,8 @@ def _beside(role: str, start: int, end: int, text: str, folded: str) -> list[Ran
                 return _capital_name(text, between.end(), loud=text[start:end].isupper())
         case "greets":
             between = _GREETING_END.match(folded, end)
-            place = between.end() if between else len(text)
-            return _vocative(text, place) if not text[place : place + 1].islower() else []
+            capital = between and not text[between.end() : between.end() + 1].islower()
+            return _vocative(text, between.end()) if between and capital else []
         case _:
             place = end
             while place < len(text) and place < end + 3 and text[place] in " ,:\n\t":
@@ -250,7 +250,7 @@ def _capital_name(text: str, start: int, loud: bool = False) -> list[Range]:
     """A run of capitalized words, with a title before it. After a cue in capitals, capitals mean nothing."""
     if text[start : start + 1].islower():
         return []
-    title = _TITLE.match(text, start)
+    title = _TITLE.match(text, start) if text[start : start + 1] in "MDP" else None
     run = _capital_run(text, title.end() if title else start)
     sure = run and not (loud and run[0][2].isupper()) and (len(run[0][2]) > 1 or len(run) > 1)
     return [(start, _with_dot(text, run[-1]))] if sure else []

@@ -19,7 +19,8 @@ _NAME = rf"{_CAPITAL}(?:[\w'’-]{{1,30}}|\.)"
 _LINKS = r"(?:(?:de|la|del|della|der|den|van|von|el|al|bin|ibn|da|dos|do|di|du|ap|ter|ten|le)[ ]){1,3}"
 _GAP = r"(?:[ ]{1,2}|\n(?:>[ ])?|(?<=\.))"
 _CAPITALIZED = re.compile(rf"(?<![\w@#/’'-]){_CAPITAL}[\w'’-]{{0,30}}")
-_CAPITALIZED_ASCII = re.compile(r"[A-Z](?<![\w@#/'-][A-Z])[\w'-]{0,30}", re.ASCII)  # quicker: it begins with a set
+_CAPITALIZED_ASCII = re.compile(r"[A-Z](?<![\w@#/'-][A-Z])(?:[\w'-]{1,30}|(?<![AI])|(?=\.))", re.ASCII)
+"""The same where it matters, and quicker: it begins with a set, and leaves out common words of one letter."""
 _NEXT = re.compile(rf"\.?{_GAP}(?:{_LINKS})?({_CAPITAL}[\w'’-]{{0,30}})")
 _WORD = re.compile(r"[^\W\d_](?:[\w'’-]{0,30}\w)?\.?")
 _AFTER = re.compile(rf"(?:{_LINKS})?{_NAME}(?:{_GAP}(?:{_LINKS})?{_NAME}){{0,3}}")

@@ -56,8 +56,11 @@ _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:])[0-9A-Fa-f:]{2,
 _PREFIX_LENGTH = re.compile(r"/\d{1,3}(?!\w)")
 _IPV4 = re.compile(r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?!\w|\.\d)(?::\d{1,5})?(?:/\d{1,2}(?!\w))?")
 _NUMBER_SIGN = re.compile(r"\d{1,6}[-./ )]{1,3}[(]?\d")
-_SEPARATORS = frozenset("-./ )")
 _LONG = 6
+_LONGEST = 38
+_FEWEST_IN_PHONE = 8
+_IN_SSN = 9
+_FEWEST_IN_CARD = 12
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
 _IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ \n-]?[A-Za-z0-9]{4}){2,7}(?:[ \n-]?[A-Za-z0-9]{1,3})?(?!\w)")
 _IBAN_LOOK = re.compile(r"[A-Z]{2}\d{2}(?:[ -][A-Z\d]{4}){3,7}(?:[ -][A-Z\d]{1,3})?")
@@ -73,8 +76,8 @@ _PHONE = re.compile(
 _PHONE_ABROAD = re.compile(rf"(?<![\w+-])(?:\+|00)[1-9][\d ().-]{{6,20}}\d{_EXTENSION}(?!\w)", re.IGNORECASE)
 
 
-def find_shapes(text: str, folded: str, numbers: Sequence[Range]) -> Iterator[Span]:
-    """E-mail and web addresses, and what begins with one of the numbers; findings may overlap."""
+def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+    """E-mail and web addresses, and what begins with one of the numbers; `look` is the outline. They may overlap."""
     if "@" in text:
         yield from (Span(*match.span(), "EMAIL") for match in _EMAIL.finditer(text))
     if "://" in text or "www." in folded or _DOMAIN_SIGN.search(folded):
@@ -82,21 +85,23 @@ def find_shapes(text: str, folded: str, numbers: Sequence[Range]) -> Iterator[Sp
     if _IPV6_SIGN.search(text):
         yield from _ipv6(text)
     for start, end in numbers:
-        if end - start > _LONG or (text[end : end + 1] in _SEPARATORS and _NUMBER_SIGN.match(text, start)):
-            yield from _numbers_at(text, start)
+        digits = look.count(b"0", start, start + _LONGEST)
+        if digits >= _FEWEST_IN_PHONE and (end - start > _LONG or _NUMBER_SIGN.match(text, start)):
+            yield from _numbers_at(text, start, digits)
+        if text.startswith(".", end) and (address := _IPV4.match(text, start)):
+            if all(int(part) < 256 for part in address[1].split(".")):
+                yield Span(*address.span(), "IP")
         if start > 1 and text[start - 1].isalpha() and (iban := _IBAN.match(text, start - 2)):
             yield from _iban(iban)
 
 
-def _numbers_at(text: str, start: int) -> Iterator[Span]:
+def _numbers_at(text: str, start: int, digits: int) -> Iterator[Span]:
     """What begins at the digits at `start`, or at the bracket, plus or country code right before them."""
-    if card := _CARD.match(text, start):
+    if card := _CARD.match(text, start) if digits >= _FEWEST_IN_CARD else None:
         if luhn_remainder("".join(character for character in card.group() if character.isdigit())) == 0:
             yield Span(*card.span(), "CARD")
-    elif ssn := _SSN.match(text, start):
+    elif ssn := _SSN.match(text, start) if digits >= _IN_SSN else None:
         yield Span(*ssn.span(), "SSN")
-    elif (address := _IPV4.match(text, start)) and all(int(part) < 256 for part in address[1].split(".")):
-        yield Span(*address.span(), "IP")
     yield from _phone(text, start - 1 if text[start - 1 : start] in ("(", "+") else start)
 
 
@@ -231,7 +236,7 @@ def _find_all(text: str) -> tuple[Span, ...]:
     streets = find_streets(figures, folded, hits, figured, numbers)
     addresses = resolve_overlaps((*find_addresses(text, folded, look, numbers), *streets))
     dates = find_dates(figures, folded, cues, numbers)
-    shaped = [*find_shapes(figures, folded, numbers), *dates, *find_devices(text, folded, look, numbers), *find_spelled(folded, hits)]
+    shaped = [*find_shapes(figures, folded, figured, numbers), *dates, *find_devices(text, folded, look, numbers), *find_spelled(folded, hits)]
     shaped = [_announced(span, announcements) for span in shaped if not covers(addresses, span.start, span.end)]
     fields = find_fields(text, folded, cues)
     found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues, numbers)))
