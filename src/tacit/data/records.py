@@ -316,15 +316,18 @@ _STATES = (
 US_STATES = frozenset(_STATES.split())
 
 
+_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)  # the digits of twice a digit, summed
+_LETTERS = {ord(letter): str(value) for value, letter in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZ", start=10)}
+
+
 def luhn_remainder(digits: str) -> int:
     """0 for a number with the right check digit, as payment cards have it (ISO/IEC 7812-1)."""
-    doubled = (int(digit) * (1 + at % 2) for at, digit in enumerate(reversed(digits)))
-    return sum(value // 10 + value % 10 for value in doubled) % 10
+    return (sum(map(int, digits[::-2])) + sum(_DOUBLED[int(digit)] for digit in digits[-2::-2])) % 10
 
 
 def iban_remainder(compact: str) -> int:
     """1 for an account number with the right check digits (ISO 7064 mod 97-10, as ISO 13616 asks for)."""
-    return int("".join(str(int(character, 36)) for character in compact[4:] + compact[:4])) % 97
+    return int((compact[4:] + compact[:4]).upper().translate(_LETTERS)) % 97
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -8,7 +8,7 @@ punctuation keep apart are one.
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,12 @@ def _extended(text: str, span: Span) -> Span:
 
 
 def _closes(text: str, start: int, end: int) -> bool:
-    return end - start <= _WIDEST and _GAP.fullmatch(normalize(text[start:end]).text) is not None
+    return end - start <= _WIDEST and _is_gap(text[start:end])
+
+
+@lru_cache(maxsize=10_000)
+def _is_gap(between: str) -> bool:
+    return _GAP.fullmatch(normalize(between).text) is not None
 
 
 def conservative(words: Path | None) -> Policy:

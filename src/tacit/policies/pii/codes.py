@@ -36,6 +36,7 @@ _ALWAYS_STRONG = phrases(
 _GENERIC = words("id code codes reference ref record file pin")
 _PERSONS = words("customer employee member patient student")
 _CODE_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/")
+_OF_CODES = frozenset((b"0", b"A", b"a", b"-", b"_", b"/", b"#"))
 _MOST_COMMON_PAIRS = 0.55
 _MOST_BEFORE_DIGIT = 60
 _STRONG_REACH = 70
@@ -96,8 +97,9 @@ def find_codes(
 ) -> Iterator[Span]:
     """Codes that are not part of a surer finding; `look` is the outline of the text."""
     done = 0
-    for number, _ in numbers:
-        if number < done:
+    phones = any(cue.kind == "PHONE" for cue in announcements.cues)
+    for number, end in numbers:
+        if number < done or (not phones and _is_short(look, number, end)):
             continue
         start = number
         while start > done and number - start < _MOST_BEFORE_DIGIT and text[start - 1] in _CODE_CHARACTERS:
@@ -117,6 +119,11 @@ def find_codes(
             if cue.strong and cue.kind in ("ORDER", "TRACKING", "ID"):
                 yield from _letters_after(text, cue.end, cue.kind)
         yield from _letter_codes(text, announcements)
+
+
+def _is_short(look: bytes, start: int, end: int) -> bool:
+    """Whether one or two digits are all that a code could be made of."""
+    return end - start < 3 and look[start - 1 : start] not in _OF_CODES and look[end : end + 1] not in _OF_CODES
 
 
 def _kind(code: str, text: str, start: int, announcements: Announcements) -> str | None:

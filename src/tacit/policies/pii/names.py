@@ -109,10 +109,13 @@ def find_names(
 ) -> Iterator[Span]:
     """Names beside a cue, addressees, and further mentions of both; findings may overlap."""
     found: list[Range] = []
+    titled = 0
     for start, end, cue in cues:
         role = PERSON_CUES.get(cue)
-        if role:
-            found.extend(_beside(role, start, end, text, folded))
+        if role and not (role == "title" and start < titled):
+            beside = _beside(role, start, end, text, folded)
+            found.extend(beside)
+            titled = beside[0][1] if role == "title" and beside else titled
     for match in _SPOKEN_TO.finditer(text):
         words = folded[max(0, match.start() - 16) : match.start()].split()
         if words and words[-1] in BEFORE_VOCATIVE:
@@ -222,9 +225,10 @@ def _words(text: str, start: int) -> Iterator[tuple[int, int, str]]:
         if between is None:
             return
         gap = between.group()
-        following = NAME_WORD.match(text, between.end())
-        if "," in gap and not (following and following.group().lower() in NAME_ENDINGS):
-            return
+        if "," in gap:
+            following = NAME_WORD.match(text, between.end())
+            if following is None or following.group().lower() not in NAME_ENDINGS:
+                return
         if "." in gap and len(value) > 1 and value.lower() not in NAME_ENDINGS and value.lower() not in PARTICLES:
             return
         place = between.end()

@@ -5,6 +5,7 @@ These are looked for last, in what no surer finder has taken.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from tacit.data.records import Range, Span
 from tacit.policies.pii.codes import Announcements
@@ -176,13 +177,15 @@ def _spaced_codes(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[
 
 
 def _is_number(match: re.Match[str], folded: str) -> bool:
-    found = match.group()
+    return _looks_like_number(match.group()) and not _UNIT.match(folded, match.end())
+
+
+@lru_cache(maxsize=10_000)
+def _looks_like_number(found: str) -> bool:
     groups = re.findall(r"\d+", found)
     digits = sum(map(len, groups))
     if digits < _LEAST or digits > 30 or _YEARS.fullmatch(found):
         return False
     if _THOUSANDS.fullmatch(found) and (digits < _SURE or "." in found) and found[0] != "0":
-        return False
-    if _UNIT.match(folded, match.end()):
         return False
     return found[0] in "+(0" or max(map(len, groups)) >= 3

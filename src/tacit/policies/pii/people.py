@@ -6,7 +6,7 @@ that are all in capitals or have none.
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 from tacit.data.records import Range
 from tacit.policies.pii.common_words import common_words
@@ -164,19 +164,27 @@ def _cued(text: str, hits: Iterable[Hit]) -> Iterator[Range]:
 
 
 def _trimmed(text: str, start: int, end: int, known: bool = False) -> Iterator[Range]:
-    """A run of capitalized words up to the first common one; after a weak cue, one of the words must be a known "
-    "name."""
-    last = start
-    some = False
-    for word in _WORD.finditer(text, start, end):
-        small = word.group().rstrip(".").lower()
-        if small in common_words() and small not in PARTICLES and not (len(small) == 1 and word.group().endswith(".")):
+    """A run of capitalized words up to the first common one; after a weak cue, one of them must be a known name."""
+    length = _length_of_name(text[start:end], known)
+    if length:
+        yield start, start + length
+
+
+@lru_cache(maxsize=10_000)
+def _length_of_name(run: str, known: bool) -> int:
+    class_of = _classes().get
+    last = seen = 0
+    for word in _WORD.finditer(run):
+        written = word.group()
+        dotted = written[-1] == "."
+        small = written.rstrip(".").lower()
+        what = class_of(small, 0)
+        if what & _COMMON and small not in PARTICLES and not (len(small) == 1 and dotted):
             break
-        some |= small in _givens() or small in _surnames()
-        if word.group()[0].isupper():
-            last = word.end() if not word.group().endswith(".") or len(small) == 1 else word.end() - 1
-    if last > start and (some or not known):
-        yield start, last
+        seen |= what
+        if written[0].isupper():
+            last = word.end() - (dotted and len(small) > 1)
+    return 0 if known and not seen & (_GIVEN | _FAMILY) else last
 
 
 def _known(text: str) -> Iterator[Range]:

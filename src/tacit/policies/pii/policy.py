@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from importlib.metadata import version
 from typing import Any
@@ -60,10 +60,12 @@ _LONG = 6
 _LONGEST = 38
 _FEWEST_IN_PHONE = 8
 _IN_SSN = 9
+_MOST_REMEMBERED = 10_000
 _FEWEST_IN_CARD = 12
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
 _IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ \n-]?[A-Za-z0-9]{4}){2,7}(?:[ \n-]?[A-Za-z0-9]{1,3})?(?!\w)")
 _IBAN_LOOK = re.compile(r"[A-Z]{2}\d{2}(?:[ -][A-Z\d]{4}){3,7}(?:[ -][A-Z\d]{1,3})?")
+_APART = str.maketrans("", "", " \n-")
 _SSN = re.compile(r"(?<![\w-])\d{3}([- ])\d{2}\1\d{4}(?!\w|-\d)")
 _EXTENSION = r"(?:[ ,]{0,2}(?:x|ext\.?|extension)[ .:]{0,2}\d{1,7})?"
 
@@ -92,13 +94,14 @@ def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -
             if all(int(part) < 256 for part in address[1].split(".")):
                 yield Span(*address.span(), "IP")
         if start > 1 and text[start - 1].isalpha() and (iban := _IBAN.match(text, start - 2)):
-            yield from _iban(iban)
+            if length := _length_of_iban(iban.group()):
+                yield Span(iban.start(), iban.start() + length, "IBAN")
 
 
 def _numbers_at(text: str, start: int, digits: int) -> Iterator[Span]:
     """What begins at the digits at `start`, or at the bracket, plus or country code right before them."""
     if card := _CARD.match(text, start) if digits >= _FEWEST_IN_CARD else None:
-        if luhn_remainder("".join(character for character in card.group() if character.isdigit())) == 0:
+        if _is_card(card.group()):
             yield Span(*card.span(), "CARD")
     elif ssn := _SSN.match(text, start) if digits >= _IN_SSN else None:
         yield Span(*ssn.span(), "SSN")
@@ -142,19 +145,24 @@ def _ipv6(text: str) -> Iterator[Span]:
             yield Span(match.start(), length.end() if length else end, "IP")
 
 
-def _iban(match: re.Match[str]) -> Iterator[Span]:
-    """An IBAN, without a word of four letters that may follow it; one in groups may fail its checksum."""
-    end = match.end()
-    while end > match.start() and not _valid_iban(match.string[match.start() : end]):
-        end = max((match.string.rfind(separator, match.start(), end) for separator in " \n-"), default=-1)
-    if end <= match.start() and _IBAN_LOOK.fullmatch(match.group()) and sum(map(str.isdigit, match.group())) >= 10:
-        end = match.end()
-    if end > match.start():
-        yield Span(match.start(), end, "IBAN")
+@lru_cache(maxsize=_MOST_REMEMBERED)
+def _is_card(written: str) -> bool:
+    return luhn_remainder(written.translate(_APART)) == 0
+
+
+@lru_cache(maxsize=_MOST_REMEMBERED)
+def _length_of_iban(written: str) -> int:
+    """How long an IBAN is, without a word of four letters that may follow it; one in groups may fail its checksum."""
+    length = len(written)
+    while length > 0 and not _valid_iban(written[:length]):
+        length = max(written.rfind(separator, 0, length) for separator in " \n-")
+    if length <= 0 and _IBAN_LOOK.fullmatch(written) and sum(map(str.isdigit, written)) >= 10:
+        return len(written)
+    return max(0, length)
 
 
 def _valid_iban(written: str) -> bool:
-    compact = re.sub(r"[ \n-]", "", written)
+    compact = written.translate(_APART)
     return len(compact) >= 15 and compact.isascii() and iban_remainder(compact) == 1
 
 
