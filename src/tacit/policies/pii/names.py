@@ -291,7 +291,8 @@ def _vocative(text: str, start: int) -> list[Range]:
 def _ending_at(text: str, end: int, pattern: re.Pattern[str], reach: int) -> list[Range]:
     """The name right before `end` (`X Y speaking`, or an address), without the words that are never one."""
     window = max(0, end - reach)
-    match = pattern.search(text[window:end])
+    before = text[window:end].rstrip(" ,\n")
+    match = pattern.search(text[window:end]) if before[-1:].isalpha() else None
     begin = end
     for word in reversed(list(NAME_WORD.finditer(text, window + match.start(), end)) if match else []):
         if word.group().lower() in NEVER_A_NAME:

@@ -127,12 +127,7 @@ def find_spelled(folded: str, hits: Sequence[Hit]) -> Iterator[Span]:
 
 
 def find_groups(
-    text: str,
-    folded: str,
-    look: bytes,
-    numbers: Sequence[Range],
-    announcements: Announcements,
-    found: Sequence[Span],
+    text: str, folded: str, look: bytes, numbers: Sequence[Range], announcements: Announcements, found: Sequence[Span]
 ) -> Iterator[Span]:
     """Numbers of many digits that are written in groups, and codes of digits and capitals in groups."""
     claimed = [span for span in found if span.kind not in _MELTS]

@@ -1,14 +1,15 @@
 """The outline of a text, in which a sign of a finding is one search for a few bytes.
 
-Digits are `0`, capitals `A`, small letters `a`; what is not ASCII is `?`, but for digits of any script. Offsets are those
-of the text. A finder that is costly runs only where the outline has its sign, which every match of its pattern has.
+Digits are `0`, capitals `A`, small letters `a`; what is not ASCII is `?`, but for digits of any script. Offsets are
+those of the text. A costly finder runs only where the outline has its sign, which every match of its pattern has.
 """
 
 import string
 
 _CLASSES = (("0", string.digits), ("A", string.ascii_uppercase), ("a", string.ascii_lowercase))
 _TO_CLASS = bytes.maketrans(
-    "".join(members for _, members in _CLASSES).encode(), "".join(one * len(members) for one, members in _CLASSES).encode()
+    "".join(members for _, members in _CLASSES).encode(),
+    "".join(one * len(members) for one, members in _CLASSES).encode(),
 )
 _TO_SOLID = bytes.maketrans(b"0Aa", b"www")
 

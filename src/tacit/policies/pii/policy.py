@@ -90,12 +90,10 @@ def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -
         digits = look.count(b"0", start, start + _LONGEST)
         if digits >= _FEWEST_IN_PHONE and (end - start > _LONG or _NUMBER_SIGN.match(text, start)):
             yield from _numbers_at(text, start, digits)
-        if text.startswith(".", end) and (address := _IPV4.match(text, start)):
-            if all(int(part) < 256 for part in address[1].split(".")):
-                yield Span(*address.span(), "IP")
-        if start > 1 and text[start - 1].isalpha() and (iban := _IBAN.match(text, start - 2)):
-            if length := _length_of_iban(iban.group()):
-                yield Span(iban.start(), iban.start() + length, "IBAN")
+        if text.startswith(".", end):
+            yield from _ipv4(text, start)
+        if start > 1 and text[start - 1].isalpha():
+            yield from _iban(text, start - 2)
 
 
 def _numbers_at(text: str, start: int, digits: int) -> Iterator[Span]:
@@ -135,6 +133,12 @@ def _urls(text: str) -> Iterator[Span]:
             yield Span(match.start(), end, "URL")
 
 
+def _ipv4(text: str, start: int) -> Iterator[Span]:
+    address = _IPV4.match(text, start)
+    if address and all(int(part) < 256 for part in address[1].split(".")):
+        yield Span(*address.span(), "IP")
+
+
 def _ipv6(text: str) -> Iterator[Span]:
     for match in _IPV6.finditer(text):
         candidate = match.group() if match.group().endswith("::") else match.group().rstrip(":")
@@ -143,6 +147,13 @@ def _ipv6(text: str) -> Iterator[Span]:
             end = match.start() + len(candidate)
             length = _PREFIX_LENGTH.match(text, end)
             yield Span(match.start(), length.end() if length else end, "IP")
+
+
+def _iban(text: str, start: int) -> Iterator[Span]:
+    written = _IBAN.match(text, start)
+    length = _length_of_iban(written.group()) if written else 0
+    if length:
+        yield Span(start, start + length, "IBAN")
 
 
 @lru_cache(maxsize=_MOST_REMEMBERED)
@@ -244,7 +255,12 @@ def _find_all(text: str) -> tuple[Span, ...]:
     streets = find_streets(figures, folded, hits, figured, numbers)
     addresses = resolve_overlaps((*find_addresses(text, folded, look, numbers), *streets))
     dates = find_dates(figures, folded, cues, numbers)
-    shaped = [*find_shapes(figures, folded, figured, numbers), *dates, *find_devices(text, folded, look, numbers), *find_spelled(folded, hits)]
+    shaped = [
+        *find_shapes(figures, folded, figured, numbers),
+        *dates,
+        *find_devices(text, folded, look, numbers),
+        *find_spelled(folded, hits),
+    ]
     shaped = [_announced(span, announcements) for span in shaped if not covers(addresses, span.start, span.end)]
     fields = find_fields(text, folded, cues)
     found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues, numbers)))
