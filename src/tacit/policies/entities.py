@@ -8,7 +8,6 @@ script looks at each word's own label.
 """
 
 import logging
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -19,8 +18,8 @@ from tacit.common.libraries import require_library
 from tacit.data.records import NAMES, Record, Span, common_kind, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
 from tacit.policies.normalize import normalization_digest, normalize
-from tacit.policies.pii.common_words import plain_words
-from tacit.policies.policy import Policy, hash_of
+from tacit.policies.naming import named_parts, naming_digest, shown
+from tacit.policies.policy import Policy
 from tacit.policies.tagging import (
     BALANCED,
     check_kinds,
@@ -34,9 +33,6 @@ from tacit.policies.tagging import (
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
-
-
-_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -77,29 +73,32 @@ class SpacyEntities(Policy):
         }
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        tagger = load_tagger(self.pipeline, needless_for_entities(self.pipeline))
         reading = normalize(record.text)
-        renamed = (span._replace(kind=common_kind(span.kind)) for span in tagger.read(reading.text, entities_of))
-        return reading.back(span for span in renamed if span.kind in (self.kinds or ()))
+        return reading.back(self._entities(reading.text))
+
+    def _entities(self, text: str) -> Iterator[Span]:
+        tagger = load_tagger(self.pipeline, needless_for_entities(self.pipeline))
+        renamed = (span._replace(kind=common_kind(span.kind)) for span in tagger.read(text, entities_of))
+        return (span for span in renamed if span.kind in (self.kinds or ()))
 
 
 @dataclass(frozen=True)
 class Names(SpacyEntities):
-    """Entities, but for those made of common words and labels alone (`SSN`, `Der Vertrag`) that are no names.
+    """The names among the entities, read so that what is found in one place depends little on what another place says.
 
-    G1. What is found is what `SpacyEntities` finds, less whole spans.
+    The pipeline reads every figure as 0, and addresses of mail and the web as x. An entity is divided at punctuation;
+    of each part, words that are no name are left out at its ends (see `naming`).
+
+    G1. Every character that is found is one of an entity that the pipeline finds in the text it reads.
     """
 
     def content(self) -> Any:  # noqa: ANN401
-        return {**super().content(), "but": hash_of(sorted(plain_words()))}
+        return {**super().content(), "naming": naming_digest()}
 
     def find(self, record: Record) -> tuple[Span, ...]:
-        plain = plain_words()
-        return tuple(
-            span
-            for span in super().find(record)
-            if not plain.issuperset(_WORD.findall(normalize(record.text[span.start : span.end]).text.lower()))
-        )
+        reading = normalize(record.text)
+        text = reading.text
+        return reading.back(part for span in self._entities(shown(text)) for part in named_parts(text, span))
 
 
 def names(pipeline: str | None = None) -> Policy:

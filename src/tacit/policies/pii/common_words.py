@@ -173,7 +173,7 @@ _OTHERS = words(
 _ENDINGS = ("s", "es", "d", "ed", "ing", "ly", "r", "'s", "n't")
 
 
-_LABELS = words(
+LABELS = words(
     """
     iban ssn dob md pin hpi rtc gcs mac vin btc eth cvv otp mrn npi nhs bic kfz tel fax attn hd nr abs bgb bw id ids sku
     betreff objet oggetto asunto assunto objeto courriel correo medicare visa tfno geb svnr sum again hij sie ihr der
@@ -186,7 +186,7 @@ _LABELS = words(
 def plain_words() -> frozenset[str]:
     """Common words and labels of fields that are not also names."""
     cues = {word for cue in ALL_CUES for word in cue.split()}
-    return frozenset((common_words() | cues) - given_names() - family_names() | _LABELS | NEVER_A_NAME - NAMESAKES)
+    return frozenset((common_words() | cues) - given_names() - family_names() | LABELS | NEVER_A_NAME - NAMESAKES)
 
 
 @cache

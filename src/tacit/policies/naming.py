@@ -1,0 +1,74 @@
+"""Which parts of a tagger's entities are names, and the text as a tagger should read it.
+
+A tagger's findings depend on all words around them. Here they are made to depend less on those that are secrets
+themselves: figures and addresses look all the same to it, and what it takes into an entity besides the name is left out.
+
+G1 (same offsets). `shown(text)` is as long as `text`, and its white space is where that of `text` is.
+G2 (less). `named_parts` yields disjoint parts of the span.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+
+from tacit.data.records import Span
+from tacit.policies.pii.common_words import LABELS, plain_words
+from tacit.policies.pii.cues import PARTICLES
+from tacit.policies.pii.lexicon import family_names, given_names
+
+_ADDRESS = re.compile(r"\S{0,80}(?:@|://|www\.)\S{1,200}")
+_LETTER = re.compile(r"[^\W\d_]")
+_FIGURE = re.compile(r"\d")
+_PART = re.compile(r"[^,;:()\[\]{}<>\"“”„«»=|/\n\t]+")
+_WORD = re.compile(r"[^\W_](?:[\w'’.&-]{0,60}[^\W_])?")
+
+
+def shown(text: str) -> str:
+    """The text with every figure as 0, and with every letter as x in addresses of mail and the web."""
+    if "@" in text or "://" in text or "www." in text:
+        text = _ADDRESS.sub(lambda match: _LETTER.sub("x", match.group()), text)
+    return _FIGURE.sub("0", text)
+
+
+def named_parts(text: str, span: Span) -> Iterator[Span]:
+    """The parts of an entity that can be names."""
+    cased = not text.islower()
+    for part in _PART.finditer(text, span.start, span.end):
+        words = [(*word.span(), word.group()) for word in _WORD.finditer(text, *part.span())]
+        while words and _is_no_name(words[0][2], span.kind, cased, first=True):
+            del words[0]
+        while words and _is_no_name(words[-1][2], span.kind, cased, first=False):
+            del words[-1]
+        if words and not (plain_words().issuperset(_simple(word) for _, _, word in words)):
+            end = words[-1][1]
+            yield Span(words[0][0], end + (text[end : min(end + 1, span.end)] == "."), span.kind)
+
+
+def _is_no_name(word: str, kind: str, cased: bool, first: bool) -> bool:
+    """Whether a word at the end of an entity is left out: a label, or in text with capitals a small word."""
+    small = _simple(word)
+    if small in LABELS:
+        return True
+    if cased and word.islower():
+        return not (first and small in PARTICLES) and small not in _known()
+    return first and kind == "PERSON" and small in plain_words()
+
+
+def _simple(word: str) -> str:
+    small = word.lower().replace("’", "'")
+    return small.removesuffix("'s") if len(small) > 3 else small
+
+
+@cache
+def _known() -> frozenset[str]:
+    return (given_names() | family_names()) - plain_words()
+
+
+@cache
+def naming_digest() -> str:
+    """SHA-256 of what decides which parts are names."""
+    source = resources.files("tacit.policies").joinpath("naming.py").read_bytes()
+    words = "\n".join(sorted(plain_words() | LABELS))
+    return hashlib.sha256(source + words.encode()).hexdigest()
