@@ -69,7 +69,7 @@ def test_places_only_move_forward(text: str) -> None:
         assert list(reading.ends) == sorted(reading.ends)
 
 
-@given(st.text(alphabet="aB1 ,.\n'-", max_size=50))
+@given(st.text(alphabet="aB1 ,.'-", max_size=50))
 def test_plain_text_is_itself(text: str) -> None:
     assert normalize(text).text == text
 
@@ -87,3 +87,46 @@ def test_words_with_a_capital_are_found_to_their_end() -> None:
         "Sab\u200brina",
         "Ib&aacute;&ntilde;ez",
     ]
+
+
+WRAPPED = {
+    "we will meet with Tobias\nEhrenfried on Monday": "we will meet with Tobias Ehrenfried on Monday",
+    "my number is 0171 5550\n1234, call me": "my number is 0171 5550 1234, call me",
+    "the heir is Wilhelmina Stau-\ndinger of Ulm": "the heir is Wilhelmina Staudinger of Ulm",
+    "she married Jean Lefebvre-\nMoreau in June": "she married Jean Lefebvre-Moreau in June",
+    "the code is 4471-\n9920, do not share": "the code is 4471-9920, do not share",
+    "please write to 18 Alder\nLane, Whitby": "please write to 18 Alder Lane, Whitby",
+    "> we spoke to Amaka\n> Eze about it": "> we spoke to Amaka Eze about it",
+    "il a rencontré Solène\nGuivarch à Quimper": "il a rencontré Solène Guivarch à Quimper",
+    "WE HAVE SEEN PATIENT OTTO\nKRANZ IN APRIL": "WE HAVE SEEN PATIENT OTTO KRANZ IN APRIL",
+}
+KEPT = (
+    "Hello there, I am waiting.\nMaria Lopez",
+    "USR: i want to return it\nSYS: what is your name",
+    "Dear colleagues of the team:\nplease note",
+    "Ingrid Solheim\nStorgata 5\n0155 Oslo",
+    "name=Ann role=clerk in\nname=Bob",
+    "the order is late again\nStatus: open",
+    "a,b,c\n1,2,3",
+    '{"first": "Ann",\n"last": "Lee"}',
+    "eggs\nmilk\nbread",
+)
+
+
+@pytest.mark.parametrize("written", WRAPPED)
+def test_a_line_break_inside_of_a_sentence_is_a_blank(written: str) -> None:
+    reading = normalize(written)
+    assert reading.text == WRAPPED[written]
+    (whole,) = reading.back([Span(0, len(reading.text), "X")])
+    assert (whole.start, whole.end) == (0, len(written))
+
+
+@pytest.mark.parametrize("written", KEPT)
+def test_other_line_breaks_stay(written: str) -> None:
+    assert normalize(written).text == written
+
+
+def test_a_name_on_two_lines_is_found_whole() -> None:
+    text = "Signed in the presence of Dr Hildegard von\nBrauchitsch this morning"
+    found = Pii().find(Record("r", text))
+    assert [text[span.start : span.end] for span in found] == ["Dr Hildegard von\nBrauchitsch"]

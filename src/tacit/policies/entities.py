@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from tacit.common.libraries import require_library
 from tacit.data.records import NAMES, Record, Span, common_kind, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
-from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.naming import named_parts, naming_digest, shown
+from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.policy import Policy
 from tacit.policies.tagging import (
     BALANCED,

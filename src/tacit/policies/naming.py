@@ -1,7 +1,8 @@
 """Which parts of a tagger's entities are names, and the text as a tagger should read it.
 
 A tagger's findings depend on all words around them. Here they are made to depend less on those that are secrets
-themselves: figures and addresses look all the same to it, and what it takes into an entity besides the name is left out.
+themselves: figures and addresses look all the same to it, and what it takes into an entity beside the name is left
+out.
 
 G1 (same offsets). `shown(text)` is as long as `text`, and its white space is where that of `text` is.
 G2 (less). `named_parts` yields disjoint parts of the span.
@@ -49,10 +50,12 @@ def named_parts(text: str, span: Span) -> Iterator[Span]:
 def _is_no_name(word: str, kind: str, cased: bool, first: bool) -> bool:
     """Whether a word at the end of an entity is left out: a label, or in text with capitals a small word."""
     small = _simple(word)
+    if small in PARTICLES and first and kind == "PERSON":
+        return False
     if small in LABELS:
         return True
     if cased and word.islower():
-        return not (first and small in PARTICLES) and small not in _known()
+        return small not in _known()
     return first and kind == "PERSON" and small in plain_words()
 
 

@@ -2,7 +2,8 @@
 
 Unseen characters are dropped, spaces and hyphens of every kind are plain, full-width letters and ligatures are
 spelled out (NFKC), entities are what they stand for. Tags of HTML that only dress up text are dropped, others end a
-line.
+line. A line break inside of a sentence is a blank, and a word divided by it is whole; breaks after a sentence, between
+turns, fields, rows and the lines of a list or an address stay.
 
 G1 (exact). Of a finding in the text as read, `back` gives the characters it was read from, and all between them.
 G2 (same). A text with nothing to normalize is itself.
@@ -46,6 +47,17 @@ _UNSEEN_ONE = re.compile(f"[{_UNSEEN}]")
 _MARK = re.compile("[\u0300-\u036f]")
 
 
+_BREAK = re.compile(r"[ ]{0,2}\n(?:>[ ]?){0,3}(?=[^\W_])")
+_FIELD = re.compile(r"[\w .'’()/-]{1,30}[:=|\t]")
+_OF_MACHINES = re.compile(r"[^\W\d_],\S|[=;|{}\[\]\"<>\t\\]")
+_SMALL_WORD = re.compile(r"(?<![\w.@/-])[^\W\d_A-Z][^\W\d_A-Z]{0,30}(?![\w@/-])")
+_ANY_WORD = re.compile(r"[^\W_]+")
+_FEWEST_WORDS = 3
+_WIDEST_LINE = 200
+Change = tuple[int, int, str]
+"""Characters [start, end) of a text, and what is read in their place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A text as it is read. `begins` and `ends` are None when it is the text itself."""
@@ -65,9 +77,10 @@ class Reading:
 def normalize(text: str) -> Reading:
     """The text as it is read."""
     markup = "<" in text or "&" in text
-    if text.isascii() and not markup:
+    wrapped = _wraps(text) if "\n" in text else []
+    if text.isascii() and not markup and not wrapped:
         return Reading(text)
-    changes = _changes(text, markup)
+    changes = _changes(text, markup, wrapped)
     if not changes:
         return Reading(text)
     parts: list[str] = []
@@ -92,13 +105,40 @@ def normalization_digest() -> str:
     return hashlib.sha256(source + unicodedata.unidata_version.encode()).hexdigest()
 
 
-def _changes(text: str, markup: bool) -> list[tuple[int, int, str]]:
+def _changes(text: str, markup: bool, wrapped: list[Change]) -> list[Change]:
     """What is read otherwise: its place, and what is read there."""
-    changes = [(*match.span(), _read_markup(match)) for match in _MARKUP.finditer(text)] if markup else []
+    changes = [*wrapped]
+    if markup:
+        changes += [(*match.span(), _read_markup(match)) for match in _MARKUP.finditer(text)]
     if not text.isascii():
         changes += [(*match.span(), _read_characters(match)) for match in _unusual(text).finditer(text)]
-        changes.sort()
+    changes.sort()
     return [(start, end, made) for start, end, made in changes if text[start:end] != made]
+
+
+def _wraps(text: str) -> list[Change]:
+    """Line breaks inside of a sentence: a blank is read, or nothing after a hyphen."""
+    found = []
+    for match in _BREAK.finditer(text):
+        start, end = match.span()
+        before, after = text[start - 1 : start], text[end]
+        if not (before.isalnum() or before in ("-", ",")) or not _goes_on(text, start, end):
+            continue
+        if before != "-" or not text[start - 2 : start - 1].isalnum():
+            found.append((start, end, " "))
+        else:  # a word that was divided, or a number or a double name at its hyphen
+            divided = text[start - 2].islower() and after.islower()
+            found.append((start - divided, end, ""))
+    return found
+
+
+def _goes_on(text: str, start: int, end: int) -> bool:
+    """Whether the line that ends at `start` is prose, and the one that begins at `end` is no field or turn."""
+    begin = max(text.rfind("\n", 0, start) + 1, start - _WIDEST_LINE)
+    line = text[begin:start].lstrip("> ")
+    if len(_ANY_WORD.findall(line)) < _FEWEST_WORDS or _OF_MACHINES.search(line) or _FIELD.match(text, end):
+        return False
+    return bool(_SMALL_WORD.search(line)) or line.isupper()
 
 
 def _read_markup(match: re.Match[str]) -> str:
