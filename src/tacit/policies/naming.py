@@ -15,9 +15,11 @@ from functools import cache
 from importlib import resources
 
 from tacit.data.records import Span
+from tacit.policies.pii.casing import recased
 from tacit.policies.pii.common_words import LABELS, plain_words
 from tacit.policies.pii.cues import PARTICLES
 from tacit.policies.pii.lexicon import family_names, given_names
+from tacit.policies.pii.outline import outline
 
 _ADDRESS = re.compile(r"\S{0,80}(?:@|://|www\.)\S{1,200}")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -27,7 +29,8 @@ _WORD = re.compile(r"[^\W_](?:[\w'’.&-]{0,60}[^\W_])?")
 
 
 def shown(text: str) -> str:
-    """The text with every figure as 0, and with every letter as x in addresses of mail and the web."""
+    """The text with every figure as 0, every letter as x in addresses of mail and the web, and the usual capitals."""
+    text = recased(text, outline(text))
     if "@" in text or "://" in text or "www." in text:
         text = _ADDRESS.sub(lambda match: _LETTER.sub("x", match.group()), text)
     return _FIGURE.sub("0", text)

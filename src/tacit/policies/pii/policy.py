@@ -21,6 +21,7 @@ from tacit.data.records import Range, Record, Span, iban_remainder, luhn_remaind
 from tacit.errors import ConfigError
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.pii.addresses import find_addresses
+from tacit.policies.pii.casing import recased
 from tacit.policies.pii.codes import Announcements, find_codes
 from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold
 from tacit.policies.pii.dates import find_ages, find_dates
@@ -186,7 +187,7 @@ KINDS = (
 _NUMBER = re.compile(b"0+")
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
-    "addresses", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers", "outline", "people",
+    "addresses", "casing", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers", "outline", "people",
     "phrases", "policy", "streets",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
@@ -252,8 +253,9 @@ def _find_all(text: str) -> tuple[Span, ...]:
     figures = with_figures(text, look)
     figured = look if figures is text else outline(figures)
     numbers = [match.span() for match in _NUMBER.finditer(figured)]
-    streets = find_streets(figures, folded, hits, figured, numbers)
-    addresses = resolve_overlaps((*find_addresses(text, folded, look, numbers), *streets))
+    cased = recased(text, look)
+    streets = find_streets(recased(figures, figured), folded, hits, figured, numbers)
+    addresses = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets))
     dates = find_dates(figures, folded, cues, numbers)
     shaped = [
         *find_shapes(figures, folded, figured, numbers),
@@ -265,7 +267,9 @@ def _find_all(text: str) -> tuple[Span, ...]:
     fields = find_fields(text, folded, cues)
     found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues, numbers)))
     codes = find_codes(text, look, numbers, announcements, found)
-    names = find_names(text, folded, hits, cues, addresses)
+    names = [*find_names(cased, folded, hits, cues, addresses)]
+    if cased is not text:
+        names += find_names(text, folded, hits, cues, addresses)
     found = resolve_overlaps((*found, *codes, *names))
     groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found))
     return melted(groups, found) if groups else found
