@@ -20,7 +20,9 @@ from tacit.policies.pii.policy import Pii
 from tacit.policies.policy import Policy
 
 _PARTICLES = (
-    "de|da|do|dos|das|del|della|dei|di|du|des|la|le|les|el|al|van|von|den|der|ter|bis|of|the|and|y|e|et|en|und|a|à|at"
+    "de|da|do|dos|das|del|della|delle|dei|degli|di|du|des|la|le|les|el|al|van|von|den|der|ter|bis|of|the|and|y|e|et|"
+    "en|und|a|à|at|for|in|on|to|with|without|für|zum|zur|am|an|im|auf|aus|bei|mit|pour|sans|sur|au|aux|para|por|con|com|"
+    "sin|sem|em|no|na|nos|nas|per|sul|sulla|nel|nella|voor|op|aan|het|te|ten|met|zonder|bij"
 )
 _BLANKS = r"[^\w\n]{0,4}\n?[^\w\n]{0,4}"
 _GAP = re.compile(rf"{_BLANKS}(?:(?:{_PARTICLES})(?!\w){_BLANKS}){{0,3}}", re.IGNORECASE)

@@ -27,7 +27,7 @@ CODE_CUES: dict[str, str] = {
         "TRACKING": "tracking track shipment parcel package waybill delivery consignment shipping trk sendung "
         "sendungsnummer paket colis suivi envío localizador spedizione rastreio objeto pakket pakketcode container awb "
         "label retourcode",
-        "ID": "id code codes account passport license licence member membership customer employee badge "
+        "ID": "id code codes código codice account passport license licence member membership customer employee badge "
         "reference ref case ticket policy claim patient student serial routing record file pnr voucher vin plate "
         "identification loyalty contract registration mrn mr specimen accession npi meter group uid emp acct aba bic "
         "pasaporte passaporto passaporte passeport paspoort reisepass personalausweis kennzeichen kenteken matrícula "
@@ -95,14 +95,18 @@ FIELD_CUES: dict[str, str] = {
     cue: kind
     for kind, cues in {
         "PASSWORD": phrases(
-            "password|passwords|passwd|pwd|pass|passphrase|psk|passwort|kennwort|mot de passe|contraseña|clave|senha|"
+            "password|passwords|passwd|pwd|pw|pass|gate code|entry code|alarm code|verification code|one-time code|"
+            "passord|passphrase|psk|passwort|kennwort|mot de passe|contraseña|clave|senha|"
             "wachtwoord|secret|token|api key|api_key|apikey|api token|api_token|secret_access_key|access_key_id|key|"
             "private_key_id|otp|cvv|cvc|pin|pincode|passcode|door code|security code|prüfziffer|cryptogramme|"
             "código de segurança|alarm|key safe|access code|code du portail|temporary pin|pasword|-p|sshpass -p|"
             "backup codes|codice di recupero|auth|bearer"
         ),
         "USERNAME": phrases(
-            "user|username|user name|login|usuario|usuário|utente|benutzer|identifiant|utilisateur|gebruiker|"
+            "user|username|user name|userid|user id|benutzername|nombre de usuario|nome utente|nome de usuário|"
+            "nom d'utilisateur|gamertag|skype name|steam id|for user|logged in as|signed in as|logged on as|log in as|"
+            "sign in as|angemeldet als|eingeloggt als|connecté en tant que|ingelogd als|conectado como|login|"
+            "usuario|usuário|utente|benutzer|identifiant|utilisateur|gebruiker|"
             "gebruikersnaam|"
             "-u|handle|screen name|snapchat|insta|instagram|skype|discord|steam|telegram|account name|login is|"
             "anmeldung von|"
@@ -124,11 +128,13 @@ AGE_CUES: dict[str, str] = {
     for role, cues in {
         "unit": "old yo y/o y.o ans años anos anni jaar jahre jahren jährige jähriger jährigen jarige j yr",
         "cue": "age aged turned turning turns edad âge età idade leeftijd alter compiuto cumple cumplió tengo tenho "
-        "ages nearly",
+        "ages nearly cumplí compie compì completou fez",
         "becomes": "wird wordt worden",
         "kin": "dad mum mom father mother son daughter wife husband client patient brother sister nonno nonna "
         "novio novia "
-        "oma opa mari femme marido esposa mann hijo hija fils fille filho filha kinder child boy girl",
+        "oma opa mari femme marido esposa mann hijo hija fils fille filho filha kinder child boy girl twins zoon "
+        "dochter vrouw sohn tochter vater mutter père mère padre madre pai mãe vader moeder frau grandma grandpa "
+        "grandmother grandfather uncle aunt nephew niece toddler moglie marito figlio figlia",
     }.items()
     for cue in cues.split()
 } | dict.fromkeys(

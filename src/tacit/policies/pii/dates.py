@@ -88,18 +88,21 @@ _AGE = rf"(?:\d{{1,3}}(?: 1⁄2| ½)?|{_WORDS})"
 
 _BEFORE_UNIT = re.compile(rf"(?<![\w.,$€£/-])({_AGE})(?:[- ](?:years?|yrs?|weeks?|wks?|months?))?[- ]?$")
 _LASTING = re.compile(
-    r"(?:há|hace|depuis|pendant|durante|seit|sinds|desde|per|por|voor|für|mindestens|tra|entro|dans|dentro de|"
+    r"(?<!\w)(?:há|hace|depuis|pendant|durante|seit|sinds|desde|per|por|voor|für|mindestens|tra|entro|dans|dentro de|"
     r"within|for|"
     r"après|nach|vor|over|in|um|garantie|garanzia|garantía)[ ](?:de[ ])?$"
 )
 
 _AFTER_CUE = re.compile(
     rf"(?:[ ](?:of|de|van|as|is|in years)|\"|')?[ ]?[:=]?[ ]?\"?({_AGE})(?![\w.]\w|[.,]\d|%|\w|[ ](?:minutes|hours|"
-    rf"days|percent))"
+    rf"days|percent|degrees|°|pages|euros?|dollars?|points|times|miles|km|kg))"
 )
 _AFTER_SELF = re.compile(rf" ({_AGE})(?=[,.;]| tho| and| when| toen|$)")
 _AFTER_BECOMES = re.compile(rf"(?: [^\W\d_]{{1,12}}){{0,2}} ({_AGE})(?=[ ,.;]|$)")
-_AFTER_KIN = re.compile(rf",? \(?({_AGE})(?=[,;.)]|$)")
+_AFTER_KIN = re.compile(
+    rf"(?:,? \(?|'s | (?:is|are|was|were|turned|turns|ist|war|wird|est|es|è|é|tem|tiene|ha|wordt) (?:now |jetzt |nu )?)"
+    rf"({_AGE})(?=[,;.)!]|$| and| but| now)"
+)
 _AFTER = {"cue": _AFTER_CUE, "self": _AFTER_SELF, "becomes": _AFTER_BECOMES, "kin": _AFTER_KIN}
 _BOTH = re.compile(r"(?<=\()(\d{1,2}) (?:und|and|et|e|y|en|&) (\d{1,2})(?=\))")
 _NAME_BEFORE = re.compile(r"(?P<word>[^\W\d_]{1,24})(?:\.? \(|[,;] ?)$")
@@ -107,7 +110,7 @@ _ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| und \d|\.(?:\s|$)|$)")
 _GLUED = re.compile(r"(?<![\w.,])\d{1,3}(?:jährig\w{0,3}|jarige?)|(?<![\w.])\d{2}[fm](?![\w°])")
 _MOST_DIGITS = 3
 _COUNTED = words("no art table section figure page chapter values article appendix step item row line")
-_IN_HIS = re.compile(r"(?<=in (?:his|her) )(?:early|mid|late)[- ](?:teens|[a-z]{3,6}ties)")
+_IN_HIS = re.compile(r"(?<=in (?:his|her) )(?:(?:early|mid|late)[- ])?(?:teens|[a-z]{3,6}ties)")
 _TH = re.compile(r"\d{2}(?:st|nd|rd|th)(?= (?:to|birthday|b-day|geburtstag))")
 
 

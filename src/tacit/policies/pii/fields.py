@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tacit.data.records import Span
-from tacit.policies.pii.cues import FIELD_CUES, NEVER_A_NAME, Cue
+from tacit.policies.pii.common_words import common_words
+from tacit.policies.pii.cues import FIELD_CUES, NEVER_A_NAME, Cue, phrases
 
 _ASSIGNED = re.compile(r"[ ]?(?:[\"']?[ ]{0,2}(?::|=|=>|→)[ ]{0,3}|[\"'])")
 _SAID = re.compile(
     r"[ ]?(?:(?:for|of|on|für|van|del?|pour|do|da)[ ](?:[\w-]{1,20}[ :]{1,2}){1,4})?"
-    r"(?:[ ]?(?:is|was|ist|est|es|è|é|as|are|from|provisoire|temporary|\(|-p)[ ]?(?:still[ ])?(?::[ ]?)?|[ ])"
+    r"(?:[ ]?(?:(?:is|was|ist|war|lautet|est|es|era|è|é|as|are|from|provisoire|temporary)(?!\w)|\(|-p)[ ]?"
+    r"(?:still[ ]|now[ ]|nun[ ])?(?::[ ]?)?|[ ])"
 )
 _QUOTED = re.compile(r"(?:\\?[\"'`“])((?:[^\"'`”\n\\]|\\.){1,200})(?=\\?[\"'`”])")
 _TOKEN = re.compile(r"[^\s\"'<>(){}\[\],;]{1,200}")
@@ -35,11 +37,15 @@ _PAIR = re.compile(r"(?<![\w/:.])([a-z][\w.-]{1,30}):((?=[^\s:,;]{0,40}\d)[^\s:,
 _AFTER_EMAIL = re.compile(r"@[\w.-]{3,60}[ ]/[ ](\S{5,60})")
 _ANSWER = re.compile(r"(?<=answer: )[^\n.;,]{2,40}")
 _AT_HOST = re.compile(r"(?<![\w.@])([a-z][\w.-]{1,30})@(?=\d{1,3}\.\d{1,3}\.)")
+_ENTERED = re.compile(r"(?<!\w)(?:enter|type)[ ](\d{4,8})(?=[ ])")
 _TAIL = ".,;:)"
 _COLON = re.compile(r":[^\s:/]")
 _COMMON_LOG = re.compile(r"(?<=\d) - ([\w.-]{2,30}) (?=\[)")
-_SURE_CUES = frozenset(
-    {"failed password for", "sign-in to", "anmeldung von", "utilisateur", "inlog mislukt", "todo", "-u"}
+_SURE_CUES = phrases(
+    "failed password for|sign-in to|anmeldung von|utilisateur|inlog mislukt|todo|-u|logged in as|signed in as|"
+    "logged on as|log in as|sign in as|angemeldet als|eingeloggt als|connecté en tant que|ingelogd als|conectado como|"
+    "username|user name|userid|user id|benutzername|gebruikersnaam|nombre de usuario|nome utente|nome de usuário|"
+    "nom d'utilisateur|gamertag|screen name|for user|skype name|steam id"
 )
 _NOT_A_SECRET = frozenset(
     {"is", "was", "must", "should", "has", "to", "and", "or", "the", "for", "in", "reset", "here"}
@@ -51,12 +57,14 @@ def find_fields(text: str, folded: str, cues: Sequence[Cue]) -> Iterator[Span]:
     for _, end, cue in cues:
         kind = FIELD_CUES.get(cue)
         if kind:
-            yield from _after(text, folded, end, kind, cue in _SURE_CUES)
+            yield from _after(text, folded, end, kind, cue)
     if "@" in text or "u/" in text:
         for match in _HANDLE.finditer(text):
             yield Span(*match.span(1 if match[1] else 2), "USERNAME")
     if "#" in text:
         yield from (Span(*match.span(1), "USERNAME") for match in _HASHTAG.finditer(text))
+    if "enter " in folded or "type " in folded:
+        yield from (Span(*match.span(1), "PASSWORD") for match in _ENTERED.finditer(folded))
     if "Bearer " in text or "Basic " in text:
         yield from (Span(*match.span(1), "PASSWORD") for match in _BEARER.finditer(text))
     if "AKIA" in text or "eyJ" in text or "ya29" in text or "sk-" in text or "xox" in text or "_" in text:
@@ -79,7 +87,7 @@ def _pairs(text: str) -> Iterator[Span]:
     yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
 
 
-def _after(text: str, folded: str, end: int, kind: str, sure: bool) -> Iterator[Span]:
+def _after(text: str, folded: str, end: int, kind: str, cue: str) -> Iterator[Span]:
     """The value after a key that ends at `end`: what is assigned to it, or what the sentence says it is."""
     assigned = _ASSIGNED.match(text, end)
     if kind == "NAME":
@@ -97,10 +105,16 @@ def _after(text: str, folded: str, end: int, kind: str, sure: bool) -> Iterator[
     if spelled:
         yield Span(*spelled.span(), kind)
         return
+    phrase = _PHRASE.match(folded, place) if kind == "PASSWORD" and (assigned or cue == "passphrase") else None
+    if phrase and NEVER_A_NAME.isdisjoint(phrase.group().split()):
+        yield Span(*phrase.span(), kind)
+        return
     token = _TOKEN.match(text, place)
     if token:
         value = token.group().rstrip(_TAIL)
-        if _could_be_secret(value, sure or bool(assigned), kind):
+        if cue in _SURE_CUES and value.lower() in common_words():
+            return
+        if _could_be_secret(value, cue in _SURE_CUES or bool(assigned), kind):
             yield Span(place, place + len(value), kind)
 
 

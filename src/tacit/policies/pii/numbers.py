@@ -39,12 +39,19 @@ _PASSPORT = re.compile(r"(?<![\w-])(?:[A-Z]{1,3}\d{6,9}[A-Z]?|\d{2}[A-Z]{2}\d{5}
 _BIC = re.compile(r"(?<!\w)(?:bic|swift)\W{1,3}([a-z]{6}[a-z0-9]{2,5})(?!\w)")
 _STANDARDS = re.compile(r"(?:ISO|IEC|RFC|DIN|EN|BS|CVE|PSI|HTTP|USB|HDMI|IP|UTF|SHA|MD|AES)[ -]?\d")
 _MELTS = frozenset({"CARD", "IBAN", "ID", "ORDER", "PHONE", "SSN", "TRACKING"})
-_DIGIT_WORDS = "zero|oh|one|two|three|four|five|six|seven|eight|nine"
-_SPELLED = re.compile(rf"(?<!\w)(?:(?:{_DIGIT_WORDS}|double|triple)(?:,?[ -])){{3,24}}(?:{_DIGIT_WORDS})(?!\w)")
+_DIGIT_WORDS = (
+    "zero|oh|one|two|three|four|five|six|seven|eight|nine|null|eins|zwei|zwo|drei|vier|fünf|sechs|sieben|acht|neun|zéro|un|"
+    "deux|trois|quatre|cinq|sept|huit|neuf|cero|uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|due|tre|quattro|cinque|"
+    "sei|sette|otto|nove|um|dois|três|quatro|meia|sete|oito|nul|een|één|twee|drie|vijf|zes|zeven|negen|ten|eleven|"
+    "twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|"
+    "eighty|ninety"
+)
+_TIMES = "double|triple|doppel|doble|triplo|doppio|duplo|dubbel|hundred|thousand"
+_SPELLED = re.compile(rf"(?<!\w)(?:(?:{_DIGIT_WORDS}|{_TIMES})(?:[,.]?[ -])){{3,24}}(?:{_DIGIT_WORDS})(?!\w)")
 _FEWEST_WORDS = 4
 _DOTS = phrases("dot|punto|point|punkt|ponto|punt")
 _DOT = f"(?:{'|'.join(sorted(_DOTS, key=lambda dot: (-len(dot), dot)))})"
-SPELLED_SIGNS = phrases(f"{_DIGIT_WORDS}|double|triple") | _DOTS
+SPELLED_SIGNS = phrases(f"{_DIGIT_WORDS}|{_TIMES}") | _DOTS
 """Words without which nothing is spelled out."""
 
 _SPELLED_MAIL = re.compile(

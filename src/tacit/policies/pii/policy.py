@@ -23,7 +23,7 @@ from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.pii.addresses import find_addresses
 from tacit.policies.pii.casing import recased
 from tacit.policies.pii.codes import Announcements, find_codes
-from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold
+from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold, overlaps
 from tacit.policies.pii.dates import find_ages, find_dates
 from tacit.policies.pii.fields import find_fields
 from tacit.policies.pii.names import find_names
@@ -32,6 +32,7 @@ from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
 from tacit.policies.pii.phrases import Phrases
 from tacit.policies.pii.streets import STREET_SIGNS, find_streets
+from tacit.policies.pii.times import TIMES, find_times
 from tacit.policies.policy import Policy, melted
 
 _EMAIL = re.compile(
@@ -182,13 +183,13 @@ KINDS = (
     "ADDRESS", "AGE", "CARD", "DATE", "EMAIL", "IBAN", "ID", "IP", "NAME", "ORDER", "PASSWORD", "PHONE", "SSN",
     "TRACKING", "URL", "USERNAME",
 )  # fmt: skip
-"""Every kind of personal data this policy tells apart."""
+"""Every kind of personal data this policy tells apart and looks for by default; `TIMES` are to be asked for."""
 
 _NUMBER = re.compile(b"0+")
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
-    "addresses", "casing", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers", "outline", "people",
-    "phrases", "policy", "streets",
+    "addresses", "casing", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers", "outline",
+    "people", "phrases", "policy", "streets", "times",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
@@ -198,13 +199,13 @@ _PHRASES = Phrases((*ALL_CUES, *NAME_CUES, *SPELLED_SIGNS, *STREET_SIGNS))
 
 @dataclass(frozen=True)
 class Pii(Policy):
-    """Personal data of the chosen kinds.
+    """Personal data of the chosen kinds; years and clock times only if they are among them.
 
-    All kinds are always looked for, and the chosen ones returned, so that the kind of a finding does not depend on
-    which others were asked for.
+    All other kinds are always looked for, and the chosen ones returned, so that the kind of a finding does not depend
+    on which others were asked for. A year or a time is found where nothing else is.
 
     G1. Time is linear in the length of the text, whatever the text.
-    G2. `Pii(kinds)` finds exactly the spans of `Pii()` whose kind is among `kinds`.
+    G2. `Pii(kinds)` finds exactly the spans of `Pii(KINDS + TIMES)` whose kind is among `kinds`.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -212,11 +213,13 @@ class Pii(Policy):
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
-            if kind not in KINDS:
-                raise ConfigError.unknown_name("kind of personal data", kind, KINDS)
+            if kind not in KINDS + TIMES:
+                raise ConfigError.unknown_name("kind of personal data", kind, KINDS + TIMES)
         if not self.kinds:
             raise ConfigError(
-                expected="at least one kind of personal data", found="none", way_out=f"choose among {', '.join(KINDS)}"
+                expected="at least one kind of personal data",
+                found="none",
+                way_out=f"choose among {', '.join(KINDS + TIMES)}",
             )
         object.__setattr__(self, "kinds", tuple(sorted(set(self.kinds))))
 
@@ -234,7 +237,9 @@ class Pii(Policy):
 
     def find(self, record: Record) -> tuple[Span, ...]:
         reading = normalize(record.text)
-        spans = reading.back(_find_all(reading.text))
+        found = _find_all(reading.text)
+        times = [span for span in find_times(reading.text, self.kinds) if not overlaps(found, span.start, span.end)]
+        spans = reading.back((*found, *times))
         return spans if self.kinds == KINDS else tuple(span for span in spans if span.kind in self.kinds)
 
 

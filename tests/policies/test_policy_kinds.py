@@ -1,0 +1,111 @@
+"""Passwords, user names and ages in sentences of everyday, and years and clock times, which are off by default."""
+
+import pytest
+
+from tacit.data.records import Record
+from tacit.errors import ConfigError
+from tacit.policies.pii.policy import KINDS, Pii
+from tacit.policies.pii.times import TIMES
+from tacit.policies.registry import build_policy
+
+SENTENCES = {
+    "PASSWORD": """
+        my password is [sunflower22]
+        the wifi password is [BlueHorse-88]
+        use PIN [0923] at the door
+        his pass is [Tr0ub4dor&3]
+        Your OTP is [448812], do not share it
+        the alarm code is [2580#]
+        das Passwort lautet [Katze!2019]
+        mein Kennwort ist [Regenbogen7]
+        le mot de passe est [Soleil_75]
+        la contraseña es [Perro.Loco9]
+        la password è [Girasole#12]
+        a senha é [Abacaxi@33]
+        het wachtwoord is [Tulp2020!]
+        pw = [zx81spectrum]
+        export DB_PASSWORD=[hunter2hunter2]
+        the passphrase is [winter moon river stone]
+        enter [662190] to confirm
+        tu código es [771204]
+    """,
+    "USERNAME": """
+        my username is [bluefox77]
+        logged in as [s.okafor]
+        signed in as [qwen.lee]
+        Benutzername: [hmueller]
+        Benutzername ist [k.schmitt]
+        gebruikersnaam [pdevries]
+        gamertag [xXShadowXx]
+        session opened for user [dkim]
+        her user id is [hpotter]
+        mi usuario es [lola_perez]
+        nome utente: [m.rossi]
+    """,
+    "AGE": """
+        she turned [31] yesterday
+        a [29]-year-old woman
+        pt is a [71] yo male
+        a [58]M presents with pain
+        my dad, [77], fell
+        mijn zoon is [9]
+        ich bin [25] Jahre alt
+        ein [35]-jähriger Mann
+        elle a [42] ans
+        cumplí [50]
+        una mujer de [33] años
+        ele tem [12] anos
+        my wife is [45]
+        the twins are [4]
+        a man in his [sixties]
+        hij wordt [21]
+    """,
+}
+CASES = [(kind, line.strip()) for kind, lines in SENTENCES.items() for line in lines.strip().split("\n")]
+PLAIN = (
+    *("password must be reset", "please enter your password", "the user is not happy", "user experience matters"),
+    *("login failed twice", "the pin is broken", "she is 5 minutes away", "they are 3 of us", "version 12 is out"),
+    *("my handle broke", "he posted by mistake", "signed in as usual", "it turned 90 degrees", "pass the salt please"),
+)
+
+
+@pytest.mark.parametrize(("kind", "line"), CASES)
+def test_secrets_of_everyday_are_found_whole(kind: str, line: str) -> None:
+    start, end = line.index("["), line.index("]") - 1
+    text = line.replace("[", "", 1).replace("]", "", 1)
+    found = [span for span in Pii().find(Record("r", text)) if span.start <= start and span.end >= end]
+    assert found, kind
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_sentences_have_no_secret(text: str) -> None:
+    assert Pii().find(Record("r", text)) == ()
+
+
+TIMED = "We met in 1987 at 10:45 pm, again on 3 May 2004 at 15 Uhr, and in the 1990s, à 18h30; it cost 2000 euros."
+
+
+def found(policy: Pii, text: str) -> list[str]:
+    return [text[span.start : span.end] for span in policy.find(Record("r", text))]
+
+
+def test_years_and_times_are_found_when_they_are_asked_for() -> None:
+    assert found(Pii(), TIMED) == ["3 May 2004"]
+    assert found(Pii(("YEAR",)), TIMED) == ["1987", "1990s", "2000"]
+    assert found(Pii(("TIME",)), TIMED) == ["10:45 pm", "15 Uhr", "18h30"]
+    assert Pii(("YEAR",)).id == "pii:YEAR"
+    assert Pii(("YEAR",)).hash != Pii().hash
+
+
+def test_g2_kinds_are_chosen_from_all() -> None:
+    everything = Pii((*KINDS, *TIMES)).find(Record("r", TIMED))
+    assert [span.kind for span in everything] == ["YEAR", "TIME", "DATE", "TIME", "YEAR", "TIME", "YEAR"]
+    for kind in ("DATE", *TIMES):
+        assert Pii((kind,)).find(Record("r", TIMED)) == tuple(span for span in everything if span.kind == kind)
+
+
+def test_times_are_added_in_yaml() -> None:
+    policy = build_policy({"any": ["pii", {"pii": ["YEAR", "TIME"]}]})
+    assert len(policy.find(Record("r", TIMED))) == 7
+    with pytest.raises(ConfigError, match="YEAR"):
+        Pii(("YEARS",))
