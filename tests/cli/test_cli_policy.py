@@ -1,6 +1,7 @@
 """`tacit policy compare` as a person meets it: what is printed, what is written, and what is refused."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,22 @@ def test_a_corpus_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises((CorpusError, ConfigError)):
         run(tmp_path / "none.jsonl", "--policies", "digits", "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_five_policies_fit_on_eighty_columns(tmp_path: Path) -> None:
+    """Catches a table whose last columns are cut off."""
+    path = tmp_path / "corpus.jsonl"
+    write_jsonl(simulate("customersim", 12, 5, "train"), path)
+    names = ("digits", "pii", "conservative", "any-capital", "everything")
+    words = ["policy", "compare", str(path), "--policies", ",".join(names)]
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert max(len(line.rstrip()) for line in lines if not line.startswith("page ")) <= 80
+    assert "…" not in result.output
+    for title in ("recall by kind", "of the characters"):
+        below = result.output[result.output.index(title) :]
+        heads = below.split("\n\n")[0] + "".join(below.split("\n\n")[1:2])
+        assert all(re.search(rf"(?<!\S){name}(?!\S)", heads) for name in names), heads
+    recalls = re.findall(r"\((?:\d+\.\d)-(?:\d+\.\d)\)", result.output[result.output.index("recall by kind") :])
+    assert len(recalls) >= 5 * 4

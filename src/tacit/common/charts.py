@@ -7,7 +7,7 @@ G2. Ticks lie on the axis, increase, and are at most ten.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ _MOST_TICKS = 10
 _MOST_POWERS = 7
 _BAND = 0.16
 _ROOM = 0.04
+_GAP = 2  # between columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,25 @@ class Table:
         """Its first `most` rows, and how many more there are."""
         more = f"and {len(self.rows) - most:,} more {noun}" if len(self.rows) > most else ""
         return replace(self, rows=self.rows[:most], more=more)
+
+    def within(self, width: int, repeated: int) -> "Iterator[Table]":
+        """Tables of at most `width` characters with some of its columns each, after its first `repeated` ones."""
+        cells = (self.head, *self.rows)
+        widths = [
+            max(len(line) for row in cells for line in row[at].split("\n")) + _GAP for at in range(len(self.head))
+        ]
+        room = width + _GAP - sum(widths[:repeated])
+        parts: list[list[int]] = [[]]
+        for at in range(repeated, len(widths)):
+            if parts[-1] and sum(widths[other] for other in parts[-1]) + widths[at] > room:
+                parts.append([])
+            parts[-1].append(at)
+        for place, part in enumerate(parts):
+            chosen = [*range(repeated), *part]
+            rows = tuple(tuple(row[at] for at in chosen) for row in self.rows)
+            last = place == len(parts) - 1
+            head = tuple(self.head[at] for at in chosen)
+            yield Table(head, rows, self.more if last else "", "" if place else self.title)
 
 
 @dataclass(frozen=True, slots=True)

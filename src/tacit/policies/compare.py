@@ -51,6 +51,7 @@ _FORMAT = 1
 _WARM_UP = Record(
     "warm-up", "user: Ann Smith, 12 Elm Street, 555-0123.\n", spans=(), messages=(Message("user", 6, 41),)
 )
+_PAGE_WIDTH = 80
 _QUALITY_HEAD = ("policy", "recall %", "precision %", "F2 %", "records\nmissed", "at most %\n(if chosen)")
 _COST_HEAD = ("policy", "tokens", "records", "findings", "records/s\nper core", "mask\nmoved", "redaction\nstable")
 PolicyPair = tuple[int, int]
@@ -170,11 +171,12 @@ class PolicyComparison(Result):
                 (short(row.kind), f"{row.labels:,}", *("–" if one is None else one.cell("\n") for one in row.recalls))
                 for row in self.kind_rows()
             )
-            yield Table(("kind", "labels", *names), rows, title="recall by kind, %").cut(PRINTED_KINDS, "kinds")
+            table = Table(("kind", "labels", *names), rows, title="recall by kind, %").cut(PRINTED_KINDS, "kinds")
+            yield from table.within(_PAGE_WIDTH, repeated=2)
         if len(names) > 1:
             rows = tuple((name, *cells) for name, cells in zip(names, self.agreement_rows(), strict=True))
             title = "of the characters that the row finds, the share that the column finds too"
-            yield Table(("", *names), rows, title=title)
+            yield from Table(("", *names), rows, title=title).within(_PAGE_WIDTH, repeated=1)
 
     def _quality(self, card: PolicyCard | None) -> tuple[str, ...]:
         if card is None:
