@@ -1,4 +1,4 @@
-"""Passwords, user names and ages in sentences of everyday, and years and clock times, which are off by default."""
+"""Secrets in sentences of everyday, and years and clock times, which are off by default."""
 
 import pytest
 
@@ -60,6 +60,16 @@ SENTENCES = {
         a man in his [sixties]
         hij wordt [21]
     """,
+    "ADDRESS": """
+        He lives at [12 rue de la Paix, 75002 Paris, France].
+        Send it to [Hauptstraße 12, 10115 Berlin, Deutschland], please
+        I moved to [45 Elm Street, Springfield, IL 62704, USA] last week
+        [Via Roma 10, 20121 Milano (MI), Italia]
+        [Calle Mayor 5, 28013 Madrid, España]
+        [Rua das Flores 123, 4050-262 Porto, Portugal]
+        [Keizersgracht 7, 1015 CJ Amsterdam, Netherlands]
+        [7 Grafton Road, Worthing BN11 1QT, United Kingdom] is my address
+    """,
 }
 CASES = [(kind, line.strip()) for kind, lines in SENTENCES.items() for line in lines.strip().split("\n")]
 PLAIN = (
@@ -80,6 +90,11 @@ def test_secrets_of_everyday_are_found_whole(kind: str, line: str) -> None:
 @pytest.mark.parametrize("text", PLAIN)
 def test_plain_sentences_have_no_secret(text: str) -> None:
     assert Pii().find(Record("r", text)) == ()
+
+
+@pytest.mark.parametrize("text", ["at 12 Main Street, and then home", "We met at 12 Main Street, Please call me."])
+def test_an_address_ends_where_the_sentence_goes_on(text: str) -> None:
+    assert [text[span.start : span.end] for span in Pii().find(Record("r", text))] == ["12 Main Street"]
 
 
 TIMED = "We met in 1987 at 10:45 pm, again on 3 May 2004 at 15 Uhr, and in the 1990s, à 18h30; it cost 2000 euros."

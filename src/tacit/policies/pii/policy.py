@@ -31,7 +31,7 @@ from tacit.policies.pii.numbers import SPELLED_SIGNS, find_devices, find_groups,
 from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
 from tacit.policies.pii.phrases import Phrases
-from tacit.policies.pii.streets import STREET_SIGNS, find_streets
+from tacit.policies.pii.streets import STREET_SIGNS, find_streets, whole_address
 from tacit.policies.pii.times import TIMES, find_times
 from tacit.policies.policy import Policy, melted
 
@@ -260,7 +260,8 @@ def _find_all(text: str) -> tuple[Span, ...]:
     numbers = [match.span() for match in _NUMBER.finditer(figured)]
     cased = recased(text, look)
     streets = find_streets(recased(figures, figured), folded, hits, figured, numbers)
-    addresses = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets))
+    parts = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets))
+    addresses = resolve_overlaps(whole_address(cased, part) for part in parts)
     dates = find_dates(figures, folded, cues, numbers)
     shaped = [
         *find_shapes(figures, folded, figured, numbers),

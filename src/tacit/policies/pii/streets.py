@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from tacit.data.records import Range, Span
-from tacit.policies.pii.cues import phrases
+from tacit.policies.pii.cues import NAMESAKES, NEVER_A_NAME, phrases, words
 from tacit.policies.pii.phrases import Hit
 
 _HOUSE = r"\d{1,4}(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
@@ -74,6 +74,7 @@ _SUFFIXES = (
     "kade", "plein", "dijk", "singel", "steeg", "traße", "wg",
 )  # fmt: skip
 _AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
+_WORDS = re.compile(r"[^\W\d_]+")
 _SUFFIX_ENDS = frozenset(suffix[-2:] for suffix in _SUFFIXES)
 _TYPE_SIGNS = frozenset(_ROMANCE_TYPES.replace("\\.", ".").split("|"))
 _SUFFIX_SIGNS = frozenset(_SUFFIXES_EN.lower().split("|"))
@@ -112,6 +113,30 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
                 yield Span(*match.span(), "ADDRESS")
     if any(sign in _BOX_SIGNS for _, _, sign in signs):
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
+
+
+_PLACE_WORD = r"[A-ZÀ-Þ][\w'’-]{1,25}"
+_CODE = r"(?:[A-Z]{1,3}[- ]?)?\d[\dA-Z-]{1,9}(?:[ ]\d?[A-Z]{2,3}(?!\w))?"
+_PLACE_NAME = rf"{_PLACE_WORD}(?:[ -](?:{_LINK}[ ])?{_PLACE_WORD}){{0,3}}"
+_MORE = re.compile(
+    rf"(?:,[ ]{{0,2}}|,?[ ]?\n[ ]{{0,4}}|[ ](?=\d{{4}})|(?<=\d{{4}})[ ])"
+    rf"(?:{_CODE}[ ]{_PLACE_NAME}|{_PLACE_NAME}(?:[ ]{_CODE})?|{_CODE})"
+    r"(?:[ ]\([A-Z]{2}\))?(?=[,.;:!?)\n]|$|[ ][a-z(–-])"
+)
+_NO_PLACES = NEVER_A_NAME - NAMESAKES - words("usa uk us")
+_MOST_PARTS = 5
+
+
+def whole_address(text: str, span: Span) -> Span:
+    """The address with the postal code, town, region and country that follow it, after commas or on their own lines."""
+    end = span.end
+    for _ in range(_MOST_PARTS):
+        part = _MORE.match(text, end)
+        names = _WORDS.findall(part.group()) if part else []
+        if part is None or (names and names[0].lower() in _NO_PLACES):
+            break
+        end = part.end()
+    return span._replace(end=end)
 
 
 def _has_type(types: Sequence[int], look: bytes, start: int, end: int) -> bool:
