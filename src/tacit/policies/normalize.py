@@ -47,7 +47,7 @@ _UNSEEN_ONE = re.compile(f"[{_UNSEEN}]")
 _MARK = re.compile("[\u0300-\u036f]")
 
 
-_BREAK = re.compile(r"[ ]{0,2}\n(?:>[ ]?){0,3}(?=[^\W_])")
+_BREAK = re.compile(r"\n(?:>[ ]?){0,3}(?=[^\W_])")
 _FIELD = re.compile(r"[\w .'’()/-]{1,30}[:=|\t]")
 _OF_MACHINES = re.compile(r"[^\W\d_],\S|[=;|{}\[\]\"<>\t\\]")
 _SMALL_WORD = re.compile(r"(?<![\w.@/-])[^\W\d_A-Z][^\W\d_A-Z]{0,30}(?![\w@/-])")
@@ -121,6 +121,7 @@ def _wraps(text: str) -> list[Change]:
     found = []
     for match in _BREAK.finditer(text):
         start, end = match.span()
+        start -= text.startswith(" ", start - 1) if start > 1 else 0
         before, after = text[start - 1 : start], text[end]
         if not (before.isalnum() or before in ("-", ",")) or not _goes_on(text, start, end):
             continue

@@ -259,7 +259,8 @@ def _find_all(text: str) -> tuple[Span, ...]:
     figured = look if figures is text else outline(figures)
     numbers = [match.span() for match in _NUMBER.finditer(figured)]
     cased = recased(text, look)
-    streets = find_streets(recased(figures, figured), folded, hits, figured, numbers)
+    cased_figures = cased if figures is text else recased(figures, figured)
+    streets = find_streets(cased_figures, folded, hits, outline(cased_figures), numbers)
     parts = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets))
     addresses = resolve_overlaps(whole_address(cased, part) for part in parts)
     dates = find_dates(figures, folded, cues, numbers)

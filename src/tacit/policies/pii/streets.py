@@ -74,6 +74,7 @@ _SUFFIXES = (
     "kade", "plein", "dijk", "singel", "steeg", "traße", "wg",
 )  # fmt: skip
 _AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
+_LINKED = re.compile(rf"[ ]{_LINK}[ ']", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W\d_]+")
 _SUFFIX_ENDS = frozenset(suffix[-2:] for suffix in _SUFFIXES)
 _TYPE_SIGNS = frozenset(_ROMANCE_TYPES.replace("\\.", ".").split("|"))
@@ -93,7 +94,7 @@ _AHEAD_EN = 75
 def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Streets with their numbers, boxes and postal codes; `look` is the outline. Findings may overlap."""
     signs = [hit for hit in hits if hit[2] in STREET_SIGNS]
-    types = sorted(start for start, _, sign in signs if sign in _TYPE_SIGNS)
+    types = sorted(start for start, end, sign in signs if sign in _TYPE_SIGNS and _opens_name(text, look, end))
     suffixes = [start for start, _, sign in signs if sign in _SUFFIX_SIGNS]
     for start, end in numbers:
         if folded[start - 3 : start - 1] in _SUFFIX_ENDS and folded.endswith(_SUFFIXES, 0, start - 1):
@@ -137,6 +138,11 @@ def whole_address(text: str, span: Span) -> Span:
             break
         end = part.end()
     return span._replace(end=end)
+
+
+def _opens_name(text: str, look: bytes, end: int) -> bool:
+    """Whether a capital, a character that is not ASCII, or one of the little words of street names follows a type."""
+    return look[end + 1 : end + 2] in (b"A", b"?") or _LINKED.match(text, end) is not None
 
 
 def _has_type(types: Sequence[int], look: bytes, start: int, end: int) -> bool:
