@@ -53,6 +53,7 @@ ENTITIES = "users=documents entity_kinds=[NAME] "
 MECHANISMS = {
     "plain": "plan.public_epochs=1",
     "redaction": "plan.public_epochs=1",
+    "invented": "plan.public_epochs=1",
     "dpsgd": NOISY,
     "selective": MIXED,
     "twice": MIXED,

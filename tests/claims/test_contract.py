@@ -41,7 +41,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _words(mechanism: str) -> dict[str, Any]:
     """At least four steps: two to keep, one to lose, one to come."""
-    return {"public_batch_size": 4} if mechanism in ("plain", "redaction") else {"steps": 4, "expected_batch_size": 4}
+    return (
+        {"public_batch_size": 4}
+        if mechanism in ("plain", "redaction", "invented")
+        else {"steps": 4, "expected_batch_size": 4}
+    )
 
 
 @pytest.fixture(scope="module")

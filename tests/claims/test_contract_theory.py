@@ -59,8 +59,8 @@ from tacit.training.sampling import Samplers
 from tacit.training.trainer import Trainer, TrainSettings
 from tacit.training.updates import Updates, UpdateSettings
 
-NOISY = [name for name in PLANS if name not in ("plain", "redaction")]
-FREE_PUBLIC_STEPS = ["redaction", "selective", "twice", "cadp", "crt", "uedp"]
+NOISY = [name for name in PLANS if name not in ("plain", "redaction", "invented")]
+FREE_PUBLIC_STEPS = ["redaction", "invented", "selective", "twice", "cadp", "crt", "uedp"]
 
 
 def _records(name: str = "Ann", told: str = "my code is ") -> Iterator[Record]:
@@ -103,7 +103,7 @@ def _two_worlds(folder: Path, mechanism: str, private: bool) -> list[Tensor]:
     """The models of two corpora with the same public part, the second of longer secrets, or of other whole records."""
     whole_records = mechanism in ("cadp", "crt", "uedp")
     other = _records("a much longer name ", "quite another story, told by " if whole_records else "my code is ")
-    more = {"public_epochs": 1} | ({} if mechanism == "redaction" else {"steps": 1})
+    more = {"public_epochs": 1} | ({} if mechanism in ("redaction", "invented") else {"steps": 1})
     models = []
     for number, records in enumerate((_records(), other)):
         parts = _made(folder / str(number), mechanism, records, **more)
@@ -122,7 +122,7 @@ def test_t1_public_steps_are_blind_to_what_is_protected(mechanism: str, tmp_path
     assert not torch.equal(ours, _flat(list(_learner().module.parameters()))), "something was learned"
 
 
-@pytest.mark.parametrize("mechanism", [name for name in FREE_PUBLIC_STEPS if name != "redaction"])
+@pytest.mark.parametrize("mechanism", [name for name in FREE_PUBLIC_STEPS if name not in ("redaction", "invented")])
 def test_private_steps_are_not_blind(mechanism: str, tmp_path: Path) -> None:
     """The negative control of T1."""
     ours, theirs = _two_worlds(tmp_path, mechanism, private=True)

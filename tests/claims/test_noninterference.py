@@ -52,6 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 UNITS: dict[str, Change] = {
     "redaction": other_secrets,
+    "invented": other_secrets,
     "selective": other_secrets,
     "twice": other_secrets,
     "selective-published": other_secrets,

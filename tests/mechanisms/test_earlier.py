@@ -21,6 +21,7 @@ from tacit.privacy.plan import Neighbors, Unit
 WORDS: dict[str, dict[str, Any]] = {
     "plain": {"records": 1000, "epochs": 1},
     "redaction": {"records": 1000, "epochs": 1},
+    "invented": {"records": 1000, "epochs": 1},
     "dpsgd": {"records": 1000, "noise_multiplier": 1.0, "expected_batch_size": 50, "steps": 40},
     "selective": {"records": 1000, "noise_multiplier": 1.0, "expected_batch_size": 50, "steps": 40, "public_epochs": 1},
     "crt": {"records": 1000, "flagged": 500, "noise_multiplier": 1.0, "expected_batch_size": 50, "steps": 40},
@@ -160,6 +161,7 @@ def test_delta_is_one_that_suits_every_corpus() -> None:
         ("selective", "selective-published", "whose steps compose.*as printed"),
         ("uedp", "uedp", "each run lists the entities of its own corpus"),
         ("selective", "redaction", "never read"),
+        ("selective", "invented", "never read"),
     ],
 )
 def test_what_cannot_be_composed_is_refused_unless_corpora_are_disjoint(base: str, later: str, says: str) -> None:

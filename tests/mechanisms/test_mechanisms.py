@@ -36,6 +36,7 @@ from tacit.privacy.plan import Neighbors, Plain, Plan, Pool, ShuffledBatch, Step
 EXAMPLES: dict[str, dict[str, Any]] = {
     "plain": {"records": 1000},
     "redaction": {"records": 1000},
+    "invented": {"records": 1000},
     "dpsgd": {"records": 1000, "noise_multiplier": 1.1, "expected_batch_size": 50, "epochs": 3},
     "selective": {
         "records": 1000,
@@ -73,7 +74,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "sensitive_share": 0.4,
     },
 }
-NOISY = [name for name in EXAMPLES if name not in ("plain", "redaction")]
+NOISY = [name for name in EXAMPLES if name not in ("plain", "redaction", "invented")]
 SENTENCES = Path(__file__).parent / "sentences.json"
 EVIDENCE = Evidence(
     policy_id="pii",
@@ -137,7 +138,7 @@ def test_hidden_states_that_are_not_noised_are_a_condition() -> None:
 
 
 def test_what_rests_on_a_sample_says_with_which_confidence() -> None:
-    for name in ("selective", "redaction", "crt", "cadp"):
+    for name in ("selective", "redaction", "invented", "crt", "cadp"):
         drawn = guarantee_of(name).sentence().split("With the same confidence, for a record that is drawn uniformly")
         assert len(drawn) == 2
     bad = replace(EVIDENCE, coverage=Coverage(10, 10))

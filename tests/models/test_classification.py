@@ -224,6 +224,7 @@ MECHANISMS: dict[str, tuple[dict[str, Any], dict[str, Any], bool, bool, bool]] =
     # words of the plan, settings; are labels public annotation, protected with their record, read by plain steps?
     "plain": ({"public_epochs": 1}, {}, False, False, False),
     "redaction": ({"public_epochs": 1}, {}, True, False, True),
+    "invented": ({"public_epochs": 1}, {}, True, False, True),
     "dpsgd": (NOISY, {}, False, True, False),
     "selective": ({**BOTH, "targets": "all"}, {}, True, False, True),
     "twice": ({**BOTH, "targets": "all"}, {}, True, False, True),

@@ -38,6 +38,7 @@ from tacit.runs.utility import ErrorRate, LabelQuality, TokenQuality, Utility, e
 WORDS: dict[str, dict[str, Any]] = {
     "plain": {"public_epochs": 3, "records": 2000},
     "redaction": {"public_epochs": 3, "records": 2000},
+    "invented": {"public_epochs": 3, "records": 2000},
     "dpsgd": {"noise_multiplier": 1.0, "steps": 60, "expected_batch_size": 64, "records": 2000},
     "selective": {"noise_multiplier": 1.0, "steps": 60, "expected_batch_size": 64, "records": 2000, "public_epochs": 2},
     "crt": {

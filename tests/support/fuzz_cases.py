@@ -43,6 +43,7 @@ _PRIVATE = {"noise_multiplier": 1.0, "steps": 1, "expected_batch_size": 4}
 PLANS: dict[str, dict[str, Any]] = {
     "plain": {"public_epochs": 1},
     "redaction": {"public_epochs": 1},
+    "invented": {"public_epochs": 1},
     "dpsgd": _PRIVATE,
     "selective": {**_PRIVATE, "public_epochs": 1},
     "twice": {**_PRIVATE, "public_epochs": 1},

@@ -268,16 +268,16 @@ def _plan(choice: Mapping[str, str], chance: Random) -> dict[str, Any]:
     mechanism = choice["mechanism"]
     plan: dict[str, Any] = {"mechanism": mechanism, "noise_multiplier": chance.choice((0.5, 1.0, 2.5))}
     plan |= {"clip_norm": chance.choice((0.1, 1.0, 3.0)), "sampling_rate": 0.5, "steps": 2}
-    if mechanism == "redaction":
+    if mechanism in ("redaction", "invented"):
         plan = {"mechanism": mechanism}
     if mechanism == "own":
         drops = "some" in (choice["dropout"], choice["embedding_dropout"], choice["weight_drop"])
         exact = [Unit.SECRETS, Unit.FLAGGED_RECORD]  # with plain steps, in which models drop and are less precise
         public = choice["precision"] == "bfloat16" or drops
         plan["mechanism"] = f"own {chance.choice(exact if public else [*exact, Unit.RECORD])}"
-    if mechanism in ("redaction", "selective", "twice", "cadp", "crt", "own") or choice["rest"] == "plain":
+    if mechanism in ("redaction", "invented", "selective", "twice", "cadp", "crt", "own") or choice["rest"] == "plain":
         plan |= {"public_epochs": 1, "public_batch_size": chance.randint(2, 5)}
-    if mechanism in ("redaction", "selective", "twice"):
+    if mechanism in ("selective", "twice"):
         plan["public_view"] = choice["public_view"]
     if mechanism in ("selective", "twice"):
         plan["targets"] = choice["targets"]

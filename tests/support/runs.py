@@ -33,6 +33,7 @@ TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "
 PLANS: dict[str, dict[str, Any]] = {
     "plain": {"public_epochs": 1},
     "redaction": {"public_epochs": 1},
+    "invented": {"public_epochs": 1},
     "dpsgd": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8},
     "selective": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8, "public_epochs": 1},
     "twice": {"noise_multiplier": 1.0, "steps": 3, "expected_batch_size": 8, "public_epochs": 1},

@@ -35,7 +35,7 @@ def records() -> Iterator[Record]:
 
 def parts_of(folder: Path, mechanism: str) -> Parts:
     caps = {"user_cap": 2, "entity_cap": 1} if mechanism == "uedp" else {}
-    few = {} if mechanism in ("plain", "redaction") else {"expected_batch_size": 4}
+    few = {} if mechanism in ("plain", "redaction", "invented") else {"expected_batch_size": 4}
     return make_parts(folder, records(), {"mechanism": mechanism, **PLANS[mechanism], **few, **caps})
 
 

@@ -72,7 +72,7 @@ class PlanConfig:
     public_view: Literal["redacted", "invented"] | None = plan_number(
         None,
         "What public steps read in place of a secret: a placeholder (redacted), or an invented one of its kind.",
-        auto="invented for selective and twice, redacted elsewhere",
+        auto="invented",
     )
     targets: Targets | None = plan_number(None, "Losses of private steps: of private or of all tokens.", auto="private")
     weight_cap: int | None = plan_number(None, "Records from which a user has full weight.", ge=1, auto=1)

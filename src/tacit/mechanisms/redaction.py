@@ -1,17 +1,19 @@
 """Redaction, then ordinary training: De-Identification in UeDP, data anonymisation in Selective DP.
 
+`invented` is the same with made-up secrets: what `selective` would be without its private steps.
+
 | paper | here |
 |---|---|
 | `<num>`, `<MASK>`, masked entity | the one placeholder of the redacted view |
-| pseudonyms, surrogates | `public_view: invented` |
+| pseudonyms, surrogates | `invented` |
 | perfect policy, S-DP with epsilon = 0 | epsilon 0 for marked spans, nothing for unmarked text |
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tacit.mechanisms.mechanism import FROZEN_MARKS, PUBLIC_TOKENIZER, Needs, PublicSteps, Spent
-from tacit.mechanisms.settings import OF_PUBLIC_STEPS, MechanismEntry
+from tacit.mechanisms.settings import OF_PUBLIC_STEPS, MechanismEntry, PlanSettings
 from tacit.privacy.guarantee import Evidence, Guarantee, coverage_lines, unused
 from tacit.privacy.plan import Neighbors, Phase, Plan, Pool, Unit, View
 
@@ -20,11 +22,14 @@ SECRETS = Neighbors(Unit.SECRETS)
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Exact gradients on the redacted view."""
+    """Exact gradients on the redacted or on the invented view."""
 
-    name: ClassVar[str] = "redaction"
     private: ClassVar[None] = None
     public: PublicSteps
+
+    @property
+    def name(self) -> str:
+        return "invented" if self.public.invents else "redaction"
 
     def plan(self) -> Plan:
         """Plain steps on everything: on placeholders, which are targets as in the papers, or on what was invented."""
@@ -50,15 +55,27 @@ class Redaction:
         )
 
 
-ENTRY = MechanismEntry(
-    Redaction.name,
+def _build(settings: PlanSettings, invents: bool) -> Redaction:
+    return Redaction(replace(settings.public(settings.need("records")), invents=invents))
+
+
+REDACTION = MechanismEntry(
+    "redaction",
     "marked spans removed, then ordinary training (de-identification, anonymisation)",
-    lambda settings: Redaction(settings.without_secrets(settings.need("records"))),
+    lambda settings: _build(settings, invents=False),
     Redaction,
     (Unit.SECRETS,),
-    Needs(OF_PUBLIC_STEPS | {"public_view"}),
+    Needs(OF_PUBLIC_STEPS),
     (
         "de-identification",  # UeDP, section 5: listed entities are masked; the policy says which
         "anonymisation",  # S-DP, section 5.4: all that the policy finds, there digits, becomes <num>
     ),
+)
+INVENTED = MechanismEntry(
+    "invented",
+    "marked spans replaced by made-up ones of their kind, then ordinary training: selective without private steps",
+    lambda settings: _build(settings, invents=True),
+    Redaction,
+    (Unit.SECRETS,),
+    Needs(OF_PUBLIC_STEPS, public_view="invented"),
 )

@@ -16,7 +16,8 @@ from tacit.privacy.plan import Plan, Unit
 
 REGISTRY: dict[str, str] = {
     "plain": "tacit.mechanisms.plain:ENTRY",
-    "redaction": "tacit.mechanisms.redaction:ENTRY",
+    "redaction": "tacit.mechanisms.redaction:REDACTION",
+    "invented": "tacit.mechanisms.redaction:INVENTED",
     "dpsgd": "tacit.mechanisms.dpsgd:ENTRY",
     "selective": "tacit.mechanisms.selective:SELECTIVE",
     "twice": "tacit.mechanisms.selective:TWICE",

@@ -37,6 +37,8 @@ SECRETS_ONLY = _those(lambda entry: entry.units == (Unit.SECRETS,))
 WITH_USERS = _those(lambda entry: entry.needs.users)
 WITH_ENTITIES = _those(lambda entry: entry.needs.entities)
 CAPPING_BOTH = _using("entity_cap")
+INVENTING = _those(lambda entry: entry.needs.public_view == "invented")
+ALWAYS_INVENTING = tuple(name for name in INVENTING if name not in _using("public_view"))
 ROUTING = _those(lambda entry: entry.needs.conservative)
 FOR_LANGUAGE = _those(lambda entry: entry.needs.tasks == ("language",))
 FOR_LSTM = _those(lambda entry: entry.needs.models == ("lstm",))
@@ -114,7 +116,8 @@ RULES: tuple[Rule, ...] = (
     Rule("conservative_policy", "given", "mechanism", ROUTING, "others do not route records by a second policy"),
     Rule("duplicates", "exact", "mechanism", (*SECRETS_ONLY, *DROPPING), "one record would decide about another"),
     Rule("duplicates", "doubtful", "conservative_policy", ("given",), "the conservative policy tells what is doubtful"),
-    Rule("public_view", "invented", "mechanism", _using("public_view"), "others invent nothing"),
+    Rule("public_view", "invented", "mechanism", INVENTING, "others invent nothing"),
+    *_rules("mechanism", ALWAYS_INVENTING, "public_view", ("invented",), "it invents always"),
     Rule("inventions", "given", "public_view", ("invented",), "examples are for inventions"),
     Rule("targets", "private", "mechanism", _using("targets"), "others learn all tokens"),
     Rule("targets", "private", "task", ("language",), "a label is no secret"),
