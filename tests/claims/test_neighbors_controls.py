@@ -1,7 +1,7 @@
 """Negative controls of T11: mistakes that were found in review are put back by patches, and each must be caught."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -14,8 +14,12 @@ from torch import Tensor, nn
 
 from neighbor_checks import Broken, fuzz
 from neighbor_settings import OwnNetwork, published, words_of
+from tacit.data.forms import Cell, Secret, vector
 from tacit.data.ownership import Annotator
 from tacit.data.prepare import DuplicateKey
+from tacit.data.store import PreparedCorpus
+from tacit.data.tokenizer import Tokenizer
+from tacit.data.viewed import Inventions
 from tacit.models import loading as own
 from tacit.training.covered import COVERED
 from tacit.training.gradients.contributions import Outer
@@ -84,6 +88,46 @@ def _bidirectional() -> Iterator[None]:
         yield
 
 
+def _by_kind(secrets: Iterable[Secret], contexts: Mapping[str, Sequence[str]]) -> dict[Cell, int]:
+    """Each kind of a record cut to a norm of 1 by itself."""
+    kinds: dict[str, list[Secret]] = {}
+    for secret in secrets:
+        kinds.setdefault(secret.kind, []).append(secret)
+    return {cell: value for some in kinds.values() for cell, value in vector(some, contexts).items()}
+
+
+@contextmanager
+def _kinds_apart() -> Iterator[None]:
+    with patch("tacit.data.form_counts.vector", _by_kind), patch("neighbor_checks.vector", _by_kind):
+        yield
+
+
+def _rows_apart(rows: Iterable[int], key: Any) -> Iterator[tuple[int, list[int]]]:  # noqa: ANN401
+    """Each piece of a record cut to a norm of 1 by itself."""
+    return ((row, [row]) for row in rows)
+
+
+def _behind_secrets(store: PreparedCorpus, row: int, tokenizer: Tokenizer) -> list[tuple[str, str]]:
+    """What is before a secret, with the text of another one in it."""
+    words = tokenizer.decode(store.full(row).tokens.tolist()).split()
+    return [(kind, " ".join(words)) for kind in store.kinds(row)]
+
+
+@contextmanager
+def _contexts_of_secrets() -> Iterator[None]:
+    names = ("tacit.data.form_counts", "tacit.data.viewed", "neighbor_checks")
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(patch(f"{name}.public_spans", _behind_secrets))
+        yield
+
+
+def _drawn_for_secrets(self: Inventions, store: PreparedCorpus, row: int, places: list[str]) -> list[list[int]]:
+    """As many characters as the true secret has."""
+    return [[65] * int(end - start) for start, end in zip(*store.full(row)[2:], strict=True)]
+
+
+LEARNED = {"mechanism": "selective", "public_view": "learned"}
 CONTROLS: dict[str, tuple[Any, dict[str, str]]] = {
     "norms in the caller's bfloat16": (
         lambda: patch("tacit.training.gradients.clipped.Outer", Rounded),
@@ -102,6 +146,10 @@ CONTROLS: dict[str, tuple[Any, dict[str, str]]] = {
         lambda: patch.object(Annotator, "search", lambda self, records: None),
         {"mechanism": "uedp", "user_cap": "given", "rest": "plain", "entity_kinds": "some"},
     ),
+    "counts of forms cut kind by kind": (_kinds_apart, LEARNED),
+    "counts of forms cut piece by piece": (lambda: patch("tacit.data.form_counts.groupby", _rows_apart), LEARNED),
+    "forms behind words that are secret": (_contexts_of_secrets, LEARNED),
+    "learned secrets as long as true ones": (lambda: patch.object(Inventions, "_drawn", _drawn_for_secrets), LEARNED),
     "an encoder for a causal model": (
         _bidirectional,
         {"mechanism": "dpsgd", "model": "own", "dropout": "of the model"},

@@ -361,7 +361,7 @@ def test_theory_needs_no_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_an_auditor_reads_less_than_500_lines() -> None:
+def test_an_auditor_reads_less_than_550_lines() -> None:
     package = Path(tacit.mechanisms.registry.__file__).parent.parent
     common = sum(len((package / name).read_text().splitlines()) for name in ("privacy/plan.py", "privacy/events.py"))
     shared = {"__init__", "build", "earlier", "mechanism", "registry", "settings"}
@@ -369,7 +369,7 @@ def test_an_auditor_reads_less_than_500_lines() -> None:
     assert len(files) == 9
     for file in files:
         claimed = re.split(r"^(?:def _build|ENTRY = )", file.read_text(), flags=re.MULTILINE)[0]
-        assert common + len(claimed.rstrip().splitlines()) < 500, file.name
+        assert common + len(claimed.rstrip().splitlines()) < 550, file.name
 
 
 if __name__ == "__main__":

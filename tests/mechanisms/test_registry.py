@@ -31,7 +31,8 @@ VALUES: dict[str, Any] = {
     "trainable": "head",
     "public_batch_size": 8,
     "public_epochs": 1,
-    "public_view": "redacted",
+    "public_view": "learned",
+    "form_epsilon": 0.3,
     "targets": "all",
     "weight_cap": 2,
     "local_epochs": 2,
@@ -105,6 +106,8 @@ def _refused(entry: MechanismEntry, name: str) -> ConfigError | None:
     given.pop(INSTEAD_OF.get(name, ""), None)
     if name == "public_batch_size" and entry.needs.entities:
         given["public_epochs"] = 1
+    if name == "form_epsilon" and "public_view" in (entry.needs.settings or ()):
+        given["public_view"] = "learned"
     words = load(PlanConfig, {"mechanism": entry.name, **given, name: VALUES[name]})
     try:
         build_mechanism(words, {count: partial(abs, number) for count, number in COUNTS.items()})

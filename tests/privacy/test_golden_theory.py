@@ -223,3 +223,11 @@ def test_cadp_as_printed() -> None:
     assert result.published.epsilon == pytest.approx(by_hand, rel=1e-4)
     holds = account(((Gaussian(1.0, 1, Relation.ZERO_OUT), 10),)).epsilon(1 / 6000)
     assert result.figures[0].epsilon == pytest.approx(holds)
+
+
+@pytest.mark.parametrize(("noise", "blanked", "replaced"), [(10.0, 1.056, 2.070), (5.0, 1.212, 2.461)])
+def test_counts_of_forms_beside_a_run(noise: float, blanked: float, replaced: float) -> None:
+    """One Gaussian release before 390 private steps: their losses add up, per direction."""
+    for relation, epsilon in ((Relation.ZERO_OUT, blanked), (Relation.REPLACE, replaced)):
+        spent = ((Gaussian(noise, 1, relation), 1), (SampledGaussian(1.846, 0.0256, 1, relation), 390))
+        assert account(spent).epsilon(8e-5) == pytest.approx(epsilon, rel=0.001)

@@ -1,5 +1,6 @@
 """The seven comparisons of the neighbor fuzzer (theory, section 13); `Broken` names the one that failed."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -26,7 +27,9 @@ from neighbor_corpora import (
 )
 from neighbor_worlds import Name, Transcript, World, carry_out, distance, force_past, make_world, same_left, same_sums
 from oracles import while_in_float64
-from tacit.privacy.events import Free, NoisyEvent, Unbounded
+from tacit.data.form_counts import public_spans
+from tacit.data.forms import Cell, Secret, vector
+from tacit.privacy.events import Free, Gaussian, NoisyEvent, Unbounded
 from tacit.privacy.plan import Neighbors, Noisy, PoissonUsers, Pool, SplitBatch, Step, Unit, UsersAndEntities, cost
 from tacit.training.checks import duplicates_of
 from tacit.training.gradients.clipped import safe_factors
@@ -34,6 +37,7 @@ from tacit.training.pools import DrawnUnits
 from tacit.training.sampling import sampler_for
 from tacit.training.updates import _STYLES
 
+ONE = 2**30  # a norm of 1, in the grid of counts of forms
 ROUNDING = 1e-7  # of the clip norm, for each row of a draw
 
 
@@ -52,12 +56,12 @@ def fuzz(folder: Path, words: Mapping[str, Any], seed: int) -> int:
     chance = Random(seed)
     folder.mkdir()
     drafts = some_drafts(chance)
-    ours = make_world(folder / "D", drafts, _with_aliases(folder, words, None), None)
+    ours = make_world(folder / "D", drafts, _with_aliases(folder, words, None))
     pairs = 0
     for of in _one_a_unit(ours.mechanism.notions(), chance):
         for other in neighbors(ours, drafts, of, chance):
             chosen = _with_aliases(folder, words, other.entity)
-            theirs = make_world(folder / f"D{pairs}", other.drafts, chosen, ours.mechanism)
+            theirs = make_world(folder / f"D{pairs}", other.drafts, chosen, ours)
             compare(ours, theirs, of, other, chance)
             pairs += 1
     return pairs
@@ -127,6 +131,7 @@ def compare(ours: World, theirs: World, of: Neighbors, other: Other, chance: Ran
     """Every comparison of two worlds that differ in one unit."""
     require(ours.tokenizer.hash == theirs.tokenizer.hash, "another vocabulary")
     _match_twins(ours, theirs, other.owned)
+    _compare_forms(ours, theirs, of, other.owned)
     for step in ours.plan.executions():
         _same_pools(ours, theirs, step, of, other.owned)
     if other.name != "removed" and duplicates_of(ours.experiment) == "keep":
@@ -185,6 +190,40 @@ def _same_pools(ours: World, theirs: World, step: Step, of: Neighbors, owned: fr
     if of.unit in (Unit.USER, Unit.ENTITY, Unit.USER_AND_ENTITY) and step.pool == Pool.CAPPED:
         most = len({name[0] for name in ours.pool_names(step) if name[0] in owned})
         require(most <= of.copies, f"{most} records of a unit whose price is that of {of.copies}")
+
+
+def _compare_forms(ours: World, theirs: World, of: Neighbors, owned: frozenset[str]) -> None:
+    """Counts of forms differ by the vectors of the unit's records, each computed alone and of norm 1 at most."""
+    step = ours.plan.forms
+    if step is None or ours.forms is None or theirs.forms is None:
+        return
+    require(isinstance(cost(step, of), Gaussian), "counts of forms in which a record may not take part")
+    require(ours.forms.contexts == theirs.forms.contexts, "forms are counted over another domain")
+    moved: Counter[Cell] = Counter()
+    for world, sign in ((ours, 1), (theirs, -1)):
+        assert world.forms is not None
+        for record in sorted({record for record, _ in world.names}):  # anyone may be the unit
+            alone = _counted_alone(world, record)
+            length = sum(value**2 for value in alone.values()) ** 0.5 / ONE
+            require(length <= 1, f"2, 3: a record moves counts of forms by {length:.7g} C")
+            moved.update({cell: sign * value for cell, value in alone.items() if record in owned})
+    found = Counter(ours.forms.sums)
+    found.subtract(theirs.forms.sums)
+    same = all(found[cell] == moved[cell] for cell in found.keys() | moved.keys())
+    require(same, "4: the unit adds other counts of forms than its own")
+
+
+def _counted_alone(world: World, record: str) -> dict[Cell, int]:
+    """The vector of a record: of all its rows, one after the other."""
+    assert world.forms is not None
+    secrets = []
+    for row, (name, _) in enumerate(world.names):
+        if name == record:
+            tokens, _, starts, ends = world.store.full(row)
+            texts = [world.tokenizer.decode(tokens[a:b].tolist()) for a, b in zip(starts, ends, strict=True)]
+            spans = public_spans(world.store, row, world.tokenizer)
+            secrets += [Secret(kind, context, text) for (kind, context), text in zip(spans, texts, strict=True)]
+    return vector(secrets, world.forms.contexts)
 
 
 # Steps.

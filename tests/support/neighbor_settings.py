@@ -279,6 +279,8 @@ def _plan(choice: Mapping[str, str], chance: Random) -> dict[str, Any]:
         plan |= {"public_epochs": 1, "public_batch_size": chance.randint(2, 5)}
     if mechanism in ("selective", "twice"):
         plan["public_view"] = choice["public_view"]
+        if choice["public_view"] == "learned":
+            plan["form_epsilon"] = chance.choice((0.5, 1000.0, 1000.0))  # in so small a corpus nothing else is learned
     if mechanism in ("selective", "twice"):
         plan["targets"] = choice["targets"]
     if choice["user_cap"] == "given":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -24,6 +25,8 @@ from tacit.config.load import load_config
 from tacit.config.schema import Config
 from tacit.data.batches import Examples
 from tacit.data.corpus import write_jsonl
+from tacit.data.form_counts import count_forms
+from tacit.data.forms import Cell, Forms, learn
 from tacit.data.ownership import RecordMarks
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
@@ -31,7 +34,7 @@ from tacit.data.viewed import tokens_of
 from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import build_mechanism
-from tacit.privacy.plan import Plan, Step, View
+from tacit.privacy.plan import Noisy, Plan, Step, View
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
 from tacit.training.checks import check_mechanism, check_run
@@ -74,6 +77,15 @@ class Nulls:
 
 
 @dataclass(frozen=True, eq=False)
+class LearnedForms:
+    """The counts of forms before noise, over which contexts, and what was made of them after noise."""
+
+    sums: Mapping[Cell, int]
+    contexts: Mapping[str, list[str]]
+    released: Forms
+
+
+@dataclass(frozen=True, eq=False)
 class World:
     """A corpus, and what a run makes of it."""
 
@@ -92,6 +104,7 @@ class World:
     start: dict[str, Tensor]  # the weights that training begins with
     nats: Callable[[], float] | None  # what a choice of the best model looks at
     names: list[Name]
+    forms: LearnedForms | None  # where the plan counts forms
     rows: dict[Name, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,13 +133,23 @@ class World:
             return []
 
 
+def _forms(store: PreparedCorpus, tokenizer: Tokenizer, plan: Plan, forced: LearnedForms | None) -> LearnedForms | None:
+    """By the product's functions; in a world with a forced past, what the other world released."""
+    if plan.forms is None:
+        return None
+    assert isinstance(plan.forms.update, Noisy)
+    noise = plan.forms.update.noise_multiplier
+    sums, contexts = count_forms(store, tokenizer, noise)
+    return LearnedForms(sums, contexts, learn(sums, contexts, noise, Random(1)) if forced is None else forced.released)
+
+
 def _mechanism(experiment: Config, annotation: Annotation, pools: Pools) -> Mechanism:
     counts = measured_counts(annotation, pools, experiment.plan)
     return build_mechanism(experiment.plan, counts)
 
 
-def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], mechanism: Mechanism | None) -> World:
-    """As `train` does, up to the first step. mechanism: of the world whose counts are public; None: of this one."""
+def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], public: World | None = None) -> World:
+    """As `train` does, up to the first step. public: the world whose counts are public; None: this one."""
     folder.mkdir()
     chats = words.get("train_on") == "assistant" or words.get("tokenizer") == "model"
     experiment = load_config({**words, **_files(folder, drafts, "held_out" in words, chats)})
@@ -141,14 +164,15 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
         caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
         annotation, _ = annotate(store, marks, caps)
         pools = Pools(annotation)
-        first = mechanism is None
-        mechanism = mechanism or _mechanism(experiment, annotation, pools)
+        first = public is None
+        mechanism = _mechanism(experiment, annotation, pools) if public is None else public.mechanism
         plan = mechanism.plan()
         _check_dependence(mechanism, tokenizer.depends_on, policies.marking.hash)
         check_mechanism(experiment, mechanism)
         learner = make_learner(experiment, tokenizer)
         choice = _choice(experiment, policies.marking, tokenizer, learner, run)
-    reader = make_reader(experiment, tokenizer, store)
+    forms = _forms(store, tokenizer, plan, None if public is None else public.forms)
+    reader = make_reader(experiment, tokenizer, store, None if forms is None else forms.released)
     updates = Updates(learner, plan, reader, pools, train_settings(experiment).updates)
     for moving in updates.moving.values() if first else ():
         check_gradients(learner, parameters=moving)
@@ -170,7 +194,7 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
         Nulls(reader),
         updates,
     )
-    return World(*parts, start, nats, names)
+    return World(*parts, start, nats, names, forms)
 
 
 def _files(folder: Path, drafts: Sequence[Draft], share: bool, chats: bool) -> dict[str, str]:

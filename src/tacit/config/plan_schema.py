@@ -1,9 +1,8 @@
 """What decides a price: the settings of a plan, and the public numbers of a corpus."""
 
 from functools import partial
-from typing import Literal
 
-from tacit.config.setting import REQUIRED, VALUE, section, setting
+from tacit.config.setting import REQUIRED, VALUE, PublicView, section, setting
 from tacit.privacy.plan import ClipStyle, Targets, TrainablePart
 
 plan_number = partial(setting, release=VALUE, why="a public number of the plan")
@@ -69,10 +68,18 @@ class PlanConfig:
     public_epochs: float | None = plan_number(
         None, "Passes over the public text.", ge=0, allow_inf_nan=False, auto="epochs"
     )
-    public_view: Literal["redacted", "invented"] | None = plan_number(
+    public_view: PublicView | None = plan_number(
         None,
-        "What public steps read in place of a secret: a placeholder (redacted), or an invented one of its kind.",
+        "What public steps read in place of a secret: a placeholder (redacted), one made up by fixed rules for its kind"
+        " (invented), or one of a form that is counted with noise before the first step (learned).",
         auto="invented",
+    )
+    form_epsilon: float | None = plan_number(
+        None,
+        "With public_view=learned: what counting the form of secrets may cost by itself. It is part of epsilon.",
+        gt=0,
+        allow_inf_nan=False,
+        auto="half of epsilon; 0.5 where the noise is given by hand",
     )
     targets: Targets | None = plan_number(None, "Losses of private steps: of private or of all tokens.", auto="private")
     weight_cap: int | None = plan_number(None, "Records from which a user has full weight.", ge=1, auto=1)

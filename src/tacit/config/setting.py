@@ -159,6 +159,7 @@ class Mode(StrEnum):
 Duplicates = Literal["keep", "exact", "doubtful"]
 SegmentBy = Literal["record", "turn", "sentence"]
 TrainOn = Literal["all", "assistant"]
+PublicView = Literal["redacted", "invented", "learned"]
 
 
 class Method(StrEnum):

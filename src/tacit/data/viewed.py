@@ -1,8 +1,8 @@
-"""One row of the prepared store in one view: as written, redacted, or with invented secrets.
+"""One row of the prepared store in one view: as written, redacted, or with secrets made up by rules or as learned.
 
 G1 (one accessor). Secrets are read by `tokens_of` and nowhere else in training, and only for a step whose view is FULL.
 G2 (public). What is invented for a span depends on its kind, the id of its record, its place there, the tokenizer and
-   public examples.
+   public examples; what is learned, also on the public text before it and on the noisy counts of forms.
 G3 (alone). It does not depend on other records: not on their number, and not on a row's number, which they decide.
 """
 
@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacit.data.form_counts import public_spans
+from tacit.data.forms import Forms, Inventor
 from tacit.data.inventions import KindExamples, invent
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
@@ -32,18 +34,22 @@ class ViewedRow(NamedTuple):
 
 
 class Inventions:
-    """Makes the invented view of rows."""
+    """Makes the invented view of rows, and the learned one where forms were learned."""
 
-    def __init__(self, tokenizer: Tokenizer, examples: KindExamples) -> None:
+    def __init__(self, tokenizer: Tokenizer, examples: KindExamples, forms: Forms | None = None) -> None:
         self._tokenizer = tokenizer
         self._examples = examples
+        self._learned = None if forms is None else Inventor(forms)
         self._tables: dict[str, list[list[int]]] = {}
 
-    def row(self, store: PreparedCorpus, row: int) -> ViewedRow:
+    def row(self, store: PreparedCorpus, row: int, learned: bool = False) -> ViewedRow:
         """The row with an invented secret at each span; what still is a placeholder counts as secret."""
         redacted, positions = store.redacted(row), store.positions(row)
         record = f"{store.record_id(row)} {store.pieces[row]}"
-        invented = [self._tokens(kind, f"{record} {number}") for number, kind in enumerate(store.kinds(row))]
+        places = [f"{record} {number}" for number in range(len(positions))]
+        drawn = self._drawn(store, row, places) if learned else [list[int]() for _ in places]
+        by_rules = zip(drawn, store.kinds(row), places, strict=True)
+        invented = [tokens or self._tokens(kind, place) for tokens, kind, place in by_rules]
         placeholders = redacted[positions].tolist()
         made = [tokens or [placeholder] for tokens, placeholder in zip(invented, placeholders, strict=True)]
         lengths = np.array([len(tokens) for tokens in made], dtype=np.int64)
@@ -51,8 +57,18 @@ class Inventions:
         filled = fill_in(redacted, positions, contents, lengths)
         left = np.zeros(len(filled.tokens), dtype=np.bool_)
         left[[start for start, tokens in zip(filled.starts, invented, strict=True) if not tokens]] = True
-        learned = store.learned(row)
-        return ViewedRow(filled.tokens, left, None if learned is None else widened(learned, positions, lengths))
+        targets = store.learned(row)
+        return ViewedRow(filled.tokens, left, None if targets is None else widened(targets, positions, lengths))
+
+    def _drawn(self, store: PreparedCorpus, row: int, places: list[str]) -> list[list[int]]:
+        """A secret of the learned form for each span; nothing for a kind that is not known."""
+        if self._learned is None:
+            raise PrepareError("counts of the forms of secrets for the learned view", "none", "release them first")
+        texts = []
+        for (kind, context), place in zip(public_spans(store, row, self._tokenizer), places, strict=True):
+            known = self._learned.knows(kind)
+            texts.append(self._learned.draw(kind, context, random.Random(f"tacit draws {place}")) if known else "")
+        return encode_all(texts, self._tokenizer)
 
     def _tokens(self, kind: str, place: str) -> list[int]:
         table = self._table(kind)
@@ -82,7 +98,7 @@ def tokens_of(store: PreparedCorpus, row: int, view: View, inventions: Invention
             marks = np.zeros(len(redacted), dtype=np.bool_)
             marks[store.positions(row)] = True
             return ViewedRow(redacted, marks, store.learned(row))
-        case View.INVENTED:
+        case View.INVENTED | View.LEARNED:
             if inventions is None:
                 raise PrepareError("inventions for the invented view", "none", "give the reader its inventions")
-            return inventions.row(store, row)
+            return inventions.row(store, row, learned=view == View.LEARNED)

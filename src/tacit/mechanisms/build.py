@@ -79,7 +79,7 @@ class Planned(Result):
             yield Table(("private steps", "epsilon", ""), tuple(bars))
 
     def _price(self) -> Iterator[tuple[str, str]]:
-        for step, times in self.plan.executions().items():
+        for step, times in self.plan.priced().items():
             yield f"{step.name} steps", f"{times:,} x {step.update.kind} on the {step.view} text of {step.pool}"
         private = self.mechanism.private
         if private is not None:
@@ -233,7 +233,7 @@ class Terms:
     def prices(self) -> dict[str, dict[str, Event]]:
         """What one execution of each step costs each kind of neighbors, as a ledger declares it."""
         notions = self.rebuilt().notions()
-        prices = {step.name: {str(one): cost(step, one) for one in notions} for step in self.plan.executions()}
+        prices = {step.name: {str(one): cost(step, one) for one in notions} for step in self.plan.priced()}
         measuring = self.measuring
         if measuring is not None:
             training = Unbounded("the model was chosen on held-out records") if measuring.chose else NOT_READ
@@ -245,11 +245,11 @@ class Terms:
     def planned(self) -> dict[str, int]:
         """How often each step takes place when the plan is executed to its end."""
         measured = {} if self.measuring is None else {STEP: 1}
-        return {step.name: times for step, times in self.plan.executions().items()} | measured
+        return {step.name: times for step, times in self.plan.priced().items()} | measured
 
     def executed(self, charges: Mapping[str, int]) -> dict[Step, int]:
         """How often each step counts, by a ledger with these counts."""
-        planned = self.plan.executions().items()
+        planned = self.plan.priced().items()
         return {step: max(charges.get(step.name, 0), times if self.chooses else 0) for step, times in planned}
 
     def spent(self, charges: Mapping[str, int]) -> Spent:

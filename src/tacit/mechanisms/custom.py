@@ -17,7 +17,7 @@ from tacit.mechanisms.cadp import ROUTED
 from tacit.mechanisms.mechanism import FROZEN_MARKS, NOISY_CONDITIONS, PrivateSteps, Spent
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, coverage_lines
-from tacit.privacy.plan import Neighbors, Noisy, Plain, Plan, PoissonRecords, ShuffledBatch, Unit
+from tacit.privacy.plan import Neighbors, Noisy, Plain, Plan, PoissonRecords, ShuffledBatch, Unit, View
 
 _CLAIMS: dict[Unit, tuple[str, tuple[Condition, ...], tuple[str, ...]]] = {
     Unit.SECRETS: ("blanked", (FROZEN_MARKS,), ("unmarked text", "that a record was used", "a value in many records")),
@@ -49,13 +49,13 @@ class Own:
         twice = [name for name, steps in names.items() if steps > 1]
         if twice:
             raise ConfigError("a name for each kind of step", f"two steps called {twice[0]}", "name them apart")
-        for step in plan.executions():
+        for step in plan.priced():
             plain = isinstance(step.update, Plain) and isinstance(step.draw, ShuffledBatch)
             noisy = isinstance(step.update, Noisy) and isinstance(step.draw, PoissonRecords)
-            if not (plain or noisy):
+            if not (plain or noisy) or step.view == View.LEARNED:
                 raise ClaimRefused(
                     expected="plain steps on shuffled batches, and noisy ones on Poisson draws of records",
-                    found=f"a {step.update.kind} step on a {step.draw.kind} draw",
+                    found=f"a {step.update.kind} step on a {step.draw.kind} draw of the {step.view} view",
                     way_out="use PublicSteps.step and PrivateSteps.step",
                 )
         return plan

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 from tacit.common.formatting import rounded_up
 from tacit.config.model_schema import OptimizerConfig
-from tacit.config.setting import Duplicates
+from tacit.config.setting import Duplicates, PublicView
 from tacit.errors import ConfigError
 from tacit.privacy.account import account, average_case, calibrate_noise, default_delta
 from tacit.privacy.events import Composition
@@ -38,6 +38,7 @@ from tacit.privacy.plan import (
     Targets,
     TrainablePart,
     View,
+    WholePool,
 )
 
 FRESH_DRAW = Condition(
@@ -73,6 +74,11 @@ KNOWN_SEED = Condition(
 )
 INVENTED = Condition("what was invented for secrets comes from their kinds and from public examples", Status.ASSUMED)
 INVENTED_BY_KIND = Condition("what was invented for secrets comes from their kinds alone", Status.MET)
+FORMS_COUNTED = Condition(
+    "what was invented for secrets is a function of the public text and of counts of their form, released once with"
+    " noise that is part of the figures",
+    Status.MET,
+)
 LABELED = Condition(
     "labels of a random sample of this corpus are right; secrets whose redaction is not stable count as missed",
     Status.MEASURED,
@@ -90,11 +96,15 @@ Spent = Mapping[Neighbors, Composition]
 
 @dataclass(frozen=True, slots=True)
 class PublicSteps:
-    """Plain updates on shuffled batches. invents: where secrets are left out, an invented one is read and learned."""
+    """Plain updates on shuffled batches. invents: where secrets are left out, an invented one is read and learned.
+
+    form_noise: the noise multiplier of counts of their form, by which they are invented; None: by fixed rules.
+    """
 
     batch_size: int
     steps: int
     invents: bool = False
+    form_noise: float | None = None
 
     def __post_init__(self) -> None:
         _require(self.batch_size >= 1, "a batch size of at least 1", self.batch_size)
@@ -106,14 +116,23 @@ class PublicSteps:
 
     def without_secrets(self) -> Step:
         """The plain step on all but secrets; placeholders are no targets, as private steps learn what is there."""
-        view = View.INVENTED if self.invents else View.REDACTED
-        return self.step(view, Pool.EVERY, Targets.PUBLIC)
+        invented = View.INVENTED if self.form_noise is None else View.LEARNED
+        return self.step(invented if self.invents else View.REDACTED, Pool.EVERY, Targets.PUBLIC)
+
+    def forms(self) -> Step | None:
+        """The counting of forms, if there is one."""
+        if self.form_noise is None:
+            return None
+        return Step("forms", View.FULL, Pool.WITH_SECRETS, WholePool(), Noisy(self.form_noise, 1.0, 1.0), "public")
 
     def conditions(self, evidence: Evidence) -> tuple[Condition, ...]:
         """What the claim needs because of `invents`."""
         if not self.invents:
             return ()
-        return (INVENTED_BY_KIND if evidence.examples_given is False else INVENTED,)
+        by_rules = INVENTED_BY_KIND if evidence.examples_given is False else INVENTED
+        if self.form_noise is None:
+            return (by_rules,)
+        return (FORMS_COUNTED, *((by_rules,) if by_rules is INVENTED else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +197,7 @@ class Needs:
     users: bool = False
     entities: bool = False
     duplicates: Duplicates = "keep"
-    public_view: Literal["redacted", "invented"] = "redacted"
+    public_view: PublicView = "redacted"
     tasks: tuple[str, ...] = ("language", "classification")
     models: tuple[str, ...] = ()
     private_rule: OptimizerConfig | None = None

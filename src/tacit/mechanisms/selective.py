@@ -13,7 +13,7 @@ Shi et al., "Selective Differential Privacy for Language Modeling" (NAACL 2022).
 Where we differ: public and private steps share no batch, so the draw is hidden; a record's secrets have one gradient.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tacit.common.formatting import rounded_up
 from tacit.errors import ConfigError
@@ -29,8 +29,8 @@ from tacit.mechanisms.mechanism import (
 )
 from tacit.mechanisms.settings import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, PlanSettings
 from tacit.privacy.events import Relation
-from tacit.privacy.guarantee import Evidence, Guarantee, coverage_lines
-from tacit.privacy.plan import Neighbors, Plan, Pool, Targets, Unit, View
+from tacit.privacy.guarantee import Evidence, Figure, Guarantee, coverage_lines, figure
+from tacit.privacy.plan import Neighbors, Plan, Pool, Targets, Unit, View, cost
 
 COPIES = (2, 5, 10)
 
@@ -59,7 +59,8 @@ class Selective:
         order = one_after_the_other if self.public_first else interleaved
         public = self.public.without_secrets()
         private = self.private.step(View.FULL, Pool.WITH_SECRETS, self.targets)
-        return order(public, self.public.steps, private, self.private.steps)
+        steps = order(public, self.public.steps, private, self.private.steps)
+        return replace(steps, forms=self.public.forms())
 
     def notions(self) -> tuple[Neighbors, ...]:
         """A record's secrets: blanked, replaced, and standing in several records."""
@@ -75,7 +76,8 @@ class Selective:
             f"{blanked}-differentially private: the released model is this close in distribution to one trained with "
             "those spans blanked. All checkpoints are covered. Public text, and where protected spans stand and of "
             "which kind, are treated as public; that the record was used is not hidden. A value that occurs in several "
-            f"records has a larger epsilon: {copies_words} records. Values the policy did not mark are not protected.",
+            f"records has a larger epsilon: {copies_words} records. Values the policy did not mark are not "
+            f"protected.{self._counted(blanked)}",
             figures=figures,
             holds_if=(*NOISY_CONDITIONS, FROZEN_MARKS, *self.public.conditions(evidence)),
             not_protected=("unmarked text", "that a record was used", "where secrets stand and of which kind"),
@@ -83,18 +85,29 @@ class Selective:
             coverage=coverage_lines(blanked, evidence.coverage),
         )
 
+    def _counted(self, blanked: Figure) -> str:
+        """What the counts of forms cost by themselves, in words."""
+        step = self.public.forms()
+        if step is None:
+            return ""
+        alone = figure(((cost(step, blanked.neighbors), 1),), blanked.neighbors, blanked.delta, self.private.population)
+        return f" The form of secrets was counted once, with noise: {alone} by itself, and part of all figures."
+
 
 def _build(settings: PlanSettings, public_first: bool) -> Selective:
     records = settings.need("records")
     with_secrets = settings.take("secret_records", records)
     if with_secrets > records:
         raise ConfigError("at most as many secret_records as records", f"{with_secrets} of {records}", "correct one")
-    public, private = settings.without_secrets(records), settings.private(with_secrets)
+    private = settings.private(with_secrets)
+    public = settings.without_secrets(records, private.delta)
     return Selective(public, private, settings.take("targets", Targets.PRIVATE), public_first)
 
 
 def _entry(name: str, summary: str) -> MechanismEntry:
-    needs = Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS | {"public_view", "targets"}, public_view="invented")
+    needs = Needs(
+        OF_PRIVATE_STEPS | OF_PUBLIC_STEPS | {"public_view", "form_epsilon", "targets"}, public_view="invented"
+    )
     return MechanismEntry(
         name, summary, lambda settings: _build(settings, name == "twice"), Selective, (Unit.SECRETS,), needs
     )

@@ -13,6 +13,8 @@ from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.config.setting import every_setting
 from tacit.errors import ConfigError
 from tacit.mechanisms.mechanism import Mechanism, Needs, PrivateSteps, PublicSteps
+from tacit.privacy.account import calibrate_noise
+from tacit.privacy.events import Gaussian, Relation
 from tacit.privacy.plan import Unit
 
 MeasuredCounts = Mapping[str, Callable[[], float]]
@@ -20,6 +22,7 @@ MeasuredCounts = Mapping[str, Callable[[], float]]
 ALWAYS_USED = frozenset({"mechanism", "epsilon", "disjoint_from_model"})
 """Settings of a plan that no mechanism has to ask for."""
 START_NOISE = 1.0  # before a mechanism is calibrated to a target epsilon
+HAND_FORM_EPSILON = 0.5
 OF_PUBLIC_STEPS = frozenset({"public_batch_size", "public_epochs", "epochs"})
 OF_PRINTED_STEPS = frozenset(
     {"noise_multiplier", "delta", "expected_batch_size", "sampling_rate", "epochs", "steps", "clip_norm"}
@@ -114,10 +117,21 @@ class PlanSettings:
         private = self.private(population, as_printed=True)
         return private if "steps" in self._given else replace(private, steps=math.ceil(self.take("epochs")))
 
-    def without_secrets(self, records: int) -> PublicSteps:
-        """As `public`, of text without its secrets: with placeholders, or with invented ones."""
+    def without_secrets(self, records: int, delta: float) -> PublicSteps:
+        """As `public`, of text without its secrets: with placeholders, or with invented ones. delta: of the claim."""
         view = self.take("public_view", self._needs.public_view)
-        return replace(self.public(records), invents=view == "invented")
+        noise = self._form_noise(delta) if view == "learned" else None
+        return replace(self.public(records), invents=view != "redacted", form_noise=noise)
+
+    def _form_noise(self, delta: float) -> float:
+        """The noise multiplier of counts that cost `form_epsilon` by themselves."""
+        epsilon = self.take("epsilon")
+        own = self.take("form_epsilon", HAND_FORM_EPSILON if epsilon is None else epsilon / 2)
+        if epsilon is not None and own >= epsilon:
+            raise ConfigError(
+                "a form_epsilon below epsilon, which it is part of", f"{own:g} of {epsilon:g}", "lower form_epsilon"
+            )
+        return calibrate_noise(lambda noise: ((Gaussian(noise, 1, Relation.ZERO_OUT), 1),), own, delta)
 
     def public(self, records: int) -> PublicSteps:
         """Public steps over `records` records; as many epochs as the private ones by default."""

@@ -32,6 +32,7 @@ class View(StrEnum):
     FULL = "full"  # as written
     REDACTED = "redacted"  # every marked span replaced by one fixed placeholder: a function of the public part
     INVENTED = "invented"  # by a made-up secret of its kind: a function of the public part too
+    LEARNED = "learned"  # of a form that was counted with noise: a function of the public part and of those counts
 
 
 class Pool(StrEnum):
@@ -87,6 +88,13 @@ class ShuffledPass:
 
     batch_size: int
     kind: Literal["shuffled pass"] = "shuffled pass"
+
+
+@dataclass(frozen=True, slots=True)
+class WholePool:
+    """Every record, exactly once: no gradients, but vectors that count the form of its secrets (theory, section 12)."""
+
+    kind: Literal["whole pool"] = "whole pool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,7 @@ class SplitBatch:
     kind: Literal["split batch"] = "split batch"
 
 
-Draw = ShuffledBatch | ShuffledPass | PoissonRecords | PoissonUsers | UsersAndEntities
+Draw = ShuffledBatch | ShuffledPass | WholePool | PoissonRecords | PoissonUsers | UsersAndEntities
 Update = Plain | Noisy | SplitBatch
 
 
@@ -196,9 +204,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that training will do. What is executed is what is priced."""
+    """All that training will do. What is executed is what is priced. `forms` comes once, before the first step."""
 
     phases: tuple[Phase, ...]
+    forms: Step | None = None
 
     def steps(self) -> Iterator[Step]:
         """Every step in the order of execution."""
@@ -215,9 +224,13 @@ class Plan:
                 counts[step] = counts.get(step, 0) + times * phase.rounds
         return counts
 
+    def priced(self) -> dict[Step, int]:
+        """How often everything takes place that reads the corpus."""
+        return ({} if self.forms is None else {self.forms: 1}) | self.executions()
+
     def spend(self, neighbors: Neighbors) -> Composition:
         """What the whole plan costs a unit."""
-        return tuple((cost(step, neighbors), times) for step, times in self.executions().items() if times)
+        return tuple((cost(step, neighbors), times) for step, times in self.priced().items() if times)
 
 
 def cost(step: Step, neighbors: Neighbors) -> Event:
@@ -239,8 +252,9 @@ def cost(step: Step, neighbors: Neighbors) -> Event:
 
 def _why_free(step: Step, unit: Unit) -> str | None:
     """Why the step reads nothing the unit protects; None when it may."""
-    if unit == Unit.SECRETS and step.view in (View.REDACTED, View.INVENTED):
-        return f"the {step.view} view is a function of the public part"
+    if unit == Unit.SECRETS and step.view != View.FULL:
+        more = " and of the noisy counts of forms" if step.view == View.LEARNED else ""
+        return f"the {step.view} view is a function of the public part{more}"
     if unit == Unit.FLAGGED_RECORD and step.pool == Pool.CLEARED:
         return "no record of the protected set is in the cleared pool"
     if unit == Unit.ENTITY and step.pool == Pool.NO_ENTITY:
@@ -282,7 +296,9 @@ def _visible_sum(noise: float, draw: Draw, neighbors: Neighbors) -> NoisyEvent:
 
 def _whole_pass(noise: float, draw: Draw, neighbors: Neighbors) -> Gaussian:
     """A record takes part in exactly one batch of a pass, so the pass is one Gaussian (parallel composition)."""
-    if isinstance(draw, ShuffledPass):
+    if isinstance(draw, WholePool) and neighbors.unit != Unit.SECRETS:
+        raise _refused(f"counts over a domain that {neighbors.unit} decides about", "claim privacy of secrets")
+    if isinstance(draw, ShuffledPass | WholePool):
         return Gaussian(noise, neighbors.copies, neighbors.relation)
     raise _refused(f"a noisy {draw.kind}", "draw records by Poisson, or a whole shuffled pass")
 

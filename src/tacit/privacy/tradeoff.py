@@ -138,6 +138,8 @@ def spending(plan: Plan, ledger: Entries, figure: Figure, before: Composition = 
 def _counts_at(plan: Plan, ledger: Entries, place: int) -> dict[str, int]:
     """How often each step occurs among the first `place` of the plan, at most as often as the ledger counts."""
     counts = dict.fromkeys(ledger.counts, 0)
+    if plan.forms is not None:
+        counts[plan.forms.name] = ledger.counts.get(plan.forms.name, 0)  # before the first step
     left = place
     for phase in plan.phases:
         a_round = sum(times for _, times in phase.turns)

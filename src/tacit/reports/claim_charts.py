@@ -133,9 +133,9 @@ def _label_chart(labels: LabelQuality) -> Chart:
 def timeline_chart(run: Finished) -> Chart | None:
     """Which steps took place when, by the plan; None if there are none."""
     plan, ledger = run.plan, run.ledger
-    executions = plan.executions()
+    executions = plan.priced()
     steps = [step for step, times in executions.items() if times][:_MOST_STEPS]
-    total = sum(executions.values())
+    total = sum(plan.executions().values())
     if not steps or total <= 0:
         return None
     prices = {step.name: _price(run, step) for step in steps}
@@ -330,7 +330,7 @@ def average_case_chart(runs: Sequence[Finished], looks: Mapping[int, tuple[str, 
 
 
 def _priced(run: Finished, figure: Figure) -> _Priced:
-    times = {step: max(count, run.ledger.counts.get(step.name, 0)) for step, count in run.plan.executions().items()}
+    times = {step: max(count, run.ledger.counts.get(step.name, 0)) for step, count in run.plan.priced().items()}
     spent = tuple((cost(step, figure.neighbors), count) for step, count in times.items() if count)
     among = run.guarantee.evidence.among_secrets
     if among is None:

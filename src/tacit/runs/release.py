@@ -89,6 +89,7 @@ class PrivateFile(StrEnum):
     INSIDE_REPORT = "report.html"
     NOTED = "prepared.json"
     STORE = "store.json"
+    FORMS = "forms.json"
 
 
 FileName = ReleaseFile | PrivateFile
@@ -147,6 +148,7 @@ TABLE: dict[str, dict[str, ReleaseReason]] = {
             *("classifies", "chooses", "disjoint", *_below("measuring", "noise_multiplier chose")),
             *_below(_STEP, "name view pool optimizer targets trainable update.*"),
             *_below(f"{_STEP}.draw", "kind batch_size local_epochs weight_cap rate_is_public"),
+            "plan.forms.*",
         ),
         # settings and public numbers of units, from which follows how often a step is taken, and at which rate
         public=(

@@ -51,7 +51,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _DIGITS = (3, 4, 6)  # with which figures are printed
 _FROM = "from plan.json and ledger.jsonl"
 _STORES = (PrivateFile.PREPARED, PrivateFile.HELD_OUT, PrivateFile.MEMBERS, PrivateFile.CHOICE)
-_BESIDE = (PrivateFile.MARKS, PrivateFile.CANARIES)
+_BESIDE = (PrivateFile.MARKS, PrivateFile.CANARIES, PrivateFile.FORMS)
 _Json = dict[str, "_Json"] | list["_Json"] | str | float | bool | None
 
 

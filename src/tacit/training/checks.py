@@ -8,7 +8,7 @@ from typing import Any, Literal
 from tacit.config.load import Layer, check_public_steps, check_used, load_config, require
 from tacit.config.model_schema import LoRAConfig
 from tacit.config.schema import BUILT_IN, CUSTOM_MODELS, Config
-from tacit.config.setting import Duplicates
+from tacit.config.setting import Duplicates, PublicView
 from tacit.data.labels import check_learns_labels
 from tacit.errors import ClaimRefused, ConfigError
 from tacit.mechanisms.mechanism import Mechanism, Needs
@@ -29,8 +29,13 @@ def duplicates_of(config: Config) -> Duplicates:
     return config.data.duplicates or needs_of(config).duplicates
 
 
+def public_view(config: Config) -> PublicView:
+    """What public steps read in place of secrets."""
+    return config.plan.public_view or needs_of(config).public_view
+
+
 def invents(config: Config) -> bool:
-    return (config.plan.public_view or needs_of(config).public_view) == "invented"
+    return public_view(config) != "redacted"
 
 
 def public_choice(config: Config) -> str | None:
@@ -57,7 +62,7 @@ def check_run(config: Config) -> None:
     require(routed, f"a conservative policy for {_those_with('conservative')}", "leave conservative_policy out")
     require(owned, f"user_source for {_those_with('users')}", "leave user_source out")
     invented = invents(config) or not marking.inventions
-    require(invented, "inventions with plan.public_view=invented", "leave them out")
+    require(invented, "inventions where secrets are invented (plan.public_view)", "leave them out")
     if needs.private_rule is not None:
         _check_private_rule(config, asdict(needs.private_rule))
     if needs.settings is not None:

@@ -19,7 +19,7 @@ from tacit.mechanisms.registry import REGISTRY, entries, entry_of
 from tacit.mechanisms.settings import MechanismEntry
 from tacit.privacy.plan import Unit
 from tacit.training.chats import template_of
-from tacit.training.checks import base_architecture, duplicates_of, invents, public_choice
+from tacit.training.checks import base_architecture, duplicates_of, public_choice, public_view
 
 OWN = "own"
 _CLAIMING = tuple(entry for entry in entries() if entry.units)
@@ -57,7 +57,7 @@ COVERED: dict[str, tuple[str, ...]] = {
     "duplicates": ("keep", "exact", "doubtful"),
     "conservative_policy": ("none", "given"),
     "canaries": ("none", "some"),
-    "public_view": ("redacted", "invented"),
+    "public_view": ("redacted", "invented", "learned"),
     "inventions": ("none", "given"),
     "targets": ("all", "private"),
     "user_source": ("given", "documents", "dealt"),
@@ -118,7 +118,8 @@ RULES: tuple[Rule, ...] = (
     Rule("duplicates", "doubtful", "conservative_policy", ("given",), "the conservative policy tells what is doubtful"),
     Rule("public_view", "invented", "mechanism", INVENTING, "others invent nothing"),
     *_rules("mechanism", ALWAYS_INVENTING, "public_view", ("invented",), "it invents always"),
-    Rule("inventions", "given", "public_view", ("invented",), "examples are for inventions"),
+    Rule("public_view", "learned", "mechanism", _using("form_epsilon"), "others count no forms"),
+    Rule("inventions", "given", "public_view", ("invented", "learned"), "examples are for inventions"),
     Rule("targets", "private", "mechanism", _using("targets"), "others learn all tokens"),
     Rule("targets", "private", "task", ("language",), "a label is no secret"),
     Rule("user_source", "documents", "mechanism", WITH_USERS, "others do not ask for users"),
@@ -192,7 +193,7 @@ def choice_of(config: Config) -> dict[str, str]:
         "duplicates": duplicates_of(config),
         "conservative_policy": _given(config.marking.conservative_policy),
         "canaries": "some" if config.audit.canaries else "none",
-        "public_view": "invented" if invents(config) else "redacted",
+        "public_view": public_view(config),
         "inventions": "given" if config.marking.inventions else "none",
         "targets": str(plan.targets or ("private" if "targets" in settings else "all")),
         "user_source": config.data.user_source,

@@ -20,6 +20,7 @@ from tacit.data.batches import RowReader
 from tacit.data.corpus import read
 from tacit.data.english_tokenizer import DEFAULT_SIZE, english_tokenizer
 from tacit.data.folder_tokenizer import TOKENIZER_JSON, read_folder_tokenizer
+from tacit.data.forms import Forms
 from tacit.data.labels import LabelReader
 from tacit.data.marked import MarkedCorpus, MarkedRecord, Part, public_text
 from tacit.data.ownership import Annotator, read_aliases
@@ -141,9 +142,11 @@ def train_settings(config: Config) -> TrainSettings:
     return TrainSettings(updates, execution.checkpoint_steps, 60 * execution.checkpoint_minutes)
 
 
-def make_reader(config: Config, tokenizer: Tokenizer, store: PreparedCorpus) -> AnyBatchReader:
-    """What reads the rows of `store`: as text, or as text and labels."""
-    inventions = Inventions(tokenizer, config.marking.inventions)
+def make_reader(
+    config: Config, tokenizer: Tokenizer, store: PreparedCorpus, forms: Forms | None = None
+) -> AnyBatchReader:
+    """What reads the rows of `store`: as text, or as text and labels. forms: what was learned of its secrets."""
+    inventions = Inventions(tokenizer, config.marking.inventions, forms)
     longest = config.data.max_full_tokens
     if config.classes is None:
         return RowReader(store, tokenizer.end, longest, inventions, tokenizer.begin)

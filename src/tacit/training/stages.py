@@ -55,6 +55,7 @@ from tacit.training.chats import check_chats
 from tacit.training.checkpoints import check_identity, identity_of
 from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice, with_adapters_of_base
 from tacit.training.covered import check_covered
+from tacit.training.forms import release_forms
 from tacit.training.marking import Caps, Shared, annotate, marked_corpus, side_of
 from tacit.training.parts import (
     AnyBatchReader,
@@ -182,6 +183,11 @@ def _carried_out(
     learner = make_learner(config, tokenizer)
     choice = _choice(config, policy, tokenizer, learner, run)
     seeded = config.mode == Mode.RESEARCH
+    forms = release_forms(
+        run, planned.plan, store, tokenizer, Random(f"forms {config.seed or 0}") if seeded else SystemRandom()
+    )
+    if forms is not None:
+        reader = make_reader(config, tokenizer, store, forms)
     streams = Streams.research(config.seed or 0) if seeded else Streams.release()
     with (
         with_cache(config, learner, run.path(PrivateFile.SETTINGS).parent, len(store)) as trained,
