@@ -55,7 +55,10 @@ def _dropping(module: nn.Module, device: torch.device) -> Iterator[None]:
 @contextmanager
 def _one_mask() -> Iterator[None]:
     """As if nobody checked."""
-    with patch("tacit.training.gradients.clipped.exact", _dropping), patch("neighbor_worlds.check_gradients"):
+    with (
+        patch("tacit.training.gradients.clipped.exact", _dropping),
+        patch("neighbor_worlds.check_gradients", return_value="fused"),
+    ):
         yield
 
 
@@ -83,7 +86,7 @@ def _bidirectional() -> Iterator[None]:
     with (
         patch.dict(own._OWN, {"neighbors": Encoder}),
         patch.object(own, "_check"),
-        patch("neighbor_worlds.check_gradients"),
+        patch("neighbor_worlds.check_gradients", return_value="fused"),
     ):
         yield
 

@@ -164,7 +164,6 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
         caps = Caps(experiment.plan.user_cap, experiment.plan.entity_cap)
         annotation, _ = annotate(store, marks, caps)
         pools = Pools(annotation)
-        first = public is None
         mechanism = _mechanism(experiment, annotation, pools) if public is None else public.mechanism
         plan = mechanism.plan()
         _check_dependence(mechanism, tokenizer.depends_on, policies.marking.hash)
@@ -174,8 +173,9 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
     forms = _forms(store, tokenizer, plan, None if public is None else public.forms)
     reader = make_reader(experiment, tokenizer, store, None if forms is None else forms.released)
     updates = Updates(learner, plan, reader, pools, train_settings(experiment).updates)
-    for moving in updates.moving.values() if first else ():
-        check_gradients(learner, parameters=moving)
+    for part, moving in updates.moving.items():  # as a run, which takes the way that was checked
+        known = None if public is None else public.updates.methods[part]
+        updates.methods[part] = known or check_gradients(learner, parameters=moving)
     learner.module.train()
     start = {name: value.detach().clone() for name, value in learner.module.named_parameters()}
     names = [(store.record_id(row), int(store.pieces[row])) for row in range(len(store))]
