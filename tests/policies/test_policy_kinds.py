@@ -60,6 +60,18 @@ SENTENCES = {
         a man in his [sixties]
         hij wordt [21]
     """,
+    "DATE": """
+        we met on [Monday, January 5] at the lake
+        she left on [Sat Mar 05 1994]
+        am [Freitag, den 3. Mai 2019] war Schluss
+        le [mardi 4 juin 2002]
+        since [Feb 29, '04]
+        come on [May the 4th]
+        she was born in [1984] in Rome
+        year of birth: [1990]
+        geboren [1971] in Bonn
+        nata nel [1966] a Pisa
+    """,
     "ADDRESS": """
         He lives at [12 rue de la Paix, 75002 Paris, France].
         Send it to [Hauptstraße 12, 10115 Berlin, Deutschland], please
@@ -75,6 +87,7 @@ CASES = [(kind, line.strip()) for kind, lines in SENTENCES.items() for line in l
 PLAIN = (
     *("password must be reset", "please enter your password", "the user is not happy", "user experience matters"),
     *("login failed twice", "the pin is broken", "she is 5 minutes away", "they are 3 of us", "version 12 is out"),
+    *("see you on Monday", "the sun rises in 1984", "it was built in 1971"),
     *("my handle broke", "he posted by mistake", "signed in as usual", "it turned 90 degrees", "pass the salt please"),
 )
 

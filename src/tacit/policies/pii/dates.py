@@ -20,13 +20,29 @@ _DAY = r"\d{1,2}(?:st|nd|rd|th|er|e|o|a|\.)?"
 _BETWEEN = r"(?:-|\s?(?:-|to|and|bis|und|au|et|al|y|e|a|tot|en)\s)"
 _OF = r"(?:of\s|de\s|del\s|di\s|d')?"
 _BEFORE_MONTH = re.compile(rf"(?<![\w$€£])(?:{_DAY}{_BETWEEN})?(?:{_DAY}|(?:{_DAY_WORDS})(?=\W))[\s>/-]{{0,3}}{_OF}$")
-_YEAR = r"(?:(?:,|\.)?[\s>/-]{1,3}(?:de[l]?\s|of\s)?'?(?:1[5-9]|20)\d{2}(?!\w))"
-_AFTER_MONTH = re.compile(rf"\.?(?:{_YEAR}|[\s>/-]{{1,3}}\d{{1,2}}(?:st|nd|rd|th)?(?!\w|[:.]\d|\s?%){_YEAR}?)")
+_YEAR = r"(?:(?:,|\.)?[\s>/-]{1,3}(?:de[l]?\s|of\s)?(?:'?(?:1[5-9]|20)\d{2}|'\d{2})(?!\w))"
+_AFTER_MONTH = re.compile(
+    rf"\.?(?:{_YEAR}|[\s>/-]{{1,3}}(?:the\s)?\d{{1,2}}(?:st|nd|rd|th)?(?!\w|[:.]\d|\s?%){_YEAR}?)"
+)
 _AFTER_DAY = re.compile(rf"\.?{_YEAR}")
+
+_WEEKDAY = re.compile(
+    r"(?<!\w)(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|"
+    r"lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|lunes|martes|miércoles|jueves|viernes|sábado|domingo|lunedì|"
+    r"martedì|mercoledì|giovedì|venerdì|sabato|domenica|(?:segunda|terça|quarta|quinta|sexta)(?:-feira)?|"
+    r"(?:maan|dins|woens|donder|vrij|zater|zon)dag)[.,]?\s(?:(?:the|den|le|el|il)\s)?$"
+)
 
 _FIGURES = re.compile(
     r"(?<![\w/.-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}(?:T\d{2}:\d{2}[\d:.]{0,12}(?:Z|[+-]\d{2}:?\d{2})?)?"
     r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2})(?![\w/-]|\.\d)"
+)
+
+_YEAR_ALONE = re.compile(r"(?:19|20)\d{2}(?!\w|[.,]\d)")
+_BIRTH = re.compile(
+    r"(?:\bborn(?: in)?|\bb\.|\byob|(?:year of birth|birth ?year|geburtsjahr)(?: is| was| ist)?|"
+    r"(?:geboren|geb\.|jahrgang)(?: im jahr| in)?|\bnée?(?: en)?|\bnacid[oa](?: en)?|\bnat[oa](?: nel)?|"
+    r"\bnascid[oa](?: em)?)[\s:=]{1,3}$"
 )
 
 _BETWEEN_FIGURES = frozenset("-/.")
@@ -51,16 +67,26 @@ def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Ra
             day = _BEFORE_MONTH.search(folded[window:start])
             rest = (_AFTER_DAY if day else _AFTER_MONTH).match(folded, end)
             if day or rest:
-                yield Span(window + day.start() if day else start, rest.end() if rest else end, "DATE")
+                first = window + day.start() if day else start
+                yield Span(_with_weekday(folded, first), rest.end() if rest else end, "DATE")
     for start, end in numbers:
+        if end - start == 4 and _YEAR_ALONE.match(text, start) and _BIRTH.search(folded[max(0, start - 24) : start]):
+            yield Span(start, end, "DATE")
         if text[end : end + 1] not in _BETWEEN_FIGURES or text[end + 1 : end + 2].isspace():
             continue
         if date := _FIGURES.match(text, start):
-            yield Span(*date.span(), "DATE")
+            yield Span(_with_weekday(folded, start), date.end(), "DATE")
         elif (short := _SHORT.match(text, start)) and _BEFORE_SHORT.search(folded[max(0, start - 14) : start]):
             yield Span(*short.span(), "DATE")
     if " 19" in text or " 20" in text:
         yield from (Span(*match.span(), "DATE") for match in _ANY_WORD.finditer(text))
+
+
+def _with_weekday(folded: str, start: int) -> int:
+    """Where a date starts, with the day of the week before it."""
+    window = max(0, start - 20)
+    day = _WEEKDAY.search(folded[window:start])
+    return window + day.start() if day else start
 
 
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
