@@ -22,11 +22,16 @@ def public_spans(store: PreparedCorpus, row: int, tokenizer: Tokenizer) -> list[
     tokens, found, last = store.redacted(row), list[tuple[str, str]](), -1
     for kind, position in zip(store.kinds(row), store.positions(row).tolist(), strict=True):
         words = tokenizer.decode(tokens[max(last + 1, position - _TOKENS) : position].tolist()).split()
-        words.insert(0, _BEGINNING if last < 0 else _SECRET)
-        is_sign = len(words) > 1 and not any(map(str.isalnum, words[-1]))
-        found.append((kind, " ".join(words[-2:] if is_sign else words[-1:])))
+        found.append((kind, context_of(words, first=last < 0)))
         last = position
     return found
+
+
+def context_of(words: list[str], first: bool) -> str:
+    """The context of a secret behind `words`, which begin a row or stand behind another secret."""
+    known = [_BEGINNING if first else _SECRET, *words]
+    is_sign = len(known) > 1 and not any(map(str.isalnum, known[-1]))
+    return " ".join(known[-2:] if is_sign else known[-1:])
 
 
 def count_forms(
