@@ -81,6 +81,15 @@ SENTENCES = {
         [Rua das Flores 123, 4050-262 Porto, Portugal]
         [Keizersgracht 7, 1015 CJ Amsterdam, Netherlands]
         [7 Grafton Road, Worthing BN11 1QT, United Kingdom] is my address
+        I live at [Flat 9c, 3 Harbour Gateway, Westport, OX9 1GL].
+        the office is at [Studio 4, 31 Jones Causeway, Brownport, N2 1ZQ]
+        send it to [96/8 Ruiz Place, Melbourne]
+        he moved to [Calle de la Luna 4 Piso 6, Cádiz, 06588]
+        [Vicolo Lungo, 13 Appartamento 7, 38057 Trento (TN)] is hers
+        she lives at [Tulpenhof 18, 1151 CI Lith]
+        they moved from [61, rue de Vincent 11158 Marin] last year
+        [Buchholzallee 1-9, 37365 Neustadt am Rübenberge]
+        it is [65 Marsh Circuit]
     """,
 }
 CASES = [(kind, line.strip()) for kind, lines in SENTENCES.items() for line in lines.strip().split("\n")]

@@ -30,7 +30,11 @@ _PLAIN_SUFFIXES = words(
     "turnpike expressway freeway alley"
 )
 
-_SUFFIXES = frozenset(usaddress.STREET_NAMES) - words("is la un te ex mi it est pr un uns in")
+_ELSEWHERE = words(  # in Australia, New Zealand and Britain
+    "alleyway amble arcade circuit concourse crossway esplanade foreshore gardens laneway mews nook outlook parade "
+    "promenade quadrant quay rise siding strand subway wharf"
+)
+_SUFFIXES = frozenset(usaddress.STREET_NAMES) - words("is la un te ex mi it est pr un uns in") | _ELSEWHERE
 _DIRECTIONS = frozenset(usaddress.DIRECTIONS)
 _UNITS = words("apt apartment suite ste unit room rm floor fl bldg building lot box dept flat space no number trlr")
 _CONNECTORS = words("of the de la del el los las du des le new old little long great good")

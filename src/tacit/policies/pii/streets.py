@@ -8,7 +8,7 @@ from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import NAMESAKES, NEVER_A_NAME, phrases, words
 from tacit.policies.pii.phrases import Hit
 
-_HOUSE = r"\d{1,4}(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
+_HOUSE = r"\d{1,4}(?!\d)(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
 _FLOOR = (
     r"(?:,[ ]?(?:\d{1,2}\.?[oºa]?[ ]?(?:[A-Z](?!\w)|OG|Esq\.?|Dto\.?|dcha|izda|piso|étage|Stock)|ático|n\.o[ ]\d{1,4}"
     r"|\d{1,2}\.(?:[ ]OG|o[ ](?:Esq\.|[A-Z](?!\w)))))?"
@@ -17,14 +17,15 @@ _WORD = r"[^\W\d_][\w'’.-]{0,30}"
 
 _GERMANIC = re.compile(
     r"(?<!\w)(?:(?-i:[A-ZÀ-Þ])[\w-]{1,30}[ -]){0,2}[^\W\d_][\w-]{0,30}?(?:stra(?:ß|ss)e|str\.|gasse|allee|platz|"
-    r"weg|damm|ufer|ring|"
+    r"weg|damm|ufer|ring|hof|dreef|baan|"
     rf"straat|laan|gracht|kade|plein|dijk|singel|steeg|5traße|wg)[ ](?:[lI]\d|{_HOUSE}){_FLOOR}",
     re.IGNORECASE,
 )
 
 _ROMANCE_TYPES = (
     r"rue|ru|avenue|av\.|avda\.|av|bd|boulevard|allée|impasse|place|quai|chemin|route|cours|square|calle|c/|paseo|"
-    r"plaza|carrer|jirón|"
+    r"plaza|carrer|jirón|rambla|glorieta|urbanización|callejón|pasaje|borgo|contrada|cuesta|cañada|"
+    r"pasadizo|vial|stretto|rotonda|canale|"
     r"carrera|ronda|camino|via|v1a|viale|vicolo|piazza|piazzale|largo|corso|strada|rua|avenida|travessa|praça|"
     r"alameda|estrada|ul\.|"
     r"laan van|oude|am|an der|auf der|zum|zur"
@@ -47,7 +48,7 @@ _CAPITAL = re.compile(r"[A-ZÀ-Þ]")
 
 _POSTCODES = re.compile(
     r"(?<![\w.-])(?:[A-Z]{1,2}\d[A-Z\d]?[ ]\d[A-Z]{2}|[A-Z]\d[A-Z][ -]?\d[A-Z]\d|[A-Z]\d{2}[ ][A-Z\d]{4}|"
-    r"\d{4}[ ]?[A-Z]{2}(?=[ ,]|$)|"
+    r"\d{4}[ ]?[A-Z]{2}(?=[ ,]|$)|\d{4}[A-Z]{2}(?=[.;?!\n])|"
     r"\d{4}-\d{3})(?![\w-])"
 )
 _BEFORE_TOWN = re.compile(
@@ -71,7 +72,7 @@ _BOX = re.compile(
 
 _SUFFIXES = (
     "straße", "strasse", "str.", "gasse", "allee", "platz", "weg", "damm", "ufer", "ring", "straat", "laan", "gracht",
-    "kade", "plein", "dijk", "singel", "steeg", "traße", "wg",
+    "kade", "plein", "dijk", "singel", "steeg", "traße", "wg", "hof", "dreef", "baan",
 )  # fmt: skip
 _AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
 _LINKED = re.compile(rf"[ ]{_LINK}[ ']", re.IGNORECASE)
@@ -118,26 +119,41 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
 
 _PLACE_WORD = r"[A-ZÀ-Þ][\w'’-]{1,25}"
 _CODE = r"(?:[A-Z]{1,3}[- ]?)?\d[\dA-Z-]{1,9}(?:[ ]\d?[A-Z]{2,3}(?!\w))?"
-_PLACE_NAME = rf"{_PLACE_WORD}(?:[ -](?:{_LINK}[ ])?{_PLACE_WORD}){{0,3}}"
+_PLACE_NAME = rf"{_PLACE_WORD}(?:[ -](?:(?:{_LINK}|am|im|bei|an[ ]der|sur|upon|sul|nel)[ -])?{_PLACE_WORD}){{0,3}}"
+_UNIT_WORDS = (
+    "apartment|apt|flat|studio|suite|ste|unit|level|room|floor|piso|puerta|portal|escalera|piano|interno|scala|appartamento|"
+    "apartamento|apto|appartement|andar|étage|etage|bloque|rd"
+)
+_UNIT_BEHIND = re.compile(rf"(?:[ ,\n]{{1,2}}(?:{_UNIT_WORDS})\.?[ ]\w{{1,4}}(?!\w)|,[ ]s/n(?!\w))", re.IGNORECASE)
+_UNIT_NUMBER = re.compile(rf"(?<!\w)(?:{_UNIT_WORDS})\.?[ ]\d\w{{0,3}}(?!\w)", re.IGNORECASE)
+_UNIT_BEFORE = re.compile(
+    rf"(?<!\w)(?:(?:{_UNIT_WORDS})\.?[ ](?:\#?\w{{1,6}}[ ,/\n]{{1,2}})?|h\.[ ]?no\.?[ ]|\d{{1,4}}/)$", re.IGNORECASE
+)
 _MORE = re.compile(
-    rf"(?:,[ ]{{0,2}}|,?[ ]?\n[ ]{{0,4}}|[ ](?=\d{{4}})|(?<=\d{{4}})[ ])"
+    rf"(?:,[ ]{{0,2}}|,?[ ]?\n[ ]{{0,4}}|[ ](?=\d{{4}}|{_PLACE_NAME},?[ ]\d{{4}})|(?<=\d{{4}}|-\d{{3}})[ ])"
     rf"(?:{_CODE}[ ]{_PLACE_NAME}|{_PLACE_NAME}(?:[ ]{_CODE})?|{_CODE})"
     r"(?:[ ]\([A-Z]{2}\))?(?=[,.;:!?)\n]|$|[ ][a-z(–-])"
 )
 _NO_PLACES = NEVER_A_NAME - NAMESAKES - words("usa uk us")
 _MOST_PARTS = 5
+_REACH = 24
+_LONGEST_UNIT = 13
 
 
 def whole_address(text: str, span: Span) -> Span:
-    """The address with the postal code, town, region and country that follow it, after commas or on their own lines."""
-    end = span.end
+    """The address with its flat, and the postal code, town, region and country that follow it."""
+    window = max(0, span.start - _REACH)
+    before = _UNIT_BEFORE.search(text[window : span.start])
+    start, end = (window + before.start() if before else span.start), span.end
+    if cut := _UNIT_NUMBER.search(text, max(start, end - _LONGEST_UNIT), end + _NEAR):
+        end = max(end, cut.end()) if cut.start() < end else end
     for _ in range(_MOST_PARTS):
-        part = _MORE.match(text, end)
+        part = _UNIT_BEHIND.match(text, end) or _MORE.match(text, end)
         names = _WORDS.findall(part.group()) if part else []
         if part is None or (names and names[0].lower() in _NO_PLACES):
             break
         end = part.end()
-    return span._replace(end=end)
+    return span._replace(start=start, end=end)
 
 
 def _opens_name(text: str, look: bytes, end: int) -> bool:
