@@ -134,6 +134,14 @@ def far_id(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
 
 
+def more_key_heads(folder: Path) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig.from_pretrained(folder)
+    config.num_key_value_heads = 8
+    LlamaForCausalLM(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
+
+
 NESTED = json.loads('{"type":"Sequence","normalizers":[' * 90 + "]}" * 90)
 NORM, GATE = "model.norm.weight", "model.layers.1.mlp.gate_proj.weight"
 DAMAGES: dict[str, tuple[Damage, str]] = {
@@ -151,7 +159,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a size in words": (configured(hidden_size="sixteen"), "whole model"),
     "heads that do not divide": (configured(num_attention_heads=3), "config.json"),
     "key heads that do not divide": (configured(num_attention_heads=4, num_key_value_heads=3), "config.json"),
-    "more key heads than heads": (configured(num_attention_heads=4, num_key_value_heads=8), "8 key-value heads"),
+    "more key heads than heads": (more_key_heads, "no multiple of 8 key-value heads"),
     "vocabulary below 0": (configured(vocab_size=-5), "whole model"),
     "a huge vocabulary": (configured(vocab_size=2**31), "vocab_size of 2.15e"),
     "a large vocabulary": (configured(vocab_size=2**30), "other sizes"),

@@ -437,7 +437,8 @@ def test_rows_end_at_the_public_constant(tmp_path: Path) -> None:
     tokenizer = byte_tokenizer()
     store = store_of(tmp_path, "world", "sports")
     reader = LabelReader(store, tokenizer.end, 4, CLASSES, Inventions(tokenizer, {}))
-    assert [reader.batch([1], view).inputs.shape[1] for view in View] == [5] * len(View)
+    views = (View.FULL, View.REDACTED, View.INVENTED)
+    assert [reader.batch([1], view).inputs.shape[1] for view in views] == [5] * len(views)
 
 
 def test_redacted_batches_never_touch_the_private_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
