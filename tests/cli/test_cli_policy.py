@@ -97,7 +97,7 @@ def test_five_policies_fit_on_eighty_columns(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     write_jsonl(simulate("customersim", 12, 5, "train"), path)
     names = ("digits", "pii", "conservative", "any-capital", "everything")
-    words = ["policy", "compare", str(path), "--policies", ",".join(names)]
+    words = ["policy", "compare", str(path), "--policies", ",".join(names), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, words, env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()

@@ -78,7 +78,7 @@ def _symbol_place(root: str, number: int, before: tuple[str, str]) -> str:
 
 
 def _character_place(root: str, symbol: str, at: int, before: str) -> str:
-    """Digits stand at a place of a number of some length; letters, after other letters."""
+    """A digit is counted by its place in a number of that length, a letter only by the letters before it."""
     run = f"{symbol} {at}" if symbol[0] == "d" else symbol[0]
     return f"{root}\n{run}\n{before}"
 
@@ -150,7 +150,7 @@ class Inventor:
         return _symbol_place(kind, 0, ("", "")) in self._tables
 
     def draw(self, kind: str, context: str, rng: random.Random) -> str:
-        """A secret that is made up. What stands for rare characters is an x."""
+        """A made-up secret. Rare characters, which were not counted one by one, become an x."""
         roots, made, before = self._roots(kind, context), list[str](), ("", "")
         for number in range(MOST_SYMBOLS):
             symbol = _drawn(self._symbols(roots, number, before), rng)
