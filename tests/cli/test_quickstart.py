@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tacit.api import five_ways as quick
-from tacit.common.charts import Note
+from tacit.common.charts import Note, Table
 from tacit.data.corpus import write_jsonl
 from tacit.data.records import Record
 
@@ -14,9 +14,8 @@ from tacit.data.records import Record
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same ways with less of everything."""
     monkeypatch.setattr(quick, "DIALOGS", 12)
-    monkeypatch.setattr(quick, "PUBLIC_DIALOGS", 12)
     monkeypatch.setitem(quick.SHARED, "model_config", {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0})
-    monkeypatch.setitem(quick.SHARED, "vocabulary_size", 280)
+    monkeypatch.setitem(quick.SHARED, "vocabulary_size", 300)
     for way in quick.WAYS.values():
         less = {"public_epochs": 1, "epochs": 1, "expected_batch_size": 10}
         monkeypatch.setitem(way, "plan", {**way["plan"], **{word: less[word] for word in less if word in way["plan"]}})
@@ -34,6 +33,10 @@ def test_every_way_ends_on_the_page(tmp_path: Path) -> None:
     assert "pii" in (tmp_path / "quick" / "scan.html").read_text(encoding="utf-8")
     page = result.page.read_text(encoding="utf-8")
     assert all(way.mechanism in page for way in ways)
+    *_, samples = result.tables()
+    assert isinstance(samples, Table)
+    assert [row[0] for row in samples.rows] == [way.mechanism for way in ways]
+    assert any(row[1] for row in samples.rows)
 
 
 @pytest.mark.usefixtures("small")
@@ -50,3 +53,4 @@ def test_a_way_that_a_corpus_does_not_allow_is_said_and_the_others_go_on(tmp_pat
     assert refused.text.startswith("crt: expected fewer flagged records")
     assert ways["plain"].trained is not None
     assert result.page.exists()
+    assert all(way.sample is None for way in result.ways), "a model's text of your own corpus, unasked"

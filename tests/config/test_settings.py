@@ -150,7 +150,7 @@ def test_only_the_mechanism_and_the_corpus_have_no_default() -> None:
 def test_a_given_setting_leaves_the_defaults_of_its_neighbors(given: dict[str, Any]) -> None:
     config = load_config({**BASE, **given})
     assert config.public == replace(Config("c.jsonl", plan=config.plan).public, optimizer="sgd" if given else None)
-    assert (config.public.learning_rate, config.public.max_grad_norm) == (5e-3, 1.0)
+    assert (config.public.learning_rate, config.public.max_grad_norm) == (None, 1.0)
     assert load_config({**BASE, "public": {"max_grad_norm": None}}).public.max_grad_norm is None
 
 

@@ -35,7 +35,7 @@ def test_english_takes_a_third_of_its_bytes() -> None:
     """Catches merges that do not fit the pre-tokenizer: text would stay bytes."""
     texts = [record.text for record in simulate("customersim", 20, split="test")]
     texts.append("The river rises in the hills and flows through three old towns before it reaches the sea.")
-    tokens = english_tokenizer().encode_batch(texts)
+    tokens = english_tokenizer(4096).encode_batch(texts)
     assert len(texts[-1]) / len(tokens[-1]) > 3.5
     assert sum(map(len, texts)) / sum(map(len, tokens)) > 2.5
 

@@ -35,6 +35,7 @@ def _trained(name: str, folder: Path) -> Trained:
         "corpus": str(folder / "corpus.jsonl"),
         "mode": "research",
         "policy": POLICIES.get(name, "gold"),
+        "tokenizer": "bytes",
         "plan": {"mechanism": name, **WORDS[name]},
         "model_config": {"embedding_size": 8, "hidden_size": 8},
         "held_out": 0.2,

@@ -10,7 +10,7 @@ from typing import Any
 from marking import prepare
 from tacit.config.load import load, load_config
 from tacit.config.plan_schema import PlanRequest
-from tacit.config.schema import Config
+from tacit.config.schema import BUILT_IN, Config
 from tacit.data.batches import RowReader
 from tacit.data.corpus import write_jsonl
 from tacit.data.ownership import Annotator
@@ -66,7 +66,8 @@ def write_corpus(folder: Path, dialogs: int = 60) -> Path:
 
 def experiment(corpus: Path, mechanism: str, words: dict[str, Any] | None = None, **more: Any) -> Config:  # noqa: ANN401
     """A run of `mechanism`: `words` go over its plan, `more` over the other settings."""
-    chosen = {**TINY, **SETTINGS.get(mechanism, {}), **more}
+    quick = {"tokenizer": "bytes"} if more.get("model", "lstm") in BUILT_IN else {}
+    chosen = {**TINY, **quick, **SETTINGS.get(mechanism, {}), **more}
     for word in ("policy", "conservative_policy"):
         if str(chosen.get(word)).endswith(".yaml"):
             chosen[word] = str(corpus.parent / chosen[word])

@@ -261,7 +261,7 @@ def test_settings_from_a_file_with_words_over_them(tmp_path: Path) -> None:
 
 def _adam_by_torch(gradients: list[torch.Tensor], settings: OptimizerConfig) -> torch.Tensor:
     value = torch.zeros(5, requires_grad=True)
-    optimizer = torch.optim.Adam([value], lr=settings.learning_rate)
+    optimizer = torch.optim.Adam([value], lr=settings.rate(0, 1))
     for gradient in gradients:
         value.grad = gradient.clone()
         optimizer.step()

@@ -111,6 +111,7 @@ def test_a_split_batch_is_updated_as_cadp_prints_it(part: str, tmp_path: Path, d
 def test_a_learning_rate_is_never_negative(settings: OptimizerConfig, done: int, total: int) -> None:
     """Catches gradient ascent after more steps than were planned; within the plan every step moves."""
     rate = settings.rate(done, total)
+    assert settings.learning_rate is not None
     assert 0 <= rate <= settings.learning_rate
     assert rate > 0 or done >= total
 
@@ -155,5 +156,5 @@ def test_the_schedule_of_a_pass_spans_its_batches(tmp_path: Path, rates: list[fl
     parts = parts_of(tmp_path, "plain")
     step = Step("public", View.FULL, Pool.EVERY, ShuffledPass(5), Plain(), "public")
     carried_out(parts, Plan((Phase(((step, 2),)),)))
-    expected = [OptimizerConfig().learning_rate * (1 - done / 10) for done in range(10)]  # 24 records: 5 batches
+    expected = [2e-3 * (1 - done / 10) for done in range(10)]  # 24 records: 5 batches
     assert rates == pytest.approx(expected)

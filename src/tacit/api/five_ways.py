@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from tacit.audits.findings import Audit
     from tacit.common.progress import Observer
 
-DIALOGS, PUBLIC_DIALOGS, PUBLIC_SEED = 420, 500, 1_000_003
+DIALOGS = 420
+PROMPT, SAMPLE_TOKENS = "SYS:", 30
 
 SHARED: dict[str, Any] = {
     "policy": "pii",
     "segment_by": "turn",
-    "tokenizer": "bpe",
-    "vocabulary_size": 500,
+    "vocabulary_size": 1024,
     "max_tokens": 64,
     "max_full_tokens": 96,
     "held_out": 0.4,
@@ -60,13 +60,15 @@ class Way:
     trained: Run | None = None
     audit: "Audit | None" = None
     refused: TacitError | None = None
+    sample: str | None = None
+    """What the model writes after `PROMPT`; none of a corpus that is not simulated."""
 
     def to_json(self) -> dict[str, Any]:
         """The mechanism with its run and the verdict, or why it was refused."""
         if self.trained is None or self.audit is None:
             return {"mechanism": self.mechanism, "refused": str(self.refused)}
         run, verdict = self.trained.to_json(), self.audit.verdict.sentence
-        return {"mechanism": self.mechanism, "run": run, "verdict": verdict}
+        return {"mechanism": self.mechanism, "run": run, "verdict": verdict, "sample": self.sample}
 
     def row(self) -> tuple[str, ...]:
         """Cells: perplexities, exposure of canaries, and the guarantee."""
@@ -95,9 +97,12 @@ class Quickstart(Result):
     page: Path
 
     def tables(self) -> Iterator[Table | Note]:
-        """One row per way, and why some are not for this corpus."""
+        """One row per way, what each model writes, and why some are not for this corpus."""
         head = ("mechanism", "perplexity", "public text", "secrets", "canaries (exposure)", "guarantee")
         yield Table(head, tuple(way.row() for way in self.ways))
+        samples = tuple((way.mechanism, way.sample) for way in self.ways if way.sample is not None)
+        if samples:
+            yield Table(("mechanism", f"writes after {PROMPT}"), samples)
         yield from (Note(f"{way.mechanism}: {way.refused}", "warning") for way in self.ways if way.refused is not None)
 
     def to_json(self) -> dict[str, Any]:
@@ -121,27 +126,32 @@ def quickstart(
     if folder.exists():
         raise ConfigError("a new folder", f"{folder}, which exists", "choose another with --out, or remove it")
     folder.mkdir(parents=True)
-    public = folder / "public.jsonl"
-    simulate("customersim", PUBLIC_DIALOGS, public, PUBLIC_SEED)
+    simulated = corpus is None
     if corpus is None:
         corpus = folder / "corpus.jsonl"
         simulate("customersim", DIALOGS, corpus)
     write_private(folder / "scan.html", scan_page(scan(corpus, SHARED["policy"])).encode())
-    ways = tuple(_train(corpus, public, folder, mechanism, watch) for mechanism in WAYS)
+    ways = tuple(_train(corpus, folder, mechanism, watch) for mechanism in WAYS)
+    if simulated:  # what a model writes of your corpus may be a secret, and nobody asked for it
+        ways = tuple(replace(way, sample=_sample(way.trained)) for way in ways)
     trained = [way.trained for way in ways if way.trained is not None]
     if not trained:
         raise ConfigError("a corpus that some way can train on", "none could", str(ways[0].refused))
     return Quickstart(ways, report(trained, out=folder / "comparison.html").page)
 
 
+def _sample(trained: Run | None) -> str | None:
+    """One line of the model's own."""
+    if trained is None:
+        return None
+    written = trained.generate(PROMPT, tokens=SAMPLE_TOKENS, temperature=0.7)
+    return written.removeprefix(PROMPT).strip().partition("\n")[0]
+
+
 def _train(
-    corpus: str | Path,
-    public: Path,
-    folder: Path,
-    mechanism: str,
-    watch: "Callable[[str], AbstractContextManager[Observer]]",
+    corpus: str | Path, folder: Path, mechanism: str, watch: "Callable[[str], AbstractContextManager[Observer]]"
 ) -> Way:
-    settings = {"vocabulary_corpus": str(public), **SHARED, **WAYS[mechanism]}
+    settings = {**SHARED, **WAYS[mechanism]}
     try:
         with watch(mechanism) as observe:
             asked = config(corpus, mechanism=mechanism, settings=settings)

@@ -14,6 +14,7 @@ LayerNumber = Annotated[int, Field(ge=0)]
 constant = partial(setting, release=VALUE, why="chosen without looking at the corpus")
 """Declares a setting that leaves."""
 _LEARNING_RATE = "Learning rate; halve it if the loss jumps. Tuning it on private text costs privacy."
+BY_MODEL = "by the kind of model and of steps: docs/defaults.md"
 _MAX_GRAD_NORM = "Shorten the averaged gradient to this norm; null: never."
 
 
@@ -138,22 +139,22 @@ def class_numbers(classes: Sequence[str]) -> dict[str, int]:
 class OptimizerConfig:
     """Which rule, how fast, and how the learning rate moves with the step: never with a private loss."""
 
-    optimizer: Literal["sgd", "adam"] | None = constant(None, "adam or sgd.", auto="adam; sgd in algorithms as printed")
-    learning_rate: float = constant(2e-3, _LEARNING_RATE)
+    optimizer: Literal["sgd", "adam"] | None = constant(
+        None, "adam or sgd.", auto="adam; sgd for private steps beside public ones"
+    )
+    learning_rate: float | None = constant(None, _LEARNING_RATE, auto=BY_MODEL, gt=0, allow_inf_nan=False)
     warmup_steps: int = constant(0, "Steps over which the learning rate rises.")
     lr_scheduler: Literal["none", "linear"] | None = constant(
         None,
         "none: a constant learning rate; linear: it falls to 0 at the last step.",
-        auto="linear; none in algorithms as printed",
+        auto="linear with adam, none with sgd",
     )
     max_grad_norm: float | None = constant(None, _MAX_GRAD_NORM)
 
-    def __post_init__(self) -> None:
-        if not self.learning_rate > 0:
-            raise ConfigError("a learning rate above 0", str(self.learning_rate), "correct the number")
-
     def rate(self, done: int, total: int) -> float:
         """The learning rate after `done` of `total` steps; never below 0, also if there are more steps than planned."""
+        if self.learning_rate is None:
+            raise ConfigError("a learning rate", "none", "give one")
         warm = min(1.0, (done + 1) / self.warmup_steps) if self.warmup_steps > 0 else 1.0
         left = max(0.0, 1.0 - done / total) if self.lr_scheduler != "none" else 1.0
         return self.learning_rate * warm * left
@@ -163,7 +164,6 @@ class OptimizerConfig:
 class PublicOptimizerConfig(OptimizerConfig):
     """The optimizer of public steps, whose gradients are neither clipped nor noised."""
 
-    learning_rate: float = constant(5e-3, _LEARNING_RATE)
     max_grad_norm: float | None = constant(1.0, _MAX_GRAD_NORM)
 
 

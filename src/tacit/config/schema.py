@@ -70,7 +70,7 @@ class DataConfig:
         None, "Corpus declared public that a BPE is learned from.", auto="the redacted view"
     )
     vocabulary_size: int | None = constant(
-        None, "Ordinary tokens of a vocabulary: english or bpe.", ge=256, auto="4096 for english, 1000 for bpe"
+        None, "Ordinary tokens of a vocabulary: english or bpe.", ge=256, auto="2048 for english, 1000 for bpe"
     )
 
 
@@ -166,7 +166,7 @@ class Config:
         None,
         "bytes, english (words and parts of words; it comes with tacit), bpe (learned), model (the folder's own) or "
         "a tokenizer.json that is public.",
-        auto="bytes for a new model, model for a folder",
+        auto="english for a new model, model for a folder",
         flag=True,
     )
     mode: Mode = constant(
@@ -208,7 +208,7 @@ class Config:
     @property
     def tokenizer_name(self) -> str:
         """The tokenizer that was asked for, or the one that fits the model."""
-        return self.tokenizer or ("bytes" if self.is_new else "model")
+        return self.tokenizer or ("english" if self.is_new else "model")
 
     @property
     def is_new(self) -> bool:

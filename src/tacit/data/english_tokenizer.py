@@ -13,7 +13,7 @@ from tokenizers import models, pre_tokenizers
 from tacit.data.tokenizer import Dependence, HuggingFace, Tokenizer, VocabularySource, bare_bpe
 from tacit.errors import PrepareError
 
-DEFAULT_SIZE = 4096
+DEFAULT_SIZE = 2048
 MERGES = "english_merges.txt"
 _BYTES = 256
 

@@ -28,7 +28,7 @@ OF_PRINTED_STEPS = frozenset(
     {"noise_multiplier", "delta", "expected_batch_size", "sampling_rate", "epochs", "steps", "clip_norm"}
 )  # algorithms as printed have their own clipping, and train everything
 OF_PRIVATE_STEPS = OF_PRINTED_STEPS | {"clip_style", "trainable"}
-AS_PRINTED = OptimizerConfig("sgd", lr_scheduler="none")
+AS_PRINTED = OptimizerConfig("sgd", 2e-3, lr_scheduler="none")
 """The rule of Selective-DPSGD and CADP-LM for both kinds of gradient; its learning rate is a setting."""
 _DECLARED = {one.name: one for kind in (PlanConfig, CorpusCounts) for one in every_setting(kind)}
 

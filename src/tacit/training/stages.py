@@ -55,6 +55,7 @@ from tacit.training.chats import check_chats
 from tacit.training.checkpoints import check_identity, identity_of
 from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice, with_adapters_of_base
 from tacit.training.covered import check_covered
+from tacit.training.defaults import with_defaults
 from tacit.training.forms import release_forms
 from tacit.training.marking import Caps, Shared, annotate, marked_corpus, side_of
 from tacit.training.parts import (
@@ -107,6 +108,7 @@ def train(config: Config, folder: Path, observe: Observer, prepared: Path | None
     """A new run in `folder`; `prepared`: the store that has its corpus, if that was prepared before."""
     config = with_adapters_of_base(config)
     mechanism = check_start(config)
+    config = with_defaults(config, mechanism.plan())
     check_model(config, mechanism.plan())
     check_chats(config)
     policies = make_policies(config)

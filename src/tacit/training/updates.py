@@ -174,6 +174,9 @@ _AS_PRINTED = {  # steps of the papers' algorithms, by how they split a batch
 _STYLES = {"flat": Flat, "automatic": Automatic, "per parameter": PerParameter}
 
 
+_ADAM = OptimizerConfig("adam", 2e-3)
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateSettings:
     """How updates are carried out. Nothing here depends on the data.
@@ -181,8 +184,8 @@ class UpdateSettings:
     noised_states: of Selective-DPSGD as printed, as its plan counts them.
     """
 
-    public: OptimizerConfig = field(default_factory=OptimizerConfig)
-    private: OptimizerConfig = field(default_factory=OptimizerConfig)
+    public: OptimizerConfig = _ADAM
+    private: OptimizerConfig = _ADAM
     local: LocalConfig = field(default_factory=LocalConfig)
     positions: int | None = None
     precision: Literal["float32", "bfloat16"] = "float32"
