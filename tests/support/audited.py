@@ -50,6 +50,7 @@ def train_run(folder: Path, plan: dict[str, Any], canaries: list[dict[str, Any]]
         "corpus": str(corpus),
         "mode": "research",
         "policy": "gold",
+        "tokenizer": "bytes",
         "held_out": 0.5,
         "max_tokens": 32,
         "max_full_tokens": 32,

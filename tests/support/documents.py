@@ -254,7 +254,6 @@ def run(words: list[str]) -> tuple[int, str]:
     with (
         mock.patch.object(sys, "argv", ["tacit", *words]),
         mock.patch.object(quick, "DIALOGS", 12),
-        mock.patch.object(quick, "PUBLIC_DIALOGS", 12),
         mock.patch.dict(quick.SHARED, {"model_config": {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0}}),
         contextlib.redirect_stdout(said),
         contextlib.redirect_stderr(said),

@@ -147,7 +147,7 @@ def test_another_template_is_another_model(templated: Path, place: Path) -> None
 
 @pytest.mark.parametrize("train_on", ["all", "assistant"])
 def test_models_without_a_template_read_lines(train_on: str, place: Path, tmp_path: Path) -> None:
-    config = settings(place / "chats.jsonl", canaries=CANARIES, train_on=train_on)
+    config = settings(place / "chats.jsonl", canaries=CANARIES, train_on=train_on, tokenizer="bytes")
     trained = train(config, tmp_path / "run", quiet)
     held_out = PreparedCorpus(tmp_path / "run/private" / PrivateFile.HELD_OUT)
     assert held_out.framed
