@@ -89,6 +89,7 @@ GROUPS: Mapping[str, list[Settings]] = {
     "lstm-selective": _each(
         MIXED | ENGLISH, [*_rates("private", (0.1, 0.3, 1.0), "sgd"), *_rates("private", (1e-3, 5e-3))]
     ),
+    "views": _each(MIXED | ENGLISH, [{"public_view": view} for view in ("redacted", "invented", "learned")]),
     "lstm-plain": _each(EXACT | ENGLISH, _rates("public", (2e-3, 5e-3, 1e-2))),
     "gpt-dpsgd": _each(NOISY | ENGLISH | {"model": "gpt"}, _rates("private", (1e-3, 3e-3, 1e-2))),
     "gpt-plain": _each(EXACT | ENGLISH | {"model": "gpt"}, _rates("public", (3e-4, 1e-3, 3e-3))),
