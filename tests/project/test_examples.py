@@ -41,6 +41,7 @@ def test_every_example_is_in_the_table() -> None:
     assert {example.stem for example in EXAMPLES if example != ANSWER} == set(SAYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", [example for example in EXAMPLES if example != ANSWER], ids=lambda path: path.stem)
 def test_examples_say_what_they_show(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -74,6 +75,7 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_release_answers_without_tacit(adapters: Path) -> None:
     words = [str(ANSWER), "run/release", "Where is my parcel?", "--tokens", "4"]
     done = subprocess.run(

@@ -143,7 +143,7 @@ def _check_noise(folder: Path) -> None:
     assert len(once) == len({line["noise"] for line in lines}) == PRIVATE_STEPS
 
 
-@pytest.mark.parametrize(("deaths", "seed"), [(5, 1), pytest.param(20, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("deaths", "seed"), [(2, 1), pytest.param(20, 2, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(bench: Bench, undisturbed: Path, tmp_path: Path, deaths: int, seed: int) -> None:
     """Deaths while it begins, prices, draws, charges, moves the model, writes checkpoints and measures."""
     folder, moments, died = tmp_path / "run", random.Random(seed), 0
@@ -175,6 +175,7 @@ def test_an_interrupt_loses_no_step(bench: Bench, undisturbed: Path, tmp_path: P
     assert _charges(folder) == _charges(undisturbed)
 
 
+@pytest.mark.slow
 def test_no_room_ends_the_run_and_loses_nothing(bench: Bench, undisturbed: Path, tmp_path: Path) -> None:
     """No file may grow beyond 20 KB any more: no checkpoint fits. With room again the run goes on."""
     folder = tmp_path / "run"
@@ -190,6 +191,7 @@ def test_no_room_ends_the_run_and_loses_nothing(bench: Bench, undisturbed: Path,
     _check_noise(folder)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_costs_steps_and_nothing_else(bench: Bench, undisturbed: Path, tmp_path: Path) -> None:
     """The latest one is cut; the one before is gone on from, and what is done again is paid again."""
     folder = tmp_path / "run"
@@ -223,6 +225,7 @@ def _drafts(folder: Path) -> list[Path]:
     return [place for place in folder.rglob("*") if "draft" in place.name]
 
 
+@pytest.mark.slow
 def test_no_room_while_preparing_loses_nothing(bench: Bench, undisturbed: Path, tmp_path: Path) -> None:
     """No file may grow beyond 12 KB: the prepared corpus does not fit. With room again the run goes on."""
     folder = tmp_path / "run"
