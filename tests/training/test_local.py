@@ -19,7 +19,7 @@ from tacit.models.causal_lm import CausalLM
 from tacit.models.language_model import Learner
 from tacit.models.lstm import LSTM
 from tacit.training.gradients.clipped import Automatic, Clipping, Flat, PerParameter, clipped_sum
-from tacit.training.updates import LocalSum, LocalUnit, local_sum
+from tacit.training.local import LocalSum, LocalUnit, local_sum
 
 VOCABULARY = 19
 ALONE = (0,)

@@ -26,7 +26,7 @@ from tacit.training.gradients.clipped import Automatic, Clipping, Flat, Method, 
 from tacit.training.gradients.contributions import Outer, Sequence
 from tacit.training.gradients.recording import names_within
 from tacit.training.gradients.rules import rule_of
-from tacit.training.updates import LocalUnit, local_sum
+from tacit.training.local import LocalUnit, local_sum
 
 STYLES: tuple[Clipping, ...] = (Flat(0.7), Automatic(0.7), PerParameter(0.7))
 MODELS: dict[str, Callable[[], Any]] = {

@@ -20,6 +20,7 @@ from tacit.cli.scan import label, policy, scan_command
 from tacit.cli.sweep import sweep
 from tacit.cli.train import config_command, plan_command, prepare_command, train_command
 from tacit.common.libraries import EXTRAS, missing_library
+from tacit.common.ranks import prints
 from tacit.errors import ConfigError, OutOfMemory, TacitError, failed, out_of_memory
 
 UNEXPECTED = 70
@@ -41,7 +42,7 @@ def _root(
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Print results and errors alone, no progress."),
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Print the log, too, on standard error."),
 ) -> None:
-    set_verbosity(quiet, verbose)
+    set_verbosity(quiet or not prints(), verbose)
     if version:
         from tacit import __version__  # a directory is searched for it
 

@@ -13,7 +13,9 @@ from rich.console import Console
 
 from tacit import api
 from tacit.cli.output import FIELDS, AsJson, field_names, is_quiet, print_part, show, watching, with_flags
+from tacit.cli.processes import launch
 from tacit.common.charts import Table
+from tacit.common.ranks import is_launched, prints
 from tacit.config.load import parse_set, to_yaml
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.config.schema import Config
@@ -54,6 +56,9 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The run folder.", show_default="run-MECHANISM")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
     prepared: Store = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Train in so many processes of this machine.", show_default="one")
+    ] = None,
     settings: Sets = None,
     as_json: AsJson = False,
     flags: dict[str, Any],
@@ -62,15 +67,19 @@ def train(
     if resume is None:
         asked = _asked(source, flags, settings or [], prepared)
         folder = out or Path(f"run-{asked.plan.mechanism}")
-        run = _watched(folder, lambda observe: _begin(asked, folder, prepared, observe))
-        show(run, as_json, f"run {folder}")
-        return
-    if source or out or settings or flags or prepared:
+    elif source or out or settings or flags or prepared:
         raise ConfigError(
             "--resume alone", "other settings", "a run resumes with the settings it began with: leave these out"
         )
-    run = _watched(resume, lambda observe: api.resume(resume, observe=observe))
-    show(run, as_json, f"run {resume}")
+    if processes is not None and not is_launched():
+        raise typer.Exit(launch(processes))
+    if resume is None:
+        run = _watched(folder, lambda observe: _begin(asked, folder, prepared, observe))
+    else:
+        folder = resume
+        run = _watched(folder, lambda observe: api.resume(resume, observe=observe))
+    if prints():
+        show(run, as_json, f"run {folder}")
 
 
 def prepare(
@@ -127,7 +136,8 @@ def _watched(folder: Path, work: "Callable[[Observer], Run]") -> "Run":
 
             return work(observe)
     except KeyboardInterrupt:
-        Console(stderr=True).print(f"stopped; resume with: tacit train --resume {folder}", markup=False)
+        if prints():
+            Console(stderr=True).print(f"stopped; resume with: tacit train --resume {folder}", markup=False)
         raise
     finally:
         signal.signal(signal.SIGINT, before)

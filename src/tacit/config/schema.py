@@ -138,6 +138,11 @@ class ExecutionConfig:
     )
     checkpoint_steps: int = constant(1000, "Maximum steps between checkpoints.", ge=1)
     checkpoint_minutes: float = constant(2.0, "Maximum minutes between checkpoints.", gt=0)
+    timeout_minutes: float = constant(
+        30.0,
+        "How long one process of several waits for the others before it stops; raise it for very slow steps.",
+        gt=0,
+    )
 
 
 @section

@@ -326,6 +326,9 @@ class BatchReader(Protocol):
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> Examples:
         """The rows as a batch."""
 
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        """How long each row is by what is public: about what it costs to compute."""
+
 
 class RowReader:
     """Reads rows of one store; `longest` is the public constant at which the full view of a row ends.
@@ -354,6 +357,9 @@ class RowReader:
         if targets == Targets.ALL and self._store.header.facts.train_on == "all":
             return TextBatch.of_rows(framed)
         return TextBatch.of_rows(framed, [self._weights(one, targets) for one in read])
+
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        return self._store.lengths(rows).clip(max=self._longest)
 
     def marked(self, row: int) -> tuple[list[int], list[bool]]:
         """The full view of a row, and which of its tokens are secret."""

@@ -5,7 +5,7 @@ G2 (fixed frame). Every row begins with a special token: none is empty, and a mo
 G3 (labels first). Every label is looked up before the first batch; one that is no class stops a run before it spends.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from tacit.data.viewed import Inventions, tokens_of
 from tacit.errors import ConfigError
 from tacit.privacy.plan import Plan, SplitBatch, Targets, View
 
-_ROWS = 64
 _NO_CLASS = -1
 
 
@@ -56,10 +55,9 @@ class LabelReader:
         framed = [[*before, *tokens[: self._longest].tolist(), *behind] for tokens in read]
         return LabeledBatch.of_rows(framed, [int(self.labels[int(row)]) for row in rows])
 
-    def batches(self, view: View) -> Iterator[LabeledBatch]:
-        """All rows in their order, a few at a time."""
-        for start in range(0, len(self.store), _ROWS):
-            yield self.batch(range(start, min(start + _ROWS, len(self.store))), view)
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        """How many tokens of each row are read, by its redacted view."""
+        return self.store.lengths(rows).clip(max=self._longest)
 
 
 def check_learns_labels(plan: Plan) -> None:

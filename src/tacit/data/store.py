@@ -221,6 +221,12 @@ class PreparedCorpus:
         """For each row, how many secrets it has."""
         return np.diff(self._public["span_offsets"]).astype(np.int64)
 
+    def lengths(self, rows: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.int64]:
+        """How many redacted tokens each of these rows has."""
+        offsets = self._public["offsets"]
+        lengths: npt.NDArray[np.int64] = (offsets[rows + 1] - offsets[rows]).astype(np.int64)
+        return lengths
+
     def record_id(self, row: int) -> str:
         return self._slice("ids", "id_offsets", row).tobytes().decode()
 

@@ -68,6 +68,7 @@ UNCOMPARED_DEVICE = Condition(
     "no row changes what the accelerator computes for another: neighbours were compared on processors alone",
     Status.ASSUMED,
 )
+TRUSTED_MACHINES = Condition("the machines and the network between them are trusted", Status.ASSUMED)
 KNOWN_SEED = Condition(
     "nobody can repeat the randomness (a research run: no guarantee against anyone who knows or guesses the seed)",
     Status.UNMET,
@@ -234,6 +235,7 @@ def concluded(mechanism: Mechanism, spent: Spent, evidence: Evidence) -> Guarant
         FROZEN_DETECTOR: evidence.detector_data is not None and by_policy and not said,
         FOREIGN_BASE: evidence.pretrained and bool(guarantee.figures),
         UNCOMPARED_DEVICE: evidence.accelerated and bool(guarantee.figures),
+        TRUSTED_MACHINES: evidence.distributed and bool(guarantee.figures),
     }
     coverage = guarantee.coverage
     if evidence.coverage_inside:

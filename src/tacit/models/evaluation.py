@@ -1,9 +1,13 @@
 """How well a model predicts held-out text as it was written (overall, on public tokens and on private ones), or the
-labels of held-out records."""
+labels of held-out records.
+
+Where several processes hold the model, each reads a part of the records, and all have the result.
+"""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,9 +25,53 @@ from tacit.runs.utility import ErrorRate, LabelQuality, TokenQuality, Utility
 _ROWS = 64
 
 
+class Readers(Protocol):
+    """The processes that read a part of the records each."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this one, from 0 on."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def sum_(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneReader:
+    """A process that reads everything."""
+
+    rank: int = 0
+    size: int = 1
+
+    def sum_(self, tensors: Sequence[Tensor]) -> None:
+        """They are the sums already."""
+
+
+_ALONE = OneReader()
+
+
+def rows_of_part(store: PreparedCorpus, readers: Readers) -> range:
+    """The rows of a store that this process reads: whole records, whose pieces are next to each other."""
+    starts = np.flatnonzero(np.diff(store.records, prepend=store.records[:1] + 1))
+    parts = (len(store) * part // readers.size for part in (readers.rank, readers.rank + 1))
+    first, last = (
+        int(starts[index]) if index < len(starts) else len(store) for index in np.searchsorted(starts, [*parts])
+    )
+    return range(first, last)
+
+
 @torch.no_grad()
 def evaluate(
-    learner: Learner, store: PreparedCorpus, reader: RowReader, characters: int, observe: Callable[[int], None]
+    learner: Learner,
+    store: PreparedCorpus,
+    reader: RowReader,
+    characters: int,
+    observe: Callable[[int], None],
+    readers: Readers = _ALONE,
 ) -> tuple[Utility, Contributions]:
     """Evaluate every row of a held-out store in full; `observe` receives the number of rows done.
 
@@ -31,9 +79,10 @@ def evaluate(
     """
     public, private = TokenQuality(), TokenQuality()
     records = _Records(store)
+    part = rows_of_part(store, readers)
     with speaking(learner.module):
-        for start in range(0, len(store), _ROWS):
-            rows = range(start, min(start + _ROWS, len(store)))
+        for start in part[::_ROWS]:
+            rows = range(start, min(start + _ROWS, part.stop))
             everything = reader.batch(rows, View.FULL, Targets.ALL).to(_device(learner))
             secret = reader.batch(rows, View.FULL, Targets.PRIVATE).to(_device(learner)).weights != 0
             logits = learner.logits(everything.inputs).float()
@@ -43,7 +92,10 @@ def evaluate(
             public += _quality(losses, right, counts & ~secret)
             private += _quality(losses, right, counts & secret)
             records.add(rows, losses, right, counts)
-            observe(rows.stop)
+            observe(min(len(store), (rows.stop - part.start) * readers.size))
+    totals = torch.tensor([astuple(public), astuple(private)], dtype=torch.float64)
+    readers.sum_([totals, records.sums])
+    public, private = (TokenQuality(int(tokens), nats, int(right)) for tokens, nats, right in totals.tolist())
     return Utility(public, private, characters), records.contributions()
 
 
@@ -54,6 +106,11 @@ class _Records:
         self._number = np.unique(store.records, return_inverse=True)[1]
         self._sums = np.zeros((int(self._number.max(initial=-1)) + 1, 3))
         self._most_nats = math.log(store.header.facts.vocabulary_size)
+
+    @property
+    def sums(self) -> Tensor:
+        """(records, 3): what was added so far, not a copy."""
+        return torch.from_numpy(self._sums)
 
     def add(self, rows: range, losses: torch.Tensor, right: torch.Tensor, counts: torch.Tensor) -> None:
         """Nats, tokens and right guesses of these rows, as far as their records are not full."""
@@ -70,16 +127,24 @@ class _Records:
 
 @torch.no_grad()
 def mean_nats(
-    learner: Trainable[Any], store: PreparedCorpus, reader: BatchReader, view: View, targets: Targets
+    learner: Trainable[Any],
+    store: PreparedCorpus,
+    reader: BatchReader,
+    view: View,
+    targets: Targets,
+    readers: Readers = _ALONE,
 ) -> float:
     """Nats per target (a token, or a label) of one view of a store: the criterion for choosing among models."""
-    nats, tokens = 0.0, 0.0
+    totals = torch.zeros(2, dtype=torch.float64)
+    part = rows_of_part(store, readers)
     with speaking(learner.module):
-        for start in range(0, len(store), _ROWS):
-            batch = reader.batch(range(start, min(start + _ROWS, len(store))), view, targets).to(_device(learner))
+        for start in part[::_ROWS]:
+            batch = reader.batch(range(start, min(start + _ROWS, part.stop)), view, targets).to(_device(learner))
             losses = learner.token_losses(batch)
-            nats, tokens = nats + float(losses.total), tokens + float(batch.weights.sum())
-    return nats / max(tokens, 1.0)
+            totals += torch.tensor([float(losses.total), float(batch.weights.sum())], dtype=torch.float64)
+    readers.sum_([totals])
+    nats, tokens = totals.tolist()
+    return float(nats / max(tokens, 1.0))
 
 
 def _device(learner: Trainable[Any]) -> torch.device:
@@ -91,22 +156,22 @@ def _quality(losses: torch.Tensor, right: torch.Tensor, chosen: torch.Tensor) ->
 
 
 def label_quality(
-    classifier: Classifier, reader: LabelReader, observe: Callable[[int], None]
+    classifier: Classifier, reader: LabelReader, observe: Callable[[int], None], readers: Readers = _ALONE
 ) -> tuple[LabelQuality, Contributions]:
     """Predict the class of every record of a store from its full text; `observe` receives the number of rows done.
 
     The pieces of a record are read as if they were independent: it gets the class with the largest product of
     probabilities, and counts once. Also returns what each record contributes to the released counts.
     """
-    scores: list[Tensor] = []
-    done = 0
-    for batch in reader.batches(View.FULL):
-        scores.append(_log_probabilities(classifier, batch))
-        done += len(batch)
-        observe(done)
     records, first, number = np.unique(reader.store.records, return_index=True, return_inverse=True)
     summed = torch.zeros(len(records), len(classifier.settings.classes), dtype=torch.float64)
-    summed.index_add_(0, torch.from_numpy(number), torch.cat([summed[:0], *scores]))
+    part = rows_of_part(reader.store, readers)
+    for start in part[::_ROWS]:
+        rows = range(start, min(start + _ROWS, part.stop))
+        scores = _log_probabilities(classifier, reader.batch(rows, View.FULL))
+        summed.index_add_(0, torch.from_numpy(number[rows.start : rows.stop]), scores)
+        observe(min(len(reader.store), (rows.stop - part.start) * readers.size))
+    readers.sum_([summed])
     labels = reader.labels[first]
     secret = np.bincount(number, reader.store.span_counts(), len(records)) > 0
     wrong = summed.argmax(dim=1).numpy() != labels

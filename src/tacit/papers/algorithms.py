@@ -113,6 +113,7 @@ def update_by_segments(updates: Updates, step: Step, update: SplitBatch, drawn: 
     if not isinstance(learner, LSTM) or not isinstance(reader, RowReader):
         raise ConfigError("the lstm, whose states Algorithm 1 noises", "another model", "model: lstm")
     rule = _printed_rule(updates)
+    updates.group.barrier()  # nothing is summed here: the charge comes first all the same
     facts = printed_update(
         learner,
         [reader.marked(int(row)) for row in drawn.rows],

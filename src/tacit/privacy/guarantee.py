@@ -153,6 +153,7 @@ class Evidence:
     pretrained: bool = False
     accelerated: bool = False
     repeatable: bool = False
+    distributed: bool = False
     coverage_inside: bool = False
     tuning: str = "not covered: settings were chosen outside this accounting"
 

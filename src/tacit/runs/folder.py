@@ -16,6 +16,7 @@
         sample.json          a few training records with their secrets hidden, and how often each kind was marked
         report.html          the page with that sample, on request
         prepared.json        SHA-256 of what was prepared (`tacit.runs.verify`); store.json in a prepared store
+        processes.json       what started the processes that trained it (`tacit.training.stages`)
         steps.jsonl          exact losses, norms and the like of each step
         best.safetensors     the best model seen, when one is chosen
         kept/                intermediate models, on request (`tacit.runs.weights`)

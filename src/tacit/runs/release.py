@@ -90,6 +90,7 @@ class PrivateFile(StrEnum):
     NOTED = "prepared.json"
     STORE = "store.json"
     FORMS = "forms.json"
+    PROCESSES = "processes.json"
 
 
 FileName = ReleaseFile | PrivateFile
@@ -137,7 +138,7 @@ not."""
 _STEP = "plan.phases[].turns[][]"
 _EVIDENCE = (
     "tuning record_is user_origin policy_id policy_hash conservative_id detector_data examples_given pretrained "
-    "accelerated repeatable coverage_inside"
+    "accelerated repeatable distributed coverage_inside"
 )
 _FINDING = "attack about sentence hint warning tables[].* charts[].* highlights[].* figures.* verdict.*"
 

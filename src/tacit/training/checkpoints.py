@@ -22,13 +22,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file, save
 from torch import Tensor
 
 from tacit.common.files import (
@@ -101,6 +101,18 @@ class _Manifest:
     files: dict[str, _FileEntry]
     format: Literal["tacit-checkpoint"] = "tacit-checkpoint"
     version: Literal[1] = 1
+
+
+def shared(checkpoint: Checkpoint, broadcast: Callable[[bytes], bytes]) -> Checkpoint:
+    """The checkpoint of the process that `broadcast` takes its bytes from, but for its streams, in every process."""
+    own = _State(checkpoint.step, checkpoint.streams, dict(checkpoint.samplers), {})
+    state = from_json(_State, broadcast(to_json(own).encode()))
+    model, optimizer = (load(broadcast(_saved(part))) for part in (checkpoint.model, checkpoint.optimizer))
+    return Checkpoint(state.step, model, optimizer, state.streams, state.samplers)
+
+
+def _saved(tensors: Mapping[str, Tensor]) -> bytes:
+    return save({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
 
 
 class Checkpoints:
@@ -227,7 +239,7 @@ POLICIES = ("policy", "conservative policy")
 """What the hashes of the policies are called."""
 _MOVES_NO_NUMBER = (
     *("execution.device", "execution.microbatch_tokens", "execution.checkpoint_steps", "execution.checkpoint_minutes"),
-    *("training.save_steps", "training.report_to"),
+    *("training.save_steps", "training.report_to", "execution.timeout_minutes"),
 )
 
 

@@ -76,6 +76,9 @@ class OwnRows:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        return np.array([len(self._rows[int(row)].tokens) for row in rows], dtype=np.int64)
+
     def batch(self, rows: Sequence[int] | np.ndarray, view: View, targets: Targets) -> TextBatch | LabeledBatch:
         chosen = [self._rows[int(row)] for row in rows]
         tokens, learned = [row.tokens.tolist() for row in chosen], [row.learned for row in chosen]

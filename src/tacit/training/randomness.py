@@ -4,7 +4,7 @@
 
 G1 (apart). The streams of one seed are independent: they are spawned, not offset.
 G2 (no seed kept). The state of release streams contains nothing but their mode; a key of theirs is the operating
-   system's, and there is no way to read it.
+   system's, and nothing reads it but `shared`, which gives it to the other processes of a run and writes it nowhere.
 G3 (never twice). A step's noise seed is given once; a resumed release run shares no seed and no draw with its past.
    Every call to `add_` uses a new draw number; streams with different keys share nothing.
 G4 (exact). Research streams that were saved and restored continue as if nothing had happened.
@@ -29,7 +29,7 @@ Gaussian noise is proved for real numbers: no proof covers what the last digits 
 import hashlib
 import math
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Self
@@ -40,6 +40,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.common.serialize import from_json, to_json
 from tacit.config.setting import Mode
 from tacit.errors import ClaimRefused, ConfigError, RunError
 from tacit.models import kernels as native
@@ -124,15 +125,24 @@ class Streams:
         exact = state.exact
         if exact is None:
             raise RunError("the state of the streams of a research run", "nothing", "use another checkpoint")
-        noise = NoiseSeeds(bytes.fromhex(exact.noise_key), exact.last_noisy_step)
-        return cls(Mode.RESEARCH, _restored(exact.batches), noise, _restored(exact.other))
+        return cls._of(Mode.RESEARCH, exact)
 
     def state(self) -> StreamsState:
-        if self.mode == Mode.RELEASE:
-            return StreamsState(self.mode, None)
+        return StreamsState(self.mode, None if self.mode == Mode.RELEASE else self._exact())
+
+    def shared(self, broadcast: Callable[[bytes], bytes]) -> Self:
+        """The streams of the process that `broadcast` takes its bytes from, for every process."""
+        exact = from_json(ExactState, broadcast(to_json(self._exact()).encode()))
+        return self._of(self.mode, exact)
+
+    @classmethod
+    def _of(cls, mode: Mode, exact: ExactState) -> Self:
+        noise = NoiseSeeds(bytes.fromhex(exact.noise_key), exact.last_noisy_step)
+        return cls(mode, _restored(exact.batches), noise, _restored(exact.other))
+
+    def _exact(self) -> ExactState:
         noise = self.noise
-        exact = ExactState(_state_of(self.batches), _state_of(self.other), noise._key.hex(), noise.last_step)
-        return StreamsState(self.mode, exact)
+        return ExactState(_state_of(self.batches), _state_of(self.other), noise._key.hex(), noise.last_step)
 
 
 def _generator(seeds: np.random.SeedSequence) -> np.random.Generator:

@@ -3,73 +3,60 @@
 G1 (vocabulary). A tokenizer that could break the claim is refused before the first step.
 G2 (held out). Records that measure utility take part in nothing else; a user is on one side only.
 G3 (as spent). The guarantee is concluded from the ledger (`tacit.mechanisms.build`), and sealed last.
+G4 (ranks). Of several processes rank 0 prepares, plans, charges, writes and seals; the others read what it prepared,
+   and take their share of each step and of the measurement. After an elastic restart a run that this launch had begun
+   is resumed. A run that several processes ever trained says so in its claim.
 """
 
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import timedelta
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import cast
 
 import numpy as np
 
-from tacit.common.progress import Observer, Progress
+from tacit.common.progress import Observer, Progress, unwatched
 from tacit.config.load import load_config, released, to_dict
-from tacit.config.schema import Config
+from tacit.config.schema import Config, ExecutionConfig
 from tacit.config.setting import Mode
-from tacit.data.batches import RowReader
 from tacit.data.corpus import read
-from tacit.data.labels import LabelReader
+from tacit.data.forms import Forms
 from tacit.data.marked import CorpusSummary, Split
-from tacit.data.ownership import RecordMarks
 from tacit.data.prepare import prepare
-from tacit.data.store import PreparedCorpus
-from tacit.data.tokenizer import Dependence, Tokenizer
-from tacit.errors import ClaimRefused, ConfigError, RunError
+from tacit.data.tokenizer import Dependence, Tokenizer, load_tokenizer
+from tacit.errors import ClaimRefused, RunError
 from tacit.mechanisms.build import Measuring, Planned, Terms
 from tacit.mechanisms.build import plan as price
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import describe
 from tacit.mechanisms.user import DEALT_USERS
-from tacit.models.classifier import Classifier
-from tacit.models.evaluation import evaluate, label_quality, mean_nats
-from tacit.models.language_model import Learner
 from tacit.models.saving import write_release
-from tacit.models.transformers_model import own_parameters
 from tacit.policies.coverage import Covered, TrainedOn, read_coverage
 from tacit.policies.detectors.detector import check_detector_data, detector_data
 from tacit.policies.marking import Policies, mark_records
 from tacit.policies.policy import Policy
 from tacit.privacy.account import quick_account
 from tacit.privacy.guarantee import Evidence, Guarantee
-from tacit.privacy.noisy_utility import Contributions, calibrated
-from tacit.privacy.plan import Targets, Unit, View
-from tacit.runs.folder import RunFolder
+from tacit.privacy.noisy_utility import calibrated
+from tacit.privacy.plan import Unit
+from tacit.runs.folder import RunFolder, has_begun, is_run
 from tacit.runs.release import PrivateFile, ReleaseFile
-from tacit.runs.utility import TokenQuality, Utility, evidence_outside, hash_outside, release_utility
+from tacit.runs.utility import Utility, evidence_outside, hash_outside, release_utility
 from tacit.runs.verify import check_stores, check_verified
-from tacit.runs.weights import keep_model
 from tacit.training.base_run import BaseRun
 from tacit.training.chats import check_chats
 from tacit.training.checkpoints import check_identity, identity_of
 from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice, with_adapters_of_base
 from tacit.training.covered import check_covered
 from tacit.training.defaults import with_defaults
+from tacit.training.execute import Execution, RunParts
 from tacit.training.forms import release_forms
-from tacit.training.marking import Caps, Shared, annotate, marked_corpus, side_of
-from tacit.training.parts import (
-    AnyBatchReader,
-    Model,
-    learned_from_training,
-    make_learner,
-    make_policies,
-    make_reader,
-    prepare_settings,
-    train_settings,
-    with_cache,
-)
-from tacit.training.pools import Pools, measured_counts
+from tacit.training.group import Group, joined
+from tacit.training.marking import Shared, marked_corpus, side_of
+from tacit.training.parts import learned_from_training, make_learner, make_policies, prepare_settings
+from tacit.training.pools import measured_counts
 from tacit.training.prepared import (
     check_prepared,
     is_prepared,
@@ -78,9 +65,7 @@ from tacit.training.prepared import (
     prepare_run,
     take_over,
 )
-from tacit.training.randomness import Streams
 from tacit.training.starting import check_model, set_threads
-from tacit.training.trainer import Choice, Trainer, watched
 
 _USER_ORIGINS = {"given": None, "documents": "each record is taken as one user's", "dealt": DEALT_USERS}
 _ORIGIN_OF_PIECES = "as the corpus names them; where it names none, the text that the record was cut from"
@@ -104,8 +89,25 @@ class Trained:
     shared: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """What started the processes of a run last, and whether there were ever several."""
+
+    name: str
+    several: bool
+
+
 def train(config: Config, folder: Path, observe: Observer, prepared: Path | None = None) -> Trained:
     """A new run in `folder`; `prepared`: the store that has its corpus, if that was prepared before."""
+    with _joined(config.execution) as group:
+        if not group.writes:
+            return _followed(folder, observe, group)
+        if group.restarts and _was_begun(folder, group):
+            return _resumed(folder, observe, group)
+        return _begun(config, folder, observe, prepared, group)
+
+
+def _begun(config: Config, folder: Path, observe: Observer, prepared: Path | None, group: Group) -> Trained:
     config = with_adapters_of_base(config)
     mechanism = check_start(config)
     config = with_defaults(config, mechanism.plan())
@@ -127,11 +129,17 @@ def train(config: Config, folder: Path, observe: Observer, prepared: Path | None
         run.write_json(PrivateFile.SETTINGS, to_dict(config))
         if prepared is not None:
             take_over(prepared, run, policies, config.tokenizer_name != "bpe")
-        return _carried_out(config, policies, base, run, observe)
+        return _carried_out(config, policies, base, run, observe, group)
 
 
 def resume(folder: Path, observe: Observer) -> Trained:
     """Resume the run in `folder`; one that was finished must verify, and is sealed anew."""
+    settings = RunFolder.view(folder).read_optional(dict, PrivateFile.SETTINGS)
+    with _joined(ExecutionConfig() if settings is None else load_config(settings).execution) as group:
+        return _resumed(folder, observe, group) if group.writes else _followed(folder, observe, group)
+
+
+def _resumed(folder: Path, observe: Observer, group: Group) -> Trained:
     seen = RunFolder.view(folder)
     if is_prepared(folder):
         raise RunError("a run", "a prepared store, which takes no steps", f"tacit train --prepared {folder}")
@@ -148,32 +156,50 @@ def resume(folder: Path, observe: Observer) -> Trained:
         check_stores(run)
         policies = make_policies(config)
         check_identity(run, config, policies)
-        return _carried_out(config, policies, BaseRun.of(config, policies), run, observe)
+        return _carried_out(config, policies, BaseRun.of(config, policies), run, observe, group)
+
+
+def _joined(execution: ExecutionConfig) -> AbstractContextManager[Group]:
+    return joined(execution.device, timedelta(minutes=execution.timeout_minutes))
+
+
+def _was_begun(folder: Path, group: Group) -> bool:
+    """Whether this launch, before a restart, had begun the run in `folder`."""
+    if not (is_run(folder) and has_begun(folder)):
+        return False
+    known = RunFolder.view(folder).read_optional(_Launch, PrivateFile.PROCESSES)
+    return known is not None and known.name == group.launch
+
+
+def _several(run: RunFolder, group: Group) -> bool:
+    """Whether several processes train the run, or did before; noted with what started this one."""
+    known = run.read_optional(_Launch, PrivateFile.PROCESSES)
+    several = group.size > 1 or (known is not None and known.several)
+    if known is not None or group.launch:
+        run.write_json(PrivateFile.PROCESSES, _Launch(group.launch, several))
+    return several
 
 
 def _carried_out(
-    config: Config, policies: Policies, base: BaseRun | None, run: RunFolder, observe: Observer
+    config: Config, policies: Policies, base: BaseRun | None, run: RunFolder, observe: Observer, group: Group
 ) -> Trained:
     policy = policies.marking
     set_threads(config)
     run.unseal()
     run.note_environment()
+    several = _several(run, group)
     summary, tokenizer = prepare_run(config, policies, base, run, observe)
-    store, held_out = (PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
-    reader, test_reader = (make_reader(config, tokenizer, one) for one in (store, held_out))
-    _check_held_out(held_out)
-    marks = RecordMarks.load(run.path(PrivateFile.MARKS))
-    annotation, dropped = annotate(store, marks, Caps(config.plan.user_cap, config.plan.entity_cap))
-    pools = Pools(annotation)
-    evidence = _evidence(config, policies, summary, marks.entity_list_hash, dropped, base)
+    parts = RunParts.of(config, tokenizer, run)
+    evidence = _evidence(config, policies, summary, parts.marks.entity_list_hash, parts.dropped, base, several)
     earlier, disjoint = None if base is None else base.earlier, config.plan.disjoint_from_model
-    planned = price(config.plan, evidence, measured_counts(annotation, pools, config.plan), earlier)
+    counts = measured_counts(parts.annotation, parts.pools, config.plan)
+    planned = price(config.plan, evidence, counts, earlier)
     _check_dependence(planned.mechanism, tokenizer.depends_on, hash_outside(policy, run.key))
     check_mechanism(config, planned.mechanism)
     if planned.mechanism.notions():
         check_detector_data(summary.detector_overlap)
         check_covered(config)
-    chooses, held = config.training.eval_steps is not None, len(np.unique(held_out.records))
+    chooses, held = config.training.eval_steps is not None, len(np.unique(parts.held_out.records))
     measuring = Measuring(held, calibrated(held), chooses and public_choice(config) is None)
     described = describe(planned.mechanism)
     terms = Terms(described, planned.plan, config.classifies, chooses, measuring, earlier, disjoint)
@@ -182,22 +208,15 @@ def _carried_out(
     for step, prices in terms.prices().items():
         if step not in known:
             run.ledger.declare(step, prices)
-    learner = make_learner(config, tokenizer)
-    choice = _choice(config, policy, tokenizer, learner, run)
+    _prepare_choice(config, policy, tokenizer, run)
     seeded = config.mode == Mode.RESEARCH
-    forms = release_forms(
-        run, planned.plan, store, tokenizer, Random(f"forms {config.seed or 0}") if seeded else SystemRandom()
-    )
-    if forms is not None:
-        reader = make_reader(config, tokenizer, store, forms)
-    streams = Streams.research(config.seed or 0) if seeded else Streams.release()
-    with (
-        with_cache(config, learner, run.path(PrivateFile.SETTINGS).parent, len(store)) as trained,
-        watched(run, config.training.report_to, _priced(observe, run, planned)) as watching,
-    ):
-        trainer = Trainer(run, trained, planned.plan, reader, pools, train_settings(config), choice)
-        trainer.train(streams, _keeping(watching, run, config.training.save_steps, learner), observe)
-    utility, contributions = _measure(summary.held_out_characters, learner, held_out, test_reader, observe)
+    chance = Random(f"forms {config.seed or 0}") if seeded else SystemRandom()
+    forms = release_forms(run, planned.plan, parts.store, tokenizer, chance)
+    group.announce_ready()
+    learner = make_learner(config, tokenizer)
+    execution = Execution(parts, planned.plan, forms, learner, run, group)
+    execution.train(_priced(observe, run, planned), observe)
+    utility, contributions = execution.measure(summary.held_out_characters, observe)
     run.write_json(PrivateFile.UTILITY, utility)
     release_utility(run, contributions, Random(f"utility {config.seed or 0}") if seeded else SystemRandom())
     write_release(run, learner, tokenizer, config.tokenizer_name == "model")
@@ -208,8 +227,30 @@ def _carried_out(
     run.write_json(ReleaseFile.GUARANTEE, terms.conclude(charges, evidence_outside(evidence, policy, run.key)))
     run.seal()
     marked_corpus(run).remove()
-    set_aside = sum(one.header.counts.quarantined for one in (store, held_out))
-    return Trained(run.folder, planned, utility, guarantee, set_aside, run.read_json(Shared, PrivateFile.SHARED).texts)
+    set_aside = sum(one.header.counts.quarantined for one in (parts.store, parts.held_out))
+    group.announce_done()
+    shared = run.read_json(Shared, PrivateFile.SHARED).texts
+    return Trained(run.folder, planned, utility, guarantee, set_aside, shared)
+
+
+def _followed(folder: Path, observe: Observer, group: Group) -> Trained:
+    """What ranks other than 0 do: they write nothing, and end when the run is sealed."""
+    while not group.ready():
+        observe(Progress("preparing", 0, None))
+    run = RunFolder.view(folder)
+    config = load_config(run.read_json(dict, PrivateFile.SETTINGS))
+    set_threads(config)
+    tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
+    parts = RunParts.of(config, tokenizer, run)
+    terms = run.read_json(Terms, ReleaseFile.PLAN)
+    forms = run.read_optional(Forms, PrivateFile.FORMS)
+    execution = Execution(parts, terms.plan, forms, make_learner(config, tokenizer), run, group)
+    execution.train(unwatched, unwatched)
+    utility, _ = execution.measure(0, unwatched)
+    while not group.done():
+        observe(Progress("measuring", 0, None))
+    guarantee = run.read_json(Guarantee, PrivateFile.GUARANTEE)
+    return Trained(run.folder, Planned(terms.rebuilt(), terms.plan, guarantee), utility, guarantee)
 
 
 def _priced(observe: Observer, run: RunFolder, planned: Planned) -> Observer:
@@ -230,42 +271,11 @@ def _priced(observe: Observer, run: RunFolder, planned: Planned) -> Observer:
     return told
 
 
-def _keeping(observe: Observer, run: RunFolder, every: int | None, learner: Model) -> Observer:
-    """`observe`, with the model kept every so many steps and after the last."""
-    if every is None:
-        return observe
-
-    def told(progress: Progress) -> None:
-        if progress.done % every == 0 or progress.done == progress.total:
-            keep_model(run, progress.done, own_parameters(learner))
-        observe(progress)
-
-    return told
-
-
-def _choice(config: Config, policy: Policy, tokenizer: Tokenizer, learner: Model, run: RunFolder) -> Choice | None:
-    training, public = config.training, public_choice(config)
-    if training.eval_steps is None:
-        return None
-    place = run.path(PrivateFile.HELD_OUT if public is None else PrivateFile.CHOICE)
-    if public is not None and not place.exists():
+def _prepare_choice(config: Config, policy: Policy, tokenizer: Tokenizer, run: RunFolder) -> None:
+    """The public corpus that models are chosen with, as a store."""
+    public, place = public_choice(config), run.path(PrivateFile.CHOICE)
+    if config.training.eval_steps is not None and public is not None and not place.exists():
         prepare(mark_records(policy, read(public)), policy, tokenizer, place, prepare_settings(config))
-    store = PreparedCorpus(place)
-    if not len(store):
-        raise ConfigError("a record of eval_on that can be used", "none", "give a corpus like the one to train on")
-    reader = make_reader(config, tokenizer, store)
-    seen = (View.REDACTED, Targets.PUBLIC) if training.eval_on == "redacted" else (View.FULL, Targets.ALL)
-    nats = partial(mean_nats, learner, store, reader, *seen)
-    return Choice(run, training.eval_steps, training.early_stopping_patience, nats)
-
-
-def _check_held_out(store: PreparedCorpus) -> None:
-    if not len(store):
-        raise ConfigError(
-            expected="at least one held-out record, to measure with",
-            found="none: the corpus has few users, or few records; or no record of held_out_corpus can be used",
-            way_out="raise held_out (the share of users, or of records without users), then train again",
-        )
 
 
 def _evidence(
@@ -275,6 +285,7 @@ def _evidence(
     entity_list_hash: str,
     dropped: float | None,
     base: BaseRun | None,
+    distributed: bool,
 ) -> Evidence:
     policy, second, data = policies.marking, policies.conservative, config.data
     covered = Covered()
@@ -302,6 +313,7 @@ def _evidence(
         pretrained=not config.is_new if base is None else base.earlier.evidence.pretrained,
         accelerated=config.execution.device != "cpu",
         repeatable=config.mode == Mode.RESEARCH,
+        distributed=distributed,
     )
 
 
@@ -314,15 +326,3 @@ def _check_dependence(mechanism: Mechanism, depends: Dependence, policy_hash: st
                 found=f"one that depends on: {depends.source.value}",
                 way_out="use tokenizer: bytes, or give a vocabulary_corpus that is public",
             )
-
-
-def _measure(
-    characters: int, learner: Model, store: PreparedCorpus, reader: AnyBatchReader, observe: Observer
-) -> tuple[Utility, Contributions]:
-    def told(done: int) -> None:
-        observe(Progress("measuring", done, len(store)))
-
-    if isinstance(learner, Classifier) and isinstance(reader, LabelReader):
-        labels, contributions = label_quality(learner, reader, told)
-        return Utility(TokenQuality(), TokenQuality(), 0, labels), contributions
-    return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told)

@@ -6,10 +6,13 @@ G3 (resumes). A run that was killed at any moment resumes from its last checkpoi
 G4 (public choice). Under a claim, which model is kept and when to stop is decided by a corpus declared public, or by
    the redacted view where the claim is about secrets. When to stop depends on the models, so a run that stopped early
    is priced as if it had not.
+G5 (ranks). Every rank of a group begins with the state of rank 0, which alone reads and writes checkpoints and charges
+   the ledger. Their weights are compared before the first step, every hundred steps, and after the last.
 """
 
+import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -31,14 +34,17 @@ from tacit.privacy.plan import Plan, Step
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
 from tacit.runs.weights import save_tensors
-from tacit.training.checkpoints import Checkpoint, Checkpoints
+from tacit.training.checkpoints import Checkpoint, Checkpoints, shared
 from tacit.training.estimate import estimated
 from tacit.training.gradients.check import check_gradients
 from tacit.training.gradients.clipped import Method
+from tacit.training.group import ALONE, Group
 from tacit.training.pools import Pools
 from tacit.training.randomness import Streams
 from tacit.training.sampling import Samplers
 from tacit.training.updates import Done, Updates, UpdateSettings
+
+_COMPARED_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,8 @@ class Choice:
     run: RunFolder
     every: int
     patience: int | None
-    nats: Callable[[], float]  # per token of the public text, of the model as it is
+    nats: Callable[[], float]  # per token of the public text, of the model as it is; the same number on every rank
+    writes: bool = True
     _best: float = field(default=float("inf"), init=False)
     _since: int = field(default=0, init=False)
     looked: int = field(default=0, init=False)  # at the model after this step
@@ -79,16 +86,15 @@ class Choice:
             return
         self.looked = step
         found = self.nats()
-        if found < self._best:
-            self._best, self._since = found, 0
-            self._save({name: value.detach() for name, value in parameters.items()})
-        else:
-            self._since += 1
-            self._save(self._kept())
+        better = found < self._best
+        self._best, self._since = (found, 0) if better else (self._best, self._since + 1)
+        if self.writes:
+            kept = {name: value.detach() for name, value in parameters.items()} if better else self._kept()
+            self._save(kept)
 
     def restore(self, module: nn.Module) -> None:
         """The best model seen, if there was a look at all."""
-        if self.run.path(PrivateFile.BEST).exists():
+        if self.writes and self.run.path(PrivateFile.BEST).exists():
             module.load_state_dict(self._kept(), strict=False)
 
     def _kept(self) -> dict[str, Tensor]:
@@ -112,11 +118,13 @@ class Trainer:
         pools: Pools,
         settings: TrainSettings,
         choice: Choice | None = None,
+        group: Group = ALONE,
     ) -> None:
-        self._run, self._learner, self._plan, self._settings = run, learner, plan, settings
+        """The run is open for writing on the rank that writes, and a view on the others."""
+        self._run, self._learner, self._plan, self._settings, self._group = run, learner, plan, settings, group
         self._choice, self._longest = choice, reader.longest
         self._samplers = Samplers(plan, pools)
-        self._updates = Updates(learner, plan, reader, pools, settings.updates)
+        self._updates = Updates(learner, plan, reader, pools, settings.updates, group)
         self._total = sum(plan.executions().values())
 
     def train(self, streams: Streams, observe: Observer, announce: Observer = unwatched) -> None:
@@ -125,23 +133,22 @@ class Trainer:
         announce: is told before the first step how long all of them take, if that one is slow.
         """
         checkpoints = Checkpoints(self._run)
-        resumed = checkpoints.latest()
-        done = 0
-        if resumed is not None:
-            done, streams = resumed.checkpoint.step, self._restore(resumed.checkpoint)
+        done, streams = self._begin(checkpoints, streams)
         saved, saved_at = done, time.monotonic()
         self._choose_methods()
         self._learner.module.train()
-        estimate = estimated(self._updates, islice(self._plan.steps(), done, None))
-        if estimate is not None:
-            announce(Progress("estimating", estimate.rows, None, seconds=estimate.seconds))
+        if self._group.writes:
+            self._estimate(done, announce)
         for number, step in enumerate(islice(self._plan.steps(), done, None), done + 1):
             if self._choice is not None and self._choice.exhausted:
                 break
-            self._run.ledger.charge(step.name)
             did = self._execute(step, streams)
             if self._choice is not None:
                 self._choice.look(number, self._updates.parameters)
+            if number % _COMPARED_STEPS == 0 or number == self._total:
+                self._compare(self._updates.parameters.values())
+            if not self._group.writes:
+                continue
             late = time.monotonic() - saved_at > self._settings.checkpoint_seconds
             if late or number - saved >= self._settings.checkpoint_steps or number == self._total:
                 checkpoints.write(self._checkpoint(number, streams))
@@ -154,6 +161,34 @@ class Trainer:
                 raise
         if self._choice is not None:
             self._choice.restore(self._learner.module)
+            self._group.broadcast_(list(self._updates.parameters.values()))
+
+    def _begin(self, checkpoints: Checkpoints, streams: Streams) -> tuple[int, Streams]:
+        """How many steps were done, and the streams; the model is what it was then, on every rank."""
+        done, group = 0, self._group
+        resumed = checkpoints.latest() if group.writes else None
+        if resumed is not None:
+            done, streams = resumed.checkpoint.step, self._restore(resumed.checkpoint)
+        if group.size > 1:
+            beginning = shared(self._checkpoint(done, streams), group.broadcast)
+            self._restore(beginning)
+            done, streams = beginning.step, streams.shared(group.broadcast)
+            self._compare(self._learner.module.state_dict().values())
+        return done, streams
+
+    def _compare(self, tensors: Iterable[Tensor]) -> None:
+        """Stop every rank unless all have the same numbers."""
+        if self._group.size > 1:
+            found = hashlib.blake2b()
+            for tensor in tensors:
+                found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            self._group.check_equal("weights", found.digest())
+
+    def _estimate(self, done: int, announce: Observer) -> None:
+        estimate = estimated(self._updates, islice(self._plan.steps(), done, None))
+        if estimate is not None:
+            seconds = estimate.seconds / self._group.size
+            announce(Progress("estimating", estimate.rows, None, seconds=seconds))
 
     def _choose_methods(self) -> None:
         """On nobody's tokens; once where two parts of the model have the same parameters."""
@@ -164,13 +199,17 @@ class Trainer:
                 known[same] = check_gradients(self._learner, longest=self._longest, parameters=names)
                 _require_cache_read(self._learner, known[same])
             self._updates.methods[trainable] = known[same]
+        self._group.check_equal("methods of computing gradients", repr(self._updates.methods).encode())
 
     def _execute(self, step: Step, streams: Streams) -> Done:
+        """Charged before the first sum, which every rank needs for its update."""
+        if self._group.writes:
+            self._run.ledger.charge(step.name)
         done = Done(0)
         for drawn in self._samplers.draw(step, streams.batches):
             torch.manual_seed(int(streams.other.integers(2**63)))  # dropout
             done += self._updates.carry_out(step, drawn, streams)
-        if done.private is not None:
+        if done.private is not None and self._group.writes:
             self._run.record({"noise": streams.noise.last_step, **done.private})
         return done
 

@@ -4,34 +4,24 @@ G1 (as priced). A private draw reaches the model only through its noisy sum, ove
    noise all the same. The algorithms as printed use parts of a draw exactly, and add nothing for an empty part: they
    are priced so, with who was drawn in the open.
 G2 (rates). An optimizer's schedule spans all the updates it will make; those printed have SGD and one rate.
-
-`local_sum` is DP-FedAvg (McMahan et al., ICLR 2018, arXiv 1710.06963): a user's whole update is one clipped vector. Of
-the paper, E, B and eta are `LocalConfig`, -Delta_k is theta - theta_local, S is `clip_norm`, w_k a unit's weight. Where
-we differ: the update is clipped once, when it is complete. One local step on all rows is DP-FedSGD.
-
-G3 (sensitivity). A unit adds a vector of length at most `clip_norm` x its weight, rounding included, whatever its rows
-   and the learning rate are; a weight too small for float32 adds nothing. `sensitivity` is `clip_norm`: it does not
-   depend on who was drawn.
-G4 (restored). Every parameter is afterwards, bit for bit, what it was: after each unit, and after an error.
-G5 (weights). A weight multiplies the clipped vector; one outside [0, 1] is refused.
-G6 (finite). A unit whose update, or its squared length, is not finite adds zero, and is counted.
-G7 (exact). The sum equals that of training a copy of the model for each unit, up to float32 rounding, whatever the
-   caller's autocast and the model's dropouts, which are off; `positions` changes nothing.
+G3 (ranks). Each rank of a group computes the gradients of its share of a draw; they are summed, and then noise is added
+   once, from the key that all ranks have. A draw with nothing for a rank, or for any, is summed all the same. Batches
+   that Selective-DPSGD as printed takes segment by segment are not divided: every rank computes all of them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any, Generic, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tacit.config.model_schema import LocalConfig, OptimizerConfig
-from tacit.data.batches import BatchKind, BatchReader, Examples, RowsInParts, Trainable, parts_of
-from tacit.errors import ClaimRefused, ConfigError
+from tacit.data.batches import BatchReader, Examples, RowsInParts, Trainable, parts_of
+from tacit.errors import ConfigError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
 from tacit.models.sequence_classifier import SequenceClassifier
@@ -46,117 +36,13 @@ from tacit.privacy.plan import (
     TrainablePart,
     UsersAndEntities,
 )
-from tacit.training.gradients.clipped import (
-    Automatic,
-    Clipping,
-    Flat,
-    Method,
-    PerParameter,
-    add_clipped,
-    clipped_sum,
-    exact,
-    plain_sum,
-)
-from tacit.training.gradients.recording import chosen_parameters, zero_sums
+from tacit.training.gradients.clipped import Automatic, Flat, Method, PerParameter, clipped_sum, plain_sum
+from tacit.training.group import ALONE, Group
+from tacit.training.local import LocalUnit, local_sum
 from tacit.training.optimizers import Optimizer, UpdateRule
 from tacit.training.pools import DrawnUnits as Drawn
 from tacit.training.pools import Pools
 from tacit.training.randomness import NoiseStream, Streams
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LocalUnit(Generic[BatchKind]):
-    """One user: rows, weight, and what the order of its rows is drawn from, which must not depend on other users."""
-
-    batch: BatchKind
-    weight: float
-    seed: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.weight <= 1:
-            raise ClaimRefused(
-                expected="a unit's weight between 0 and 1, or its vector is longer than the price counts",
-                found=str(self.weight),
-                way_out="divide by a public cap and cut at 1: min(records / weight_cap, 1)",
-            )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LocalSum:
-    """What a private step adds noise to. Only `sums` after noise may leave; norms are exact, and private."""
-
-    sums: dict[str, Tensor]  # by parameter name, in float32 or better
-    sensitivity: float
-    norms: Tensor  # (units,), before clipping and weighting
-    non_finite: int
-
-
-def local_sum(
-    learner: Trainable[BatchKind],
-    units: Iterable[LocalUnit[BatchKind]],
-    clipping: Clipping,
-    settings: LocalConfig,
-    *,
-    positions: int | None = None,
-    parameters: Collection[str] | None = None,
-    method: Method = "fused",
-) -> LocalSum:
-    """Sum over `units` of the weighted clipped pseudo-gradient.
-
-    positions, parameters, method: as in `plain_sum`. Units are taken one at a time.
-    """
-    chosen = chosen_parameters(learner.module, parameters)
-    training = _LocalTraining(learner, chosen, settings, positions, method)
-    sums = zero_sums(chosen)
-    norms = []
-    for unit in units:
-        with exact(learner.module, unit.batch.weights.device):
-            update = training.update(unit.batch, np.random.Generator(np.random.PCG64DXSM(unit.seed)))
-        norms.append(float(add_clipped(sums, update, clipping, unit.weight)))
-    found = torch.tensor(norms, dtype=torch.float64)
-    return LocalSum(sums, clipping.clip_norm, found, int((~found.isfinite()).sum()))
-
-
-@dataclass(eq=False)
-class _LocalTraining(Generic[BatchKind]):
-    """Trains from the same start again and again."""
-
-    learner: Trainable[BatchKind]
-    parameters: Mapping[str, nn.Parameter]
-    settings: LocalConfig
-    positions: int | None
-    method: Method
-
-    def __post_init__(self) -> None:
-        self._start = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
-
-    def update(self, batch: BatchKind, generator: np.random.Generator) -> dict[str, Tensor]:
-        """theta - theta_local: the local steps summed up, which loses no digits to a subtraction."""
-        update = zero_sums(self.parameters)
-        try:
-            for number, part in enumerate(self._parts(batch, generator)):
-                if number:  # the first step finds the start in place, and where the last one leads nobody looks
-                    self._place(update)
-                gradient = plain_sum(
-                    self.learner, part, positions=self.positions, parameters=self.parameters, method=self.method
-                )
-                if gradient.weight:
-                    for name, total in gradient.sums.items():
-                        update[name].add_(total.div_(gradient.weight), alpha=self.settings.learning_rate)
-        finally:
-            self._place(None)
-        return update
-
-    def _parts(self, batch: BatchKind, generator: np.random.Generator) -> Iterator[BatchKind]:
-        for _ in range(self.settings.epochs):
-            order = torch.from_numpy(generator.permutation(len(batch))).to(batch.weights.device)
-            for first in range(0, len(order), self.settings.batch_size):
-                yield batch.rows(order[first : first + self.settings.batch_size])
-
-    @torch.no_grad()
-    def _place(self, update: Mapping[str, Tensor] | None) -> None:
-        for name, parameter in self.parameters.items():
-            parameter.copy_(self._start[name] if update is None else self._start[name] - update[name])
 
 
 def default_positions(vocabulary_size: int) -> int:
@@ -243,10 +129,11 @@ class Updates:
         reader: BatchReader,
         pools: Pools,
         settings: UpdateSettings,
+        group: Group = ALONE,
     ) -> None:
         executions = plan.executions()
         self.learner: Trainable[Any] = learner
-        self.reader, self.pools, self.settings = reader, pools, settings
+        self.reader, self.pools, self.settings, self.group = reader, pools, settings, group
         self.optimizers = {
             name: Optimizer(
                 chosen, sum(times * _draws(step, pools) for step, times in executions.items() if step.optimizer == name)
@@ -290,24 +177,49 @@ class Updates:
 
     def plain(self, step: Step, rows: np.ndarray, rule: Optimizer) -> Done:
         """One step along the mean gradient of `rows`."""
-        batch, moving = self.read(step, rows), self.moving[step.trainable]
+        if self.group.rank:  # dropout of other rows, which needs no equal masks
+            torch.manual_seed((torch.initial_seed() + self.group.rank) % 2**63)
+        batch, moving = self.read(step, rows[self._own(rows)]), self.moving[step.trainable]
         result = plain_sum(self.learner, batch, parameters=moving, **self.how(step))
-        weight = max(result.weight, 1.0)
+        totals = self._numbers(result.loss, result.weight, int(batch.weights.count_nonzero()))
+        self.group.sum_([*result.sums.values(), totals])
+        loss, weight, targets = totals.tolist()
+        weight = max(weight, 1.0)
         rule.apply(self.parameters, {name: total.div_(weight) for name, total in result.sums.items()})
-        return Done(int(batch.weights.count_nonzero()), result.loss / weight)
+        return Done(int(targets), loss / weight)
 
     def noisy(
         self, step: Step, update: Noisy | SplitBatch, rows: np.ndarray, streams: Streams, rule: UpdateRule
     ) -> Done:
         """One step along the noisy sum of the clipped gradients of `rows`, over the public divisor."""
-        streamed = DrawnRows(rows, partial(self._read_here, step), self._device)
-        batch: RowsInParts[Examples] = streamed if len(rows) > _ROWS_AT_A_TIME else self.read(step, rows)
+        own = self._own(rows)
+        streamed = DrawnRows(rows[own], partial(self._read_here, step), self._device)
+        batch: RowsInParts[Examples] = streamed if len(own) > _ROWS_AT_A_TIME else self.read(step, rows[own])
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
         moving = self.moving[step.trainable]
         result = clipped_sum(self.learner, batch, clipping, parameters=moving, **self.how(step))
+        totals = self._numbers(result.losses.sum(), result.targets, result.non_finite)
+        norms = self._placed(result.norms, own, len(rows))
+        self.group.sum_([*result.sums.values(), norms, totals])
         self._apply(rule, update, result.sums, result.sensitivity, streams)
-        loss = float(result.losses.sum()) / max(1, result.targets)
-        return Done(result.targets, None, {**_facts(result.norms, result.non_finite), "loss": loss})
+        loss, targets, non_finite = totals.tolist()
+        return Done(int(targets), None, {**_facts(norms, int(non_finite)), "loss": loss / max(1, targets)})
+
+    def _own(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows are this rank's."""
+        return self.group.share(self._costs(rows))
+
+    def _costs(self, rows: np.ndarray) -> np.ndarray:
+        return np.ones(len(rows)) if self.group.size == 1 else self.reader.lengths(rows)
+
+    def _numbers(self, *numbers: float | Tensor) -> Tensor:
+        return torch.tensor([float(number) for number in numbers], dtype=torch.float64, device=self._device)
+
+    def _placed(self, values: Tensor, places: np.ndarray, size: int) -> Tensor:
+        """(size,): the values at their places, zeros elsewhere."""
+        placed = torch.zeros(size, dtype=torch.float64, device=self._device)
+        placed[torch.from_numpy(places).to(self._device)] = values.to(placed)
+        return placed
 
     def _users(self, step: Step, update: Noisy, drawn: Drawn, streams: Streams) -> Done:
         """Each user's own training is one clipped vector.
@@ -320,9 +232,12 @@ class Updates:
         drawn = drawn if isinstance(draw, PoissonUsers) else drawn.first(int(most))
         counts: list[int] = []
         key = int(streams.other.integers(2**63))  # one number a draw, whoever was drawn
+        weights, members = self.pools.weights(drawn, cap), list(drawn.units())
+        own = self.group.share(np.array([self._costs(rows).sum() for rows in members]))
 
         def units() -> Iterator[LocalUnit[Examples]]:
-            for rows, weight in zip(drawn.units(), self.pools.weights(drawn, cap), strict=True):
+            for unit in own.tolist():
+                rows, weight = members[unit], weights[unit]
                 batch = self.read(step, rows)
                 counts.append(int(batch.weights.count_nonzero()))
                 yield LocalUnit(batch, float(weight), (key, self.pools.owner(rows)))
@@ -335,8 +250,11 @@ class Updates:
             parameters=self.moving[step.trainable],
             **self.how(step),
         )
+        totals, norms = self._numbers(sum(counts), result.non_finite), self._placed(result.norms, own, len(members))
+        self.group.sum_([*result.sums.values(), norms, totals])
         self._apply(self.optimizers[step.optimizer], update, result.sums, most * result.sensitivity, streams)
-        return Done(sum(counts), None, _facts(result.norms, result.non_finite))
+        targets, non_finite = totals.tolist()
+        return Done(int(targets), None, _facts(norms, int(non_finite)))
 
     def _apply(
         self,

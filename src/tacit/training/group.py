@@ -1,0 +1,225 @@
+"""The processes that train one model together: one, or the ranks that torchrun starts. The loop knows nothing else.
+
+G1 (one writer). Rank 0 alone writes, and charges the ledger before it takes part in a sum: no rank has a sum, and so
+   none makes an update, that was not charged.
+G2 (same everywhere). After `sum_` and `broadcast_` every rank has the same bits; `check_equal` stops all ranks where
+   something differs.
+G3 (by cost). `share` gives each rank about the same work, by public lengths; the number of ranks changes rounding and
+   speed, nothing else.
+G4 (answers). A rank that hears nothing of the others within the timeout raises a RunError; nobody waits forever.
+G5 (no pickle). What is sent is raw numbers, or bytes that are JSON or safetensors.
+
+Everything that is sent is exact: gradients before noise, and the key of the noise. Whoever can read the network between
+the machines, or their memory, sees it; a claim says so.
+"""
+
+import hashlib
+import heapq
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+
+from tacit.common.ranks import is_launched
+from tacit.errors import RunError, TacitError
+
+_SMALL = 1 << 20  # numbers: smaller tensors are sent together
+_SECONDS_BETWEEN = 0.2
+_HOST = torch.device("cpu")
+_READY, _DONE = "ready", "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """This process among `size`; `launch` names what started them, the same after every elastic restart."""
+
+    rank: int = 0
+    size: int = 1
+    launch: str = ""
+    restarts: int = 0
+    device: torch.device = _HOST
+    store: Store | None = None  # of this restart; None without torchrun
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes the run folder, and prints."""
+        return self.rank == 0
+
+    def share(self, costs: np.ndarray) -> np.ndarray:
+        """Which of the things with these costs are this rank's, rising."""
+        return shares(costs, self.size)[self.rank]
+
+    def sum_(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over all ranks, which have the same shapes."""
+        if self.size == 1:
+            return
+        here = self.device.type
+        large = [one for one in tensors if one.numel() >= _SMALL and one.is_contiguous() and one.device.type == here]
+        kept = {id(one) for one in large}
+        small: dict[torch.dtype, list[Tensor]] = {}
+        for one in tensors:
+            if id(one) not in kept:
+                small.setdefault(one.dtype, []).append(one)
+        with _answered(), torch.no_grad():
+            for one in large:
+                dist.all_reduce(one)
+            for several in small.values():
+                flat = torch.cat([one.reshape(-1) for one in several]).to(self.device)
+                dist.all_reduce(flat)
+                for one, total in zip(several, torch.split(flat, [one.numel() for one in several]), strict=True):
+                    one.copy_(total.view_as(one))
+
+    def broadcast_(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by that of rank 0."""
+        if self.size == 1:
+            return
+        with _answered(), torch.no_grad():
+            for one in tensors:
+                sent = one.detach().to(self.device).contiguous()
+                dist.broadcast(sent, 0)
+                one.copy_(sent)
+
+    def broadcast(self, content: bytes) -> bytes:
+        """What rank 0 gives; what the others give is not looked at."""
+        if self.size == 1:
+            return content
+        length = torch.tensor([len(content)])
+        self.broadcast_([length])
+        sent = torch.zeros(int(length), dtype=torch.uint8)
+        if self.writes:
+            sent = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else sent
+        self.broadcast_([sent])
+        return sent.numpy().tobytes()
+
+    def barrier(self) -> None:
+        """Return when every rank is here."""
+        self.sum_([torch.zeros(1)])
+
+    def check_equal(self, what: str, content: bytes) -> None:
+        """Stop every rank unless all have the same content."""
+        if self.size == 1:
+            return
+        number = int.from_bytes(hashlib.blake2b(content, digest_size=7).digest(), "little")
+        ends = torch.tensor([number, -number], device=self.device)
+        with _answered():
+            dist.all_reduce(ends, dist.ReduceOp.MAX)
+        if int(ends[0]) != -int(ends[1]):
+            raise RunError(
+                expected=f"the same {what} in every process",
+                found="others in one of them: machines of different kinds, versions or files, or a fault of one",
+                way_out="use equal machines with equal files, then resume from the last checkpoint",
+            )
+
+    def announce_ready(self) -> None:
+        """Let the others begin: what they read is on the disk."""
+        self._announce(_READY)
+
+    def announce_done(self) -> None:
+        """Let the others end."""
+        self._announce(_DONE)
+
+    def ready(self) -> bool:
+        """Whether rank 0 has announced that the others may begin, waiting for a moment."""
+        return self._heard(_READY)
+
+    def done(self) -> bool:
+        """Whether rank 0 has announced that the run is complete, waiting for a moment."""
+        return self._heard(_DONE)
+
+    def _announce(self, name: str) -> None:
+        if self.store is not None:
+            with _answered():
+                self.store.set(name, "1")
+
+    def _heard(self, name: str) -> bool:
+        """No collective: rank 0 may prepare for hours, far longer than a sum may take."""
+        assert self.store is not None
+        with _answered():
+            if self.store.check([name]):
+                return True
+        time.sleep(_SECONDS_BETWEEN)
+        return False
+
+
+ALONE = Group()
+
+
+def shares(costs: np.ndarray, size: int) -> list[np.ndarray]:
+    """The numbers of the things with these costs, dealt to `size` ranks: the dearest first, each to the least busy."""
+    if size == 1:
+        return [np.arange(len(costs))]
+    dealt: list[list[int]] = [[] for _ in range(size)]
+    busy = [(0.0, rank) for rank in range(size)]
+    for number in np.argsort(-costs, kind="stable").tolist():
+        cost, rank = heapq.heappop(busy)
+        dealt[rank].append(number)
+        heapq.heappush(busy, (cost + float(costs[number]), rank))
+    return [np.array(sorted(own), dtype=np.int64) for own in dealt]
+
+
+@contextmanager
+def joined(device: str, timeout: timedelta) -> Iterator[Group]:
+    """The group of this process, by the environment that torchrun sets; without it, the process is alone."""
+    if not is_launched():
+        yield ALONE
+        return
+    environment = os.environ
+    rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+    restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    here = torch.device(device)
+    if here.type == "cuda":
+        here = torch.device("cuda", int(environment.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(here)
+    with _answered():
+        # under one name for all restarts, ranks would find the addresses of those that were killed
+        store = PrefixStore(f"tacit/{restarts}", _store(rank, size, timeout))
+        backend = "nccl" if here.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    try:
+        yield Group(rank, size, _launch(), restarts, here, store)
+    finally:
+        dist.destroy_process_group()
+
+
+def _store(rank: int, size: int, timeout: timedelta) -> Store:
+    """The agent of torchrun serves one to all ranks; other launchers leave that to rank 0."""
+    environment = os.environ
+    serves = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    return TCPStore(
+        environment["MASTER_ADDR"],
+        int(environment["MASTER_PORT"]),
+        size,
+        is_master=serves,
+        timeout=timeout,
+        wait_for_workers=False,
+        multi_tenant=True,
+    )
+
+
+def _launch() -> str:
+    """What a rank and its successor after a restart have in common: the agent that started both."""
+    return f"{os.environ.get('TORCHELASTIC_RUN_ID', 'none')} {socket.gethostname()} {os.getppid()}"
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    """Errors of torch.distributed as what they mean: some process, or the network, is gone."""
+    try:
+        yield
+    except TacitError:
+        raise
+    except RuntimeError as error:
+        raise RunError(
+            expected="every process of the run to answer in time",
+            found=f"silence or a closed connection ({type(error).__name__})",
+            way_out="see what the other processes and the network did; then tacit train --resume RUN",
+        ) from error
