@@ -96,15 +96,16 @@ class Parts:
     reader: RowReader
 
 
-def make_parts(folder: Path, records: Iterable[Record], words: dict[str, Any]) -> Parts:
+def make_parts(folder: Path, records: Iterable[Record], words: dict[str, Any], longest: int = 64) -> Parts:
     """The parts of the run that `words` of a plan ask for, as an experiment makes them; the spans are the secrets."""
     tokenizer, annotator = byte_tokenizer(), Annotator()
-    settings = PrepareConfig(max_tokens=64)
+    settings = PrepareConfig(max_tokens=longest)
     store = prepare(records, Gold(), tokenizer, folder / "store", settings, annotator=annotator)
     annotation, _ = annotate(store, annotator.marks(), Caps(words.get("user_cap"), words.get("entity_cap")))
     pools = Pools(annotation)
     mechanism = mechanism_of(words, measured_counts(annotation, pools, load(PlanRequest, words).plan))
-    return Parts(store, annotation, pools, mechanism, RowReader(store, tokenizer.end, 100, Inventions(tokenizer, {})))
+    reader = RowReader(store, tokenizer.end, longest + 36, Inventions(tokenizer, {}))
+    return Parts(store, annotation, pools, mechanism, reader)
 
 
 def recorded(run: RunFolder) -> list[dict[str, Any]]:

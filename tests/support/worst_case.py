@@ -33,6 +33,7 @@ from tacit.privacy.account import account
 from tacit.privacy.guarantee import Evidence
 from tacit.privacy.plan import cost
 from tacit.runs.folder import RunFolder
+from tacit.training.group import ALONE, Group
 from tacit.training.pools import Pools
 from tacit.training.randomness import Streams
 from tacit.training.trainer import Trainer, TrainSettings
@@ -209,8 +210,9 @@ def trained(
     seed: int = 17,
     move: float = 1e-3,
     local: LocalConfig | None = None,
+    group: Group = ALONE,
 ) -> Seen:
-    """All iterates of one run of the trainer.
+    """All iterates of one run of the trainer; of several ranks, the first sees them.
 
     move: what a sum of length 1 moves a weight by: all stay near zero, where gradients are longer than C.
     """
@@ -226,16 +228,27 @@ def trained(
         private=OptimizerConfig("sgd", move * private.expected_batch, lr_scheduler="none"),  # undoes the divisor
         local=local or LocalConfig(),
     )
-    with RunFolder.create(folder) as run:
-        for step in plan.executions():
-            run.ledger.declare(step.name, {str(notion): cost(step, notion) for notion in mechanism.notions()})
-        trainer = Trainer(run, learner, plan, RowReader(store, END, 8), pools, TrainSettings(updates))
+    with ledger_for(mechanism, folder, group) as run:
+        trainer = Trainer(run, learner, plan, RowReader(store, END, 8), pools, TrainSettings(updates), group=group)
         trainer.train(Streams.research(seed), lambda _: iterates.append(weights.detach().numpy()[:, 0].copy()))
+        if not group.writes:
+            return Seen(np.empty((0, 0)), np.empty((0, 0), np.bool_))
         assert run.ledger.charges()["private"] == private.steps
     assert len(iterates) == len(is_private) + 1
     assert float(weights.detach().abs().max()) < 0.05
     moves = np.diff(np.array(iterates, np.float64), axis=0) / (-move * private.clip_norm)
     return Seen(moves[is_private], moves[~is_private] != 0)
+
+
+def ledger_for(mechanism: Mechanism, folder: Path, group: Group = ALONE) -> RunFolder:
+    """A new run whose ledger knows the prices of the steps; for ranks that do not write, a view of it."""
+    run = RunFolder.create(folder) if group.writes else None
+    group.barrier()
+    if run is None:
+        return RunFolder.view(folder)
+    for step in mechanism.plan().executions():
+        run.ledger.declare(step.name, {str(notion): cost(step, notion) for notion in mechanism.notions()})
+    return run
 
 
 def log_ratios(increments: Floats, noise: float, law: Law, other: Law) -> Floats:
