@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.common.libraries import require_library
 from tacit.data.records import NAMES, Record, Span, common_kind, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
-from tacit.policies.naming import named_parts, naming_digest, shown
+from tacit.policies.naming import back_from, excerpts, named_parts, naming_digest, shown
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.policy import Policy
 from tacit.policies.tagging import (
@@ -29,6 +29,7 @@ from tacit.policies.tagging import (
     kinds_in_id,
     load_tagger,
     needless_for_entities,
+    reach_of_entities,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class Names(SpacyEntities):
     """The names among the entities, read so that what is found in one place depends little on what another place says.
 
     The pipeline reads every figure as 0, and addresses of mail and the web as x. An entity is divided at punctuation;
-    of each part, words that are no name are left out at its ends (see `naming`).
+    of each part, words that are no name are left out at its ends (see `naming`). Where a pipeline sees only so many
+    words around each, it reads those around words that can be names, which is quicker.
 
     G1. Every character that is found is one of an entity that the pipeline finds in the text it reads.
     """
@@ -97,8 +99,15 @@ class Names(SpacyEntities):
 
     def find(self, record: Record) -> tuple[Span, ...]:
         reading = normalize(record.text)
-        text = reading.text
-        return reading.back(part for span in self._entities(shown(text)) for part in named_parts(text, span))
+        return reading.back(part for span in self._candidates(reading.text) for part in named_parts(reading.text, span))
+
+    def _candidates(self, text: str) -> Iterator[Span]:
+        reach = reach_of_entities(self.pipeline)
+        if reach is None:
+            return self._entities(shown(text))
+        places = excerpts(text, reach + 1)
+        read = shown(text)
+        return back_from(places, self._entities("\n".join(read[start:end] for start, end in places)))
 
 
 def names(pipeline: str | None = None) -> Policy:

@@ -6,15 +6,18 @@ out.
 
 G1 (same offsets). `shown(text)` is as long as `text`, and its white space is where that of `text` is.
 G2 (less). `named_parts` yields disjoint parts of the span.
+G3 (nothing lost). A word outside of every excerpt is in no span that `named_parts` would yield alone, and is further
+   than `reach` words from one that is.
 """
 
 import hashlib
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 
-from tacit.data.records import Span
+from tacit.data.records import Range, Span
 from tacit.policies.pii.casing import recased
 from tacit.policies.pii.common_words import LABELS, plain_words
 from tacit.policies.pii.cues import PARTICLES
@@ -26,6 +29,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 _FIGURE = re.compile(r"\d")
 _PART = re.compile(r"[^,;:()\[\]{}<>\"“”„«»=|/\n\t]+")
 _WORD = re.compile(r"[^\W_](?:[\w'’.&-]{0,60}[^\W_])?")
+_UNBROKEN = re.compile(r"\S+")
 
 
 def shown(text: str) -> str:
@@ -34,6 +38,39 @@ def shown(text: str) -> str:
     if "@" in text or "://" in text or "www." in text:
         text = _ADDRESS.sub(lambda match: _LETTER.sub("x", match.group()), text)
     return _FIGURE.sub("0", text)
+
+
+def excerpts(text: str, reach: int) -> list[Range]:
+    """The places in which there can be a name, with `reach` words around it; what is between them names nothing."""
+    found: list[Range] = []
+    words = [match.span() for match in _UNBROKEN.finditer(text)]
+    cased = not text.islower()
+    covered = 0
+    for at, (start, end) in enumerate(words):
+        if any(_can_name(word, cased) for word in _WORD.findall(text, start, end)):
+            first, last = max(0, at - reach), min(len(words), at + reach + 1)
+            begin = found.pop()[0] if found and first <= covered else words[first][0]
+            found.append((begin, words[last - 1][1]))
+            covered = last
+    return found
+
+
+def _can_name(word: str, cased: bool) -> bool:
+    small = _simple(word)
+    return small not in plain_words() and not (cased and word.islower() and small not in _known())
+
+
+def back_from(excerpted: Sequence[Range], spans: Iterable[Span]) -> Iterator[Span]:
+    """Spans of the text, for spans of its excerpts, which were read with one character between them."""
+    starts = [0]
+    for start, end in excerpted:
+        starts.append(starts[-1] + end - start + 1)
+    for span in spans:
+        for at in range(bisect_right(starts, span.start) - 1, bisect_left(starts, span.end)):
+            start, end = excerpted[at]
+            shift = start - starts[at]
+            if (begin := max(start, span.start + shift)) < (stop := min(end, span.end + shift)):
+                yield Span(begin, stop, span.kind)
 
 
 def named_parts(text: str, span: Span) -> Iterator[Span]:

@@ -21,6 +21,7 @@ from functools import cache
 from importlib import resources
 
 from tacit.data.records import Span, resolve_overlaps
+from tacit.policies.pii.outline import outline, solid
 
 _DRESSING = "a|abbr|b|big|code|del|em|font|i|ins|kbd|label|mark|q|s|samp|small|span|strike|strong|sub|sup|tt|u|var|wbr"
 
@@ -52,6 +53,7 @@ _FIELD = re.compile(r"[\w .'’()/-]{1,30}[:=|\t]")
 _OF_MACHINES = re.compile(r"[^\W\d_],\S|[=;|{}\[\]\"<>\t\\]")
 _SMALL_WORD = re.compile(r"(?<![\w.@/-])[^\W\d_A-Z][^\W\d_A-Z]{0,30}(?![\w@/-])")
 _ANY_WORD = re.compile(r"[^\W_]+")
+_LINE_GOES_ON = re.compile(b"[w,-] ?\n")
 _FEWEST_WORDS = 3
 _WIDEST_LINE = 200
 Change = tuple[int, int, str]
@@ -77,7 +79,7 @@ class Reading:
 def normalize(text: str) -> Reading:
     """The text as it is read."""
     markup = "<" in text or "&" in text
-    wrapped = _wraps(text) if "\n" in text else []
+    wrapped = _wraps(text) if "\n" in text and _may_wrap(text) else []
     if text.isascii() and not markup and not wrapped:
         return Reading(text)
     changes = _changes(text, markup, wrapped)
@@ -116,6 +118,13 @@ def _changes(text: str, markup: bool, wrapped: list[Change]) -> list[Change]:
     return [(start, end, made) for start, end, made in changes if text[start:end] != made]
 
 
+def _may_wrap(text: str) -> bool:
+    """Whether a line ends with a letter, a digit, a comma or a hyphen, as far as a look at the outline tells."""
+    if not text.isascii():
+        return True
+    return _LINE_GOES_ON.search(solid(outline(text))) is not None
+
+
 def _wraps(text: str) -> list[Change]:
     """Line breaks inside of a sentence: a blank is read, or nothing after a hyphen."""
     found = []
@@ -135,9 +144,11 @@ def _wraps(text: str) -> list[Change]:
 
 def _goes_on(text: str, start: int, end: int) -> bool:
     """Whether the line that ends at `start` is prose, and the one that begins at `end` is no field or turn."""
+    if _FIELD.match(text, end):
+        return False
     begin = max(text.rfind("\n", 0, start) + 1, start - _WIDEST_LINE)
     line = text[begin:start].lstrip("> ")
-    if len(_ANY_WORD.findall(line)) < _FEWEST_WORDS or _OF_MACHINES.search(line) or _FIELD.match(text, end):
+    if len(_ANY_WORD.findall(line)) < _FEWEST_WORDS or _OF_MACHINES.search(line):
         return False
     return bool(_SMALL_WORD.search(line)) or line.isupper()
 

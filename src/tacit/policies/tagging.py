@@ -252,6 +252,7 @@ _NEEDLESS = frozenset(
 
 _OF_SPACY = _NEEDLESS | {"tok2vec", *_FIND_ENTITIES}
 _COMPONENT = re.compile(r"components\.[^.]+")
+_WINDOWS = ('"spacy.MaxoutWindowEncoder', '"spacy.MishWindowEncoder')
 _SHARED = frozenset({"tok2vec", "transformer", "curated_transformer"})
 
 
@@ -334,6 +335,20 @@ def needless_for_entities(name: str) -> frozenset[str]:
     sections = [section for section in config.sections() if section.startswith("components.ner")]
     listens = any("Listener" in value for section in sections for value in config[section].values())
     return components & (_NEEDLESS if listens else _NEEDLESS | _SHARED)  # it reads what an earlier one computed
+
+
+@cache
+def reach_of_entities(name: str) -> int | None:
+    """How many tokens before and after a token decide about it beside its entity; None where it may be all of them."""
+    pipeline = find_pipeline(name)
+    config = _read_config(pipeline.folder)
+    encoder = "components.ner.model.tok2vec.encode"
+    if set(pipeline.components) - needless_for_entities(name) != {"ner"} or encoder not in config:
+        return None
+    layer = config[encoder]
+    if not layer.get("@architectures", "").startswith(_WINDOWS):
+        return None
+    return int(layer.get("depth", "0")) * int(layer.get("window_size", "0")) or None
 
 
 def _read_config(folder: Path) -> configparser.ConfigParser:

@@ -104,11 +104,18 @@ def find_addresses(text: str, folded: str, look: bytes, numbers: Sequence[Range]
     if "box" in folded:
         for match in _BOX.finditer(folded):
             yield Span(match.start(), (_PLACE.match(text, match.end()) or match).end(), "ADDRESS")
-    for match in _STATE_ZIP.finditer(text) if b"AA 00000" in look or b"AA, 00000" in look else ():
-        if match.group()[:2] in _STATE_CODES and not text[match.start() - 1 : match.start()].isalnum():
-            before = max(0, match.start() - _LOOK_BACK)
-            place = _PLACE_BEFORE.search(text[before : match.start()])
-            yield Span(before + place.start() if place else match.start(), match.end(), "ADDRESS")
+    if b"AA 00000" in look or b"AA, 00000" in look:
+        yield from (state for start, end in numbers if end - start == 5 for state in _state(text, start))
+
+
+def _state(text: str, number: int) -> Iterator[Span]:
+    """The town and the state before the ZIP code at `number`."""
+    start = number - 3 - text.startswith(",", number - 2)
+    match = _STATE_ZIP.match(text, start) if start >= 0 and text[start : start + 2] in _STATE_CODES else None
+    if match and not text[start - 1 : start].isalnum():
+        line = max(text.rfind("\n", 0, start) + 1, start - _LOOK_BACK)
+        place = _PLACE_BEFORE.search(text[line:start])
+        yield Span(line + place.start() if place else start, match.end(), "ADDRESS")
 
 
 @dataclass(slots=True)

@@ -72,7 +72,7 @@ def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Ra
     for start, end in numbers:
         if end - start == 4 and _YEAR_ALONE.match(text, start) and _BIRTH.search(folded[max(0, start - 24) : start]):
             yield Span(start, end, "DATE")
-        if text[end : end + 1] not in _BETWEEN_FIGURES or text[end + 1 : end + 2].isspace():
+        if end - start > 4 or text[end : end + 1] not in _BETWEEN_FIGURES or not text[end + 1 : end + 2].isalnum():
             continue
         if date := _FIGURES.match(text, start):
             yield Span(_with_weekday(folded, start), date.end(), "DATE")

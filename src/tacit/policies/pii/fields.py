@@ -38,6 +38,7 @@ _AFTER_EMAIL = re.compile(r"@[\w.-]{3,60}[ ]/[ ](\S{5,60})")
 _ANSWER = re.compile(r"(?<=answer: )[^\n.;,]{2,40}")
 _AT_HOST = re.compile(r"(?<![\w.@])([a-z][\w.-]{1,30})@(?=\d{1,3}\.\d{1,3}\.)")
 _ENTERED = re.compile(r"(?<!\w)(?:enter|type)[ ](\d{4,8})(?=[ ])")
+_TYPED = b"a 0000"
 _TAIL = ".,;:)"
 _COLON = re.compile(r":[^\s:/]")
 _COMMON_LOG = re.compile(r"(?<=\d) - ([\w.-]{2,30}) (?=\[)")
@@ -52,8 +53,8 @@ _NOT_A_SECRET = frozenset(
 )
 
 
-def find_fields(text: str, folded: str, cues: Sequence[Cue]) -> Iterator[Span]:
-    """Secrets after keys and cues; findings may overlap."""
+def find_fields(text: str, folded: str, look: bytes, cues: Sequence[Cue]) -> Iterator[Span]:
+    """Secrets after keys and cues; `look` is the outline of the text. Findings may overlap."""
     for _, end, cue in cues:
         kind = FIELD_CUES.get(cue)
         if kind:
@@ -63,7 +64,7 @@ def find_fields(text: str, folded: str, cues: Sequence[Cue]) -> Iterator[Span]:
             yield Span(*match.span(1 if match[1] else 2), "USERNAME")
     if "#" in text:
         yield from (Span(*match.span(1), "USERNAME") for match in _HASHTAG.finditer(text))
-    if "enter " in folded or "type " in folded:
+    if _TYPED in look and ("enter " in folded or "type " in folded):
         yield from (Span(*match.span(1), "PASSWORD") for match in _ENTERED.finditer(folded))
     if "Bearer " in text or "Basic " in text:
         yield from (Span(*match.span(1), "PASSWORD") for match in _BEARER.finditer(text))

@@ -65,6 +65,8 @@ _LONG = b"w" * 23
 _CAPITALS_BEFORE = re.compile(r"[A-Z]{1,5}[ -]?\Z")
 _LONGEST_PREFIX = 6
 _CAPITAL_GAPS = (b"A ", b"A-")
+_GAPS_CAPITAL = (b" A", b"-A", b"/A", b".A")
+_GROUP_GAPS = (b" ", b".", b"/", b"-")
 _BESIDE_CAPITALS = (b"A0", b"A 0", b"A-0", b"0A", b"0 A", b"0-A", b"0/A", b"0.A")
 _SEPARATORS = frozenset(" ./-)\n")
 _LEAST = 8
@@ -165,7 +167,7 @@ def find_groups(
 def _spaced_codes(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[re.Match[str]]:
     """Codes that begin with a number, or with the capitals before it."""
     done = 0
-    for number, _ in numbers:
+    for number in _beside_capitals(look, numbers):
         starts = [number]
         if look[number - 1 : number] == b"A" or look[max(0, number - 2) : number] in _CAPITAL_GAPS:
             capitals = _CAPITALS_BEFORE.search(text, max(done, number - _LONGEST_PREFIX), number)
@@ -176,6 +178,25 @@ def _spaced_codes(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[
                 done = match.end()
                 yield match
                 break
+
+
+def _beside_capitals(look: bytes, numbers: Sequence[Range]) -> list[int]:
+    """Where the numbers begin that have capitals beside them, or beside the groups that follow them."""
+    chosen = []
+    following = -1
+    for start, end in reversed(numbers):
+        after = look[end : end + 2]
+        if (
+            (start and look[start - 1 : start] == b"A")
+            or look[max(0, start - 2) : start] in _CAPITAL_GAPS
+            or after[:1] == b"A"
+            or (after in _GAPS_CAPITAL and look[end + 2 : end + 3] != b"a")
+            or (following == end + 1 and after[:1] in _GROUP_GAPS)
+        ):
+            chosen.append(start)
+            following = start
+    chosen.reverse()
+    return chosen
 
 
 def _is_number(match: re.Match[str], folded: str) -> bool:

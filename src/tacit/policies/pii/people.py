@@ -118,7 +118,9 @@ def _surnames() -> frozenset[str]:
     return family_names() - common_words()
 
 
-_COMMON, _GIVEN, _FAMILY = 1, 2, 4
+_COMMON, _GIVEN, _FAMILY, _INITIAL = 1, 2, 4, 8
+_TELLING = bytes(bool(what & (_GIVEN | _FAMILY | _INITIAL)) for what in range(256))
+_BLANKS = (" ", "\n")
 
 
 @cache
@@ -129,6 +131,12 @@ def _classes() -> dict[str, int]:
         for word in members:
             classes[word] = classes.get(word, 0) | what
     return classes
+
+
+@lru_cache(maxsize=10_000)
+def _class_of(word: str) -> int:
+    """What a word is, remembered: looking a few words up in a long list again and again costs more."""
+    return _classes().get(word.lower(), 0) | (_INITIAL if len(word) == 1 else 0)
 
 
 def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:
@@ -189,24 +197,27 @@ def _length_of_name(run: str, known: bool) -> int:
 
 def _known(text: str) -> Iterator[Range]:
     """Capitalized words that begin with a known given name or an initial, or end with a known family name."""
-    class_of = _classes().get
-    done = begin = end = 0
-    before = _COMMON
-    for word in (_CAPITALIZED_ASCII if text.isascii() else _CAPITALIZED).finditer(text):
-        start, stop = word.span()
-        if start < done:
-            continue
-        what = class_of(word.group().lower(), 0)
-        if what & _GIVEN and not _acronym(text, word):
-            done = _tail(text, stop)
-            yield start, done
-        elif stop - start == 1 and (tail := _after_initial(text, stop)):
-            done = tail
-            yield start, done
-        elif what & _FAMILY and not before & _COMMON and text[end:start] in (" ", "\n"):
-            done = _tail(text, stop)
-            yield begin, done
-        begin, end, before = start, stop, what
+    words = list((_CAPITALIZED_ASCII if text.isascii() else _CAPITALIZED).finditer(text))
+    classes = bytes([_class_of(word.group()) for word in words])
+    signs = classes.translate(_TELLING)
+    done = 0
+    at = signs.find(1)
+    while at >= 0:
+        start, stop = words[at].span()
+        begin = start
+        if start >= done:
+            end = 0
+            if classes[at] & _GIVEN and not _acronym(text, words[at]):
+                end = _tail(text, stop)
+            elif classes[at] & _INITIAL:
+                end = _after_initial(text, stop)
+            if not end and classes[at] & _FAMILY and at and not classes[at - 1] & _COMMON:
+                begin, gap = words[at - 1].span()
+                end = _tail(text, stop) if begin >= done and text[gap:start] in _BLANKS else 0
+            if end:
+                done = end
+                yield begin, end
+        at = signs.find(1, at + 1)
 
 
 def _acronym(text: str, word: re.Match[str]) -> bool:

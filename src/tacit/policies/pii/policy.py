@@ -92,9 +92,9 @@ def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -
         digits = look.count(b"0", start, start + _LONGEST)
         if digits >= _FEWEST_IN_PHONE and (end - start > _LONG or _NUMBER_SIGN.match(text, start)):
             yield from _numbers_at(text, start, digits)
-        if text.startswith(".", end):
+        if look.startswith(b".0", end):
             yield from _ipv4(text, start)
-        if start > 1 and text[start - 1].isalpha():
+        if start > 1 and end - start > 1 and text[start - 1].isalpha():
             yield from _iban(text, start - 2)
 
 
@@ -238,9 +238,10 @@ class Pii(Policy):
     def find(self, record: Record) -> tuple[Span, ...]:
         reading = normalize(record.text)
         found = _find_all(reading.text)
+        if self.kinds == KINDS:
+            return found if reading.begins is None else reading.back(found)
         times = [span for span in find_times(reading.text, self.kinds) if not overlaps(found, span.start, span.end)]
-        spans = reading.back((*found, *times))
-        return spans if self.kinds == KINDS else tuple(span for span in spans if span.kind in self.kinds)
+        return tuple(span for span in reading.back((*found, *times)) if span.kind in self.kinds)
 
 
 @cache
@@ -262,7 +263,7 @@ def _find_all(text: str) -> tuple[Span, ...]:
     cased_figures = cased if figures is text else recased(figures, figured)
     streets = find_streets(cased_figures, folded, hits, outline(cased_figures), numbers)
     parts = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets))
-    addresses = resolve_overlaps(whole_address(cased, part) for part in parts)
+    addresses = resolve_overlaps([whole_address(cased, part) for part in parts]) if parts else ()
     dates = find_dates(figures, folded, cues, numbers)
     shaped = [
         *find_shapes(figures, folded, figured, numbers),
@@ -270,8 +271,10 @@ def _find_all(text: str) -> tuple[Span, ...]:
         *find_devices(text, folded, look, numbers),
         *find_spelled(folded, hits),
     ]
-    shaped = [_announced(span, announcements) for span in shaped if not covers(addresses, span.start, span.end)]
-    fields = find_fields(text, folded, cues)
+    if addresses:
+        shaped = [span for span in shaped if not covers(addresses, span.start, span.end)]
+    shaped = [_announced(span, announcements) if span.kind in _NUMBERS else span for span in shaped]
+    fields = find_fields(text, folded, look, cues)
     found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues, numbers)))
     codes = find_codes(text, look, numbers, announcements, found)
     names = [*find_names(cased, folded, hits, cues, addresses)]
@@ -284,8 +287,6 @@ def _find_all(text: str) -> tuple[Span, ...]:
 
 def _announced(span: Span, announcements: Announcements) -> Span:
     """The span with the kind that the words around a number tell, which is surer than its shape."""
-    if span.kind not in _NUMBERS:
-        return span
     announced = announcements.after(span.end) or announcements.before(span.start)
     if announced and (announced[1] or span.kind != "PHONE"):
         return span._replace(kind=announced[0])

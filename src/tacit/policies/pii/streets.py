@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import NAMESAKES, NEVER_A_NAME, phrases, words
@@ -75,6 +75,8 @@ _SUFFIXES = (
     "kade", "plein", "dijk", "singel", "steeg", "traße", "wg", "hof", "dreef", "baan",
 )  # fmt: skip
 _AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
+_AFTER_FOUR = (b" A", b"A", b"-000")
+_TOWNS = (b" A", b" ?")
 _LINKED = re.compile(rf"[ ]{_LINK}[ ']", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W\d_]+")
 _SUFFIX_ENDS = frozenset(suffix[-2:] for suffix in _SUFFIXES)
@@ -90,29 +92,29 @@ _AHEAD = 60
 _NEAR = 12
 _FLOOR_REACH = 20
 _AHEAD_EN = 75
+_LONGEST_STREET = 300
 
 
 def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Streets with their numbers, boxes and postal codes; `look` is the outline. Findings may overlap."""
     signs = [hit for hit in hits if hit[2] in STREET_SIGNS]
-    types = sorted(start for start, end, sign in signs if sign in _TYPE_SIGNS and _opens_name(text, look, end))
+    types = [start for start, end, sign in signs if sign in _TYPE_SIGNS and _opens_name(text, look, end)]
     suffixes = [start for start, _, sign in signs if sign in _SUFFIX_SIGNS]
     for start, end in numbers:
         if folded[start - 3 : start - 1] in _SUFFIX_ENDS and folded.endswith(_SUFFIXES, 0, start - 1):
             matches = _GERMANIC.finditer(text, max(0, start - _BACK), start + _AHEAD)
             yield from (Span(*match.span(), "ADDRESS") for match in matches)
-        if types and _has_type(types, look, start, end):
-            yield from _beside_type(text, start)
         if suffixes and look[end : end + 1] in _AFTER_HOUSE and _between(suffixes, end, end + _AHEAD_EN):
             street = _STREETS_EN.match(text, start)
             if street and _CAPITAL.search(street.group()):
                 yield Span(*street.span(), "ADDRESS")
         if 4 <= end - start <= 5 or (end - start <= 2 and look.startswith(b"A", start - 1)):
             yield from _postal_code(text, look, start)
-    if any(sign in _SURE_SIGNS for _, _, sign in signs):
-        for match in _TYPE_FIRST.finditer(text):
-            if _SURE_TYPES.match(match.group()):
-                yield Span(*match.span(), "ADDRESS")
+    for start in _beside_types(types, look, numbers) if types else ():
+        yield from _beside_type(text, start)
+    for window in _windows([start for start, _, sign in signs if sign in _SURE_SIGNS]):
+        matches = _TYPE_FIRST.finditer(text, *window)
+        yield from (Span(*match.span(), "ADDRESS") for match in matches if _SURE_TYPES.match(match.group()))
     if any(sign in _BOX_SIGNS for _, _, sign in signs):
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
@@ -161,14 +163,27 @@ def _opens_name(text: str, look: bytes, end: int) -> bool:
     return look[end + 1 : end + 2] in (b"A", b"?") or _LINKED.match(text, end) is not None
 
 
-def _has_type(types: Sequence[int], look: bytes, start: int, end: int) -> bool:
-    """Whether a street type is near the number, and a capital (or what is not ASCII) where the street's name can be."""
-    first = bisect_left(types, start - _BACK)
-    last = bisect_left(types, start + _NEAR, first)
-    if first == last:
-        return False
-    where = look[min(types[first], start) : start + _AHEAD if types[last - 1] > start else end + _FLOOR_REACH]
-    return b"A" in where or b"?" in where
+def _beside_types(types: Sequence[int], look: bytes, numbers: Sequence[Range]) -> set[int]:
+    """The numbers near a street type, with a capital (or what is not ASCII) where the street's name can be."""
+    found = set()
+    for place in types:
+        first = bisect_left(numbers, (place - _NEAR + 1, 0))
+        for start, end in numbers[first : bisect_left(numbers, (place + _BACK + 1, 0), first)]:
+            where = look[min(place, start) : start + _AHEAD if place > start else end + _FLOOR_REACH]
+            if b"A" in where or b"?" in where:
+                found.add(start)
+    return found
+
+
+def _windows(places: Iterable[int]) -> list[Range]:
+    """Disjoint windows around the places, wide enough for a street."""
+    windows: list[Range] = []
+    for place in places:
+        begin, end = max(0, place - _NEAR), place + _LONGEST_STREET
+        if windows and begin <= windows[-1][1]:
+            begin = windows.pop()[0]
+        windows.append((begin, end))
+    return windows
 
 
 def _between(places: Sequence[int], start: int, end: int) -> bool:
@@ -188,11 +203,12 @@ def _postal_code(text: str, look: bytes, start: int) -> Iterator[Span]:
     """The postal code that the number at `start` is part of: four digits or more, or few beside capitals."""
     before = look[start - 1 : start]
     offsets = [(_POSTCODES, 1), (_POSTCODES, 2)] if before == b"A" else []
-    if look.startswith(b"0000", start) and look[start + 4 : start + 5] != b".":
-        offsets += [(_POSTCODES, 0), (_BEFORE_TOWN, 0)]
-        if before == b"-":
-            offsets += [(_BEFORE_TOWN, 2), (_BEFORE_TOWN, 3)]
-        elif before == b" ":
+    if look.startswith(b"0000", start):
+        if look.startswith(_AFTER_FOUR, start + 4):
+            offsets.append((_POSTCODES, 0))
+        if look.startswith(_TOWNS, start + 4) or look.startswith(_TOWNS, start + 5):
+            offsets += [(_BEFORE_TOWN, 0), (_BEFORE_TOWN, 2), (_BEFORE_TOWN, 3)][: 3 if before == b"-" else 1]
+        if before == b" " and look.startswith(b"0", start + 4):
             offsets.append((_AFTER_TOWN, 0))
     for pattern, offset in offsets:
         code = pattern.match(text, start - offset) if offset <= start else None
