@@ -42,10 +42,17 @@ def secret_records(count: int) -> Iterator[Record]:
         )
 
 
-def train_run(folder: Path, plan: dict[str, Any], canaries: list[dict[str, Any]], **more: Any) -> Path:  # noqa: ANN401
+def train_run(
+    folder: Path,
+    plan: dict[str, Any],
+    canaries: list[dict[str, Any]],
+    records: int = 60,
+    **more: Any,  # noqa: ANN401
+) -> Path:
     """A run in `folder`/run."""
     corpus = folder / "corpus.jsonl"
-    write_jsonl(secret_records(60), corpus)
+    if "corpus" not in more:
+        write_jsonl(secret_records(records), corpus)
     words: dict[str, Any] = {
         "corpus": str(corpus),
         "mode": "research",

@@ -285,7 +285,8 @@ def test_figures_have_the_models_on_the_way(tmp_path: Path) -> None:
     found, utility = run.read_json(Audit, PrivateFile.AUDIT), run.read_json(Utility, PrivateFile.UTILITY)
     last = Checkpoint(20, utility.overall.perplexity, {"exposure": found.figures["exposure"]})
     first = replace(last, step=10, perplexity=math.exp(800 / utility.overall.tokens), figures={})
-    staged = two_stage_finding(TwoStageResult(60, 0.7, 0.6))
+    staged = two_stage_finding(TwoStageResult(60, 0.7, 0.6), None)
+    assert staged is not None
     changed = replace(found, checkpoints=(first, last), training_records=(*found.training_records, staged))
     (folder / "private" / PrivateFile.AUDIT).write_text(to_json(changed))
     attacks = figures(folder, None, MarkedCounts(120, 0), attacks=True)["attacks"]

@@ -76,14 +76,14 @@ class CandidateRows:
                 break
             user = int(users[row])
             wanted = user not in seen and (spans[row] or not with_secrets)
-            if wanted and not self.store.record_id(row).startswith(PLANTED):
+            if wanted and not self.is_planted(row):
                 found.append(row)
                 seen |= {user} - {0}
         return found
 
     def is_marked(self, row: int, value: str) -> bool:
         """Whether a secret of the row is this value, no more and no less."""
-        return self.tokenizer.encode(value) in self._secrets(row)
+        return self.tokenizer.encode(value) in self.secrets(row)
 
     def passage(self, name: str, row: int) -> Passage:
         """The row as a candidate for membership."""
@@ -91,7 +91,7 @@ class CandidateRows:
 
     def surrogates(self, name: str, row: int, count: int, rng: random.Random) -> list[Passage]:
         """The row `count` times with stand-ins for its secrets; without secrets there are none."""
-        secrets = [self.tokenizer.decode(tokens) for tokens in self._secrets(row)]
+        secrets = [self.tokenizer.decode(tokens) for tokens in self.secrets(row)]
         kinds, made = self.store.kinds(row), []
         for number in range(count if secrets else 0):
             texts = [surrogate(kind, text, rng) for kind, text in zip(kinds, secrets, strict=True)]
@@ -100,15 +100,21 @@ class CandidateRows:
 
     def hidden(self, name: str, row: int, longest_prompt: int) -> list[Hidden]:
         """The secrets of the row inside `longest`, each with the text before it."""
-        full = self.store.full(row)
-        found = []
-        for number, (start, secret) in enumerate(zip(full.starts.tolist(), self._secrets(row), strict=True)):
-            text = self.tokenizer.decode(secret)
-            if start + len(secret) <= self.longest and text.strip():
-                prompt = [*self._begin, *full.tokens[:start].tolist()][-longest_prompt:]
-                if prompt:  # a chat without a template's tokens may begin with a secret
-                    found.append(Hidden(f"{name}/{number}", prompt, secret, text))
-        return found
+        every = (self.hidden_at(f"{name}/{number}", row, number) for number in range(len(self.store.kinds(row))))
+        return [replace(one, prompt=one.prompt[-longest_prompt:]) for one in every if one is not None]
+
+    def hidden_at(self, name: str, row: int, number: int) -> Hidden | None:
+        """One secret of the row, with all text before it; None if it is blank, is cut off, or nothing precedes it."""
+        tokens, _, starts, ends = self.store.full(row)
+        start, end = int(starts[number]), int(ends[number])
+        secret, prompt = tokens[start:end].tolist(), [*self._begin, *tokens[:start].tolist()]
+        text = self.tokenizer.decode(secret)
+        whole = end <= self.longest and bool(text.strip()) and bool(prompt)
+        return Hidden(name, prompt, secret, text) if whole else None
+
+    def is_planted(self, row: int) -> bool:
+        """Whether the row is a canary's."""
+        return self.store.record_id(row).startswith(PLANTED)
 
     def planted_opening(self) -> list[int]:
         """The tokens before the text of a planted canary: of a chat, all that comes before its answer."""
@@ -127,7 +133,8 @@ class CandidateRows:
     def _begin(self) -> list[int]:
         return [self.tokenizer.begin] if self.store.framed else []
 
-    def _secrets(self, row: int) -> list[list[int]]:
+    def secrets(self, row: int) -> list[list[int]]:
+        """The tokens of each secret of the row."""
         tokens, _, starts, ends = self.store.full(row)
         return [tokens[start:end].tolist() for start, end in zip(starts, ends, strict=True)]
 

@@ -9,6 +9,7 @@ from tacit.errors import ConfigError
 ATTACKS = [
     "tacit.audits.attacks.exposure:EXPOSURE",
     "tacit.audits.attacks.membership:MEMBERSHIP",
+    "tacit.audits.attacks.secrets:SECRETS",
     "tacit.audits.attacks.extraction:EXTRACTION",
     "tacit.audits.attacks.epsilon:EPSILON",
     "tacit.papers.two_stage:TWO_STAGE",
