@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from defaults import Known, Measured, Settings, written
-
 from tacit.config.load import load_config
 from tacit.config.model_schema import OptimizerConfig
 from tacit.data.english_tokenizer import english_tokenizer

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -101,6 +102,9 @@ class SmallReader:
     def __init__(self, reader: RowReader, labelled: bool) -> None:
         self._reader, self._labelled = reader, labelled
         self.longest = reader.longest
+
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        return self._reader.lengths(rows)
 
     def batch(self, rows: Any, view: View, targets: Targets) -> Examples:  # noqa: ANN401
         read = self._reader.batch(rows, view, targets)

@@ -97,7 +97,9 @@ def step(model: Model, batch: RowsInParts[Any], method: Method = "fused") -> dic
     sums = clipped_sum(model, batch, Flat(0.5), positions=POSITIONS, method=method).sums
     NoiseStream(b"key", 0).add_(sums.values(), 0.25)
     parameters = {name: value for name, value in model.module.named_parameters() if value.requires_grad}
-    Optimizer(OptimizerConfig("adam", 2e-3), 3).apply(parameters, {name: total / 5 for name, total in sums.items()}, 0.05)
+    Optimizer(OptimizerConfig("adam", 2e-3), 3).apply(
+        parameters, {name: total / 5 for name, total in sums.items()}, 0.05
+    )
     return {name: value.detach().clone() for name, value in parameters.items()}
 
 

@@ -75,7 +75,8 @@ class Execution:
         config, parts, run = self.parts.config, self.parts, self.run
         reader = make_reader(config, parts.tokenizer, parts.store, self.forms)
         streams = Streams.research(config.seed or 0) if config.mode == Mode.RESEARCH else Streams.release()
-        choice, settings = self._choice(), train_settings(config)
+        choice = make_choice(config, parts.tokenizer, self.learner, run, self.group)
+        settings = train_settings(config)
         log = config.training.report_to if self.group.writes else "none"
         with (
             with_cache(config, self.learner, run.path(PrivateFile.SETTINGS).parent, len(parts.store)) as trained,
@@ -97,18 +98,19 @@ class Execution:
             return Utility(TokenQuality(), TokenQuality(), 0, labels), contributions
         return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told, self.group)
 
-    def _choice(self) -> Choice | None:
-        config, run, training = self.parts.config, self.run, self.parts.config.training
-        if training.eval_steps is None:
-            return None
-        place = PrivateFile.HELD_OUT if public_choice(config) is None else PrivateFile.CHOICE
-        store = PreparedCorpus(run.path(place))
-        if not len(store):
-            raise ConfigError("a record of eval_on that can be used", "none", "give a corpus like the one to train on")
-        reader = make_reader(config, self.parts.tokenizer, store)
-        seen = (View.REDACTED, Targets.PUBLIC) if training.eval_on == "redacted" else (View.FULL, Targets.ALL)
-        nats = partial(mean_nats, self.learner, store, reader, *seen, self.group)
-        return Choice(run, training.eval_steps, training.early_stopping_patience, nats, self.group.writes)
+
+def make_choice(config: Config, tokenizer: Tokenizer, learner: Model, run: RunFolder, group: Group) -> Choice | None:
+    """Which model of the run is kept, where its settings ask for a choice."""
+    training = config.training
+    if training.eval_steps is None:
+        return None
+    store = PreparedCorpus(run.path(PrivateFile.HELD_OUT if public_choice(config) is None else PrivateFile.CHOICE))
+    if not len(store):
+        raise ConfigError("a record of eval_on that can be used", "none", "give a corpus like the one to train on")
+    reader = make_reader(config, tokenizer, store)
+    seen = (View.REDACTED, Targets.PUBLIC) if training.eval_on == "redacted" else (View.FULL, Targets.ALL)
+    nats = partial(mean_nats, learner, store, reader, *seen, group)
+    return Choice(run, training.eval_steps, training.early_stopping_patience, nats, group.writes)
 
 
 def _keeping(observe: Observer, run: RunFolder, every: int | None, learner: Model) -> Observer:
