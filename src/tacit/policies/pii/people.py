@@ -135,8 +135,14 @@ def _classes() -> dict[str, int]:
 
 @lru_cache(maxsize=10_000)
 def _class_of(word: str) -> int:
-    """What a word is, remembered: looking a few words up in a long list again and again costs more."""
-    return _classes().get(word.lower(), 0) | (_INITIAL if len(word) == 1 else 0)
+    """What a word is, remembered: looking a few words up in a long list again and again costs more.
+
+    Two family names with a hyphen tell as much as a given name.
+    """
+    class_of = _classes().get
+    if "-" in word and all(class_of(part, 0) & (_GIVEN | _FAMILY) for part in word.lower().split("-")):
+        return _GIVEN
+    return class_of(word.lower(), 0) | (_INITIAL if len(word) == 1 else 0)
 
 
 def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:

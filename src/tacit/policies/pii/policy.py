@@ -21,6 +21,7 @@ from tacit.data.records import Range, Record, Span, iban_remainder, luhn_remaind
 from tacit.errors import ConfigError
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.pii.addresses import find_addresses
+from tacit.policies.pii.blocks import find_blocks
 from tacit.policies.pii.casing import recased
 from tacit.policies.pii.codes import Announcements, find_codes
 from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold, overlaps
@@ -28,6 +29,7 @@ from tacit.policies.pii.dates import find_ages, find_dates
 from tacit.policies.pii.fields import find_fields
 from tacit.policies.pii.names import find_names
 from tacit.policies.pii.numbers import SPELLED_SIGNS, find_devices, find_groups, find_spelled, with_figures
+from tacit.policies.pii.organizations import ORGANIZATION_SIGNS, find_organizations, find_places, known_places
 from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
 from tacit.policies.pii.phrases import Phrases
@@ -180,21 +182,24 @@ def _valid_iban(written: str) -> bool:
 
 
 KINDS = (
-    "ADDRESS", "AGE", "CARD", "DATE", "EMAIL", "IBAN", "ID", "IP", "NAME", "ORDER", "PASSWORD", "PHONE", "SSN",
-    "TRACKING", "URL", "USERNAME",
+    "ADDRESS", "AGE", "CARD", "DATE", "EMAIL", "GPE", "IBAN", "ID", "IP", "NAME", "ORDER", "ORG", "PASSWORD", "PHONE",
+    "SSN", "TRACKING", "URL", "USERNAME",
 )  # fmt: skip
 """Every kind of personal data this policy tells apart and looks for by default; `TIMES` are to be asked for."""
 
 _NUMBER = re.compile(b"0+")
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
-    "addresses", "casing", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers", "outline",
-    "people", "phrases", "policy", "streets", "times",
+    "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers",
+    "organizations", "outline", "people", "phrases", "policy", "streets", "times",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
 
-_PHRASES = Phrases((*ALL_CUES, *NAME_CUES, *SPELLED_SIGNS, *STREET_SIGNS))
+@cache
+def _phrases() -> Phrases:
+    """All phrases that are looked for, in one automaton: a text is read once for them."""
+    return Phrases((*ALL_CUES, *NAME_CUES, *SPELLED_SIGNS, *STREET_SIGNS, *ORGANIZATION_SIGNS, *known_places()))
 
 
 @dataclass(frozen=True)
@@ -252,7 +257,7 @@ def _source_digest() -> str:
 
 def _find_all(text: str) -> tuple[Span, ...]:
     folded = fold(text)
-    hits = _PHRASES.find(folded)
+    hits = _phrases().find(folded)
     cues = find_cues(hits)
     announcements = Announcements(text, folded, cues)
     look = outline(text)
@@ -262,7 +267,8 @@ def _find_all(text: str) -> tuple[Span, ...]:
     cased = recased(text, look)
     cased_figures = cased if figures is text else recased(figures, figured)
     streets = find_streets(cased_figures, folded, hits, outline(cased_figures), numbers)
-    parts = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets))
+    blocks = find_blocks(cased_figures, figured, numbers)
+    parts = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets, *blocks))
     addresses = resolve_overlaps([whole_address(cased, part) for part in parts]) if parts else ()
     dates = find_dates(figures, folded, cues, numbers)
     shaped = [
@@ -280,7 +286,7 @@ def _find_all(text: str) -> tuple[Span, ...]:
     names = [*find_names(cased, folded, hits, cues, addresses)]
     if cased is not text:
         names += find_names(text, folded, hits, cues, addresses)
-    found = resolve_overlaps((*found, *codes, *names))
+    found = resolve_overlaps((*found, *codes, *names, *find_organizations(cased, hits), *find_places(cased, hits)))
     groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found))
     return melted(groups, found) if groups else found
 

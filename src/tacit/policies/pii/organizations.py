@@ -1,0 +1,104 @@
+"""Names of organizations, by what they are (`Halden & Sons Ltd`, `University of Tartu`) or by who works there; and places.
+
+Places are those of `lexicon`, capitalized, without common words.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from tacit.data.records import Span
+from tacit.policies.pii.blocks import CAPITAL
+from tacit.policies.pii.common_words import common_words
+from tacit.policies.pii.cues import NEVER_A_NAME, phrases
+from tacit.policies.pii.lexicon import places
+from tacit.policies.pii.phrases import Hit
+
+_FORMS = phrases(
+    "inc|incorporated|llc|llp|ltd|limited|corp|corporation|plc|pty|gmbh|ag|kg|ohg|kgaa|mbh|bv|b.v.|nv|n.v.|s.a.|s.a.s.|sarl|"
+    "s.r.l.|srl|s.p.a.|spa|s.l.|ltda|lda|aps|a/s|ab|oy|oyj|e.v.|group|holding|holdings|partners|associates|"
+    "sons|brothers|bros|company|industries|enterprises|technologies|solutions|consulting|logistics|pharmaceuticals|"
+    "foundation|stiftung|insurance|airlines|airways|motors|bancorp|capital|ventures|labs|studios|"
+    "university|universität|universidad|università|universidade|universiteit|université|college|hospital|clinic|klinik|"
+    "klinikum|institute|academy|bank|sparkasse|church|museum|orchestra|council|ministry|school|gymnasium"
+)
+_SMALL_FORMS = phrases("inc|llc|llp|ltd|plc|pty|gmbh|corp|ltda|kgaa|s.r.l.|s.p.a.|e.v.|b.v.|n.v.")
+"""Forms that are no words, so that they tell whatever their letters look like."""
+
+_PLACES_OF_WORK = phrases(
+    "work at|works at|working at|worked at|work for|works for|working for|worked for|employed by|employed at|employed with|"
+    "ceo of|cto of|cfo of|ceo at|founder of|cofounder of|co-founder of|chairman of|chairwoman of|director of|director at|"
+    "manager at|manager of|engineer at|analyst at|consultant at|nurse at|teacher at|job at|job with|interview at|"
+    "interview with|hired by|fired from|fired by|laid off by|intern at|internship at|internship with|employee of|employee at|"
+    "position at|position with|partner at|subsidiary of|acquired by|merged with|merger with|studied at|studies at|"
+    "graduated from|student at|enrolled at|admitted to|account with|account at|contract with|invoice from|"
+    "arbeitet bei|arbeite bei|angestellt bei|travaille chez|travaille pour|employé chez|trabaja en|trabajo en|trabaja para|"
+    "lavora per|lavora presso|trabalha na|trabalha no|werkt bij|werk bij"
+)
+ORGANIZATION_SIGNS = _FORMS | _PLACES_OF_WORK
+"""Words without which there is no organization to be found."""
+
+_WORD = rf"{CAPITAL}[\w.'’-]{{0,30}}"
+_JOINT = r"(?:,?[ ](?:and|und|et|y|e|en|of|the|de|der|für|for|&|\+)[ ](?:the[ ])?|[ ]?&[ ]?|,[ ](?=[^\n.,]{2,60}?[ ](?:and|&)[ ])|,?[ ])"
+_BEFORE = re.compile(rf"(?<![\w@#/-])(?:{_WORD}{_JOINT}){{1,6}}\Z")
+_MORE_FORMS = re.compile(r"(?:\.?,?[ ](?:Inc|LLC|Ltd|Corp|Co|PLC|Limited|GmbH|AG|KG|S\.A\.|& Co\.? KG)(?!\w))?\.?")
+_OF = re.compile(rf"[ ](?:of|de|di|del|della|da|do|van|für|für|for)[ ](?:the[ ]|la[ ])?{_WORD}(?:[ ]{_WORD}){{0,2}}")
+_AFTER = re.compile(rf"[ ](?:the[ ])?({_WORD}(?:{_JOINT}{_WORD}){{0,4}})(?!\w)")
+_WORDS = re.compile(r"[^\W_][\w'’-]*")
+_REACH = 90
+_HEADS = phrases(
+    "university|bank|institute|museum|ministry|church|college|universidad|università|universidade|universität|council"
+)
+
+
+def find_organizations(text: str, hits: Sequence[Hit]) -> Iterator[Span]:
+    """Organizations beside the words that tell them; findings may overlap."""
+    for start, end, sign in hits:
+        if sign in _PLACES_OF_WORK:
+            yield from _place_of_work(text, end)
+        elif sign in _FORMS and (text[start].isupper() or sign in _SMALL_FORMS):
+            yield from _with_form(text, start, end, sign)
+
+
+@cache
+def known_places() -> frozenset[str]:
+    """Places that are no common words."""
+    return places() - common_words()
+
+
+def find_places(text: str, hits: Sequence[Hit]) -> Iterator[Span]:
+    """Known countries, regions and towns where they are capitalized."""
+    known = known_places()
+    return (Span(start, end, "GPE") for start, end, phrase in hits if phrase in known and text[start].isupper())
+
+
+def _with_form(text: str, start: int, end: int, sign: str) -> Iterator[Span]:
+    """What is before a form such as Ltd, or behind one such as University of."""
+    window = max(0, start - _REACH)
+    before = _BEFORE.search(text[window:start])
+    begin = _begin(text, window + before.start(), start) if before else start
+    behind = _OF.match(text, end) if sign in _HEADS else None
+    if begin < start or behind:
+        stop = behind.end() if behind else end
+        more = _MORE_FORMS.match(text, stop)
+        dotted = (
+            more.group() == "." and (stop == len(text) - 1 or text[stop + 1 : stop + 2].isspace()) if more else False
+        )
+        ends_sentence = dotted and sign not in _SMALL_FORMS
+        yield Span(begin, more.end() if more and not ends_sentence else stop, "ORG")
+
+
+def _place_of_work(text: str, end: int) -> Iterator[Span]:
+    after = _AFTER.match(text, end)
+    if after:
+        begin = _begin(text, after.start(1), after.end(1))
+        if begin < after.end(1):
+            yield Span(begin, begin + len(text[begin : after.end(1)].rstrip(".,'’-")), "ORG")
+
+
+def _begin(text: str, start: int, end: int) -> int:
+    """Where a name begins in [start, end): behind the words that are never part of one."""
+    for word in _WORDS.finditer(text, start, end):
+        if word.group().lower() not in NEVER_A_NAME and not word.group()[0].islower():
+            return word.start()
+    return end
