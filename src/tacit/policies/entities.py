@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.common.libraries import require_library
 from tacit.data.records import NAMES, Record, Span, common_kind, resolve_overlaps
 from tacit.errors import ConfigError, PolicyError
-from tacit.policies.naming import back_from, excerpts, named_parts, naming_digest, shown
+from tacit.policies.naming import back_from, excerpts, named_parts, naming_digest, shown, whole_names
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.policy import Policy
 from tacit.policies.tagging import (
@@ -99,7 +99,9 @@ class Names(SpacyEntities):
 
     def find(self, record: Record) -> tuple[Span, ...]:
         reading = normalize(record.text)
-        return reading.back(part for span in self._candidates(reading.text) for part in named_parts(reading.text, span))
+        text = reading.text
+        parts = (part for span in self._candidates(text) for part in named_parts(text, span))
+        return reading.back(whole_names(text, parts))
 
     def _candidates(self, text: str) -> Iterator[Span]:
         reach = reach_of_entities(self.pipeline)

@@ -30,6 +30,9 @@ _FIGURE = re.compile(r"\d")
 _PART = re.compile(r"[^,;:()\[\]{}<>\"“”„«»=|/\n\t]+")
 _WORD = re.compile(r"[^\W_](?:[\w'’.&-]{0,60}[^\W_])?")
 _UNBROKEN = re.compile(r"\S+")
+_HOUSE_BEFORE = re.compile(r"(?<![\w.,$€£/:-])(?!(?:19|20)\d\d\b)\d{2,5}[A-Za-z]?[ ]\Z")
+_JOINT = re.compile(r",?[ ]|,|,?[ ]?\n|[ ](?:and|&)[ ]|[&/-]")
+_JOINABLE = ("FAC", "GPE", "LOC", "ORG")
 
 
 def shown(text: str) -> str:
@@ -85,6 +88,20 @@ def named_parts(text: str, span: Span) -> Iterator[Span]:
         if words and not (plain_words().issuperset(_simple(word) for _, _, word in words)):
             end = words[-1][1]
             yield Span(words[0][0], end + (text[end : min(end + 1, span.end)] == "."), span.kind)
+
+
+def whole_names(text: str, parts: Iterable[Span]) -> list[Span]:
+    """The parts with commas between places, or between those who gave a firm its name, and with a house's number."""
+    whole: list[Span] = []
+    for part in sorted(parts):
+        if house := _HOUSE_BEFORE.search(text, max(0, part.start - 8), part.start):
+            part = part._replace(start=house.start())
+        last = whole[-1] if whole else None
+        if last and part.kind in _JOINABLE and last.kind in _JOINABLE and _JOINT.fullmatch(text, last.end, part.start):
+            whole[-1] = Span(last.start, part.end, last.kind)
+        else:
+            whole.append(part)
+    return whole
 
 
 def _is_no_name(word: str, kind: str, cased: bool, first: bool) -> bool:

@@ -26,6 +26,15 @@ _GAP = r"(?:[ ]?,[ ]?\n?|[ ]?\n|[ ])[ ]{0,4}"  # a line break inside of a senten
 _STREET_BEFORE = re.compile(
     rf"(?<![\w-])(?:{_TYPES}[ ])?{_WORD}(?:[ -](?:{_WORD}|{_LINK})){{0,4}},?[ ](?:n[rº°o]\.?[ ]?)?{_HOUSE}\.?{_GAP}$"
 )
+_NUMBER_LAST = re.compile(
+    rf"(?<![\w-])(?:{_TYPES}[ ])?{_WORD}(?:[ -](?:{_WORD}|{_LINK})){{0,3}}[ ]{_HOUSE}(?![\w%€$]|[.,:]\d|-\d)"
+)
+_HOME = re.compile(
+    r"\b(?:address|lives?|lived|living|moved|moving|located|ship|deliver|sent?|stays?|staying|stayed|resid\w{2,4}|house|home|"
+    r"wohn\w{1,3}|adresse|habite|vive|vivo|dirección|indirizzo|abit\w{1,3}|moro|mora|endereço|woon\w?|adres)\b"
+    r"[^.;\n]{0,20}[\s:]\Z",
+    re.IGNORECASE,
+)
 _CODE_AND_TOWN = re.compile(
     rf"(?:[A-Z]{{1,3}}-[ ]?)?(?:\d{{4,6}}|\d{{3}}[ ]\d{{2}}|\d{{2}}-\d{{3}}|\d{{5}}-\d{{3}})[ ]{_NAME}(?!\w)"
 )
@@ -50,6 +59,8 @@ def find_blocks(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Sp
     for start, end in numbers:
         if look.startswith(_TOWNS, end) and start >= done:
             yield from _town_behind(text, look, start, end)
+        if end - start <= 4 and look[start - 1 : start] == b" " and start >= done:
+            yield from _at_home(text, start)
         if look.startswith(_STREETS, end) or look[end : end + 1] in (b"/", b"A", b"a", b"-"):
             first = start == 0 or look[start - 1] not in _BEFORE_HOUSE
             block = _NUMBER_FIRST.match(text, start) if first and start >= done else None
@@ -66,6 +77,17 @@ def _town_behind(text: str, look: bytes, start: int, end: int) -> Iterator[Span]
     street = _STREET_BEFORE.search(text[window:begin]) if code else None
     if code and street:
         yield Span(window + street.start(), code.end(), "ADDRESS")
+
+
+def _at_home(text: str, start: int) -> Iterator[Span]:
+    """A street and its number at `start`, where the sentence says that somebody lives there."""
+    word = text.rfind(" ", max(0, start - 32), start - 1) + 1
+    if not text[word : word + 1].isupper():
+        return
+    window = max(0, start - _WINDOW)
+    street = _NUMBER_LAST.search(text[window : start + 8])
+    if street and _HOME.search(text[max(0, window + street.start() - 40) : window + street.start()]):
+        yield Span(window + street.start(), window + street.end(), "ADDRESS")
 
 
 def _code_start(look: bytes, start: int, end: int) -> int:

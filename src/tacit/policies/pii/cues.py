@@ -228,6 +228,7 @@ FILLERS = phrases(
 
 ALL_CUES = frozenset(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES | FIELD_CUES.keys() | AGE_CUES.keys())
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD = re.compile(r"[^\W_][\w'’-]*")
 Cue = Hit
 
 
@@ -250,6 +251,14 @@ def find_cues(hits: Iterable[Hit]) -> list[Cue]:
         if not cues or cues[-1][1] < cue[1]:
             cues.append(cue)
     return cues
+
+
+def name_start(text: str, start: int, end: int) -> int:
+    """Where a name begins in [start, end): behind the words that are never part of one; `end` if there is none."""
+    for word in _WORD.finditer(text, start, end):
+        if word.group().lower() not in NEVER_A_NAME and not word.group()[0].islower():
+            return word.start()
+    return end
 
 
 def overlaps(spans: Sequence[Span], start: int, end: int) -> bool:

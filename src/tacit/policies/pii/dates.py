@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import AGE_CUES, DATE_CUES, Cue, words
+from tacit.policies.pii.times import TIME
 
 _DAY_WORDS = (
     "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|thirteenth|fourteenth|fifteenth|"
@@ -46,6 +47,7 @@ _BIRTH = re.compile(
 )
 
 _BETWEEN_FIGURES = frozenset("-/.")
+_BEFORE_TIME = re.compile(r"(?:,|[ ]?[-–@])?[ ](?:(?:at|um|à|a las|alle|às|om)[ ])?(?=\d)")
 _SHORT = re.compile(r"(?<![\w/.,-])(?:0?[1-9]|[12]\d|3[01])[/-](?:0?[1-9]|[12]\d|3[01]|[2-4]\d)(?![\w/-]|[.,]\d)")
 
 _BEFORE_SHORT = re.compile(
@@ -68,14 +70,14 @@ def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Ra
             rest = (_AFTER_DAY if day else _AFTER_MONTH).match(folded, end)
             if day or rest:
                 first = window + day.start() if day else start
-                yield Span(_with_weekday(folded, first), rest.end() if rest else end, "DATE")
+                yield Span(_with_weekday(folded, first), _with_time(text, rest.end() if rest else end), "DATE")
     for start, end in numbers:
         if end - start == 4 and _YEAR_ALONE.match(text, start) and _BIRTH.search(folded[max(0, start - 24) : start]):
             yield Span(start, end, "DATE")
         if end - start > 4 or text[end : end + 1] not in _BETWEEN_FIGURES or not text[end + 1 : end + 2].isalnum():
             continue
         if date := _FIGURES.match(text, start):
-            yield Span(_with_weekday(folded, start), date.end(), "DATE")
+            yield Span(_with_weekday(folded, start), _with_time(text, date.end()), "DATE")
         elif (short := _SHORT.match(text, start)) and _BEFORE_SHORT.search(folded[max(0, start - 14) : start]):
             yield Span(*short.span(), "DATE")
     if " 19" in text or " 20" in text:
@@ -87,6 +89,13 @@ def _with_weekday(folded: str, start: int) -> int:
     window = max(0, start - 20)
     day = _WEEKDAY.search(folded[window:start])
     return window + day.start() if day else start
+
+
+def _with_time(text: str, end: int) -> int:
+    """Where a date ends, with the time of the day behind it."""
+    between = _BEFORE_TIME.match(text, end)
+    time = TIME.match(text, between.end()) if between else None
+    return time.end() if time else end
 
 
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"

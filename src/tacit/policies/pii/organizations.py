@@ -10,7 +10,7 @@ from functools import cache
 from tacit.data.records import Span
 from tacit.policies.pii.blocks import CAPITAL
 from tacit.policies.pii.common_words import common_words
-from tacit.policies.pii.cues import NEVER_A_NAME, phrases
+from tacit.policies.pii.cues import name_start, phrases
 from tacit.policies.pii.lexicon import places
 from tacit.policies.pii.phrases import Hit
 
@@ -44,7 +44,6 @@ _BEFORE = re.compile(rf"(?<![\w@#/-])(?:{_WORD}{_JOINT}){{1,6}}\Z")
 _MORE_FORMS = re.compile(r"(?:\.?,?[ ](?:Inc|LLC|Ltd|Corp|Co|PLC|Limited|GmbH|AG|KG|S\.A\.|& Co\.? KG)(?!\w))?\.?")
 _OF = re.compile(rf"[ ](?:of|de|di|del|della|da|do|van|für|für|for)[ ](?:the[ ]|la[ ])?{_WORD}(?:[ ]{_WORD}){{0,2}}")
 _AFTER = re.compile(rf"[ ](?:the[ ])?({_WORD}(?:{_JOINT}{_WORD}){{0,4}})(?!\w)")
-_WORDS = re.compile(r"[^\W_][\w'’-]*")
 _REACH = 90
 _HEADS = phrases(
     "university|bank|institute|museum|ministry|church|college|universidad|università|universidade|universität|council"
@@ -76,7 +75,7 @@ def _with_form(text: str, start: int, end: int, sign: str) -> Iterator[Span]:
     """What is before a form such as Ltd, or behind one such as University of."""
     window = max(0, start - _REACH)
     before = _BEFORE.search(text[window:start])
-    begin = _begin(text, window + before.start(), start) if before else start
+    begin = name_start(text, window + before.start(), start) if before else start
     behind = _OF.match(text, end) if sign in _HEADS else None
     if begin < start or behind:
         stop = behind.end() if behind else end
@@ -91,14 +90,6 @@ def _with_form(text: str, start: int, end: int, sign: str) -> Iterator[Span]:
 def _place_of_work(text: str, end: int) -> Iterator[Span]:
     after = _AFTER.match(text, end)
     if after:
-        begin = _begin(text, after.start(1), after.end(1))
+        begin = name_start(text, after.start(1), after.end(1))
         if begin < after.end(1):
             yield Span(begin, begin + len(text[begin : after.end(1)].rstrip(".,'’-")), "ORG")
-
-
-def _begin(text: str, start: int, end: int) -> int:
-    """Where a name begins in [start, end): behind the words that are never part of one."""
-    for word in _WORDS.finditer(text, start, end):
-        if word.group().lower() not in NEVER_A_NAME and not word.group()[0].islower():
-            return word.start()
-    return end

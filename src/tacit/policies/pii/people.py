@@ -46,6 +46,12 @@ _TITLES = (
     "paciente|patient|zoon|dochter|sohn|tochter|filho|filha|hijo|hija|figlio|figlia|fils|fille|socio|sócio|tutor|"
     "novio|novia"
 )
+_HONORIFICS = words(
+    "mr mrs ms miss dr dra prof professor professora herr herrn frau madame monsieur mme mlle señora señor sra sr don doña "
+    "dña signora signor sig sig.ra dott dott.ssa avv senhora senhor dona mevrouw mevr meneer rev sir lady captain judge"
+)
+"""Titles that tell a person's sex or standing: they are part of what is hidden."""
+
 _GREETINGS = (
     "hallo|hoi|bonjour|salut|hola|oye|ciao|oi|olá|yo|liebe|lieber|cher|chère|estimada|estimado|querida|querido|"
     "caro|cara|geachte|"
@@ -174,7 +180,8 @@ def _cued(text: str, hits: Iterable[Hit]) -> Iterator[Range]:
         if between:
             run = (_AFTER_LABEL if role == "announces" else _AFTER).match(text, between.end())
             if run:
-                yield from _trimmed(text, *run.span(), known=role == "announces")
+                for begin, stop in _trimmed(text, *run.span(), known=role == "announces"):
+                    yield (start if phrase in _HONORIFICS else begin), stop
 
 
 def _trimmed(text: str, start: int, end: int, known: bool = False) -> Iterator[Range]:

@@ -33,7 +33,7 @@ from tacit.policies.pii.organizations import ORGANIZATION_SIGNS, find_organizati
 from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
 from tacit.policies.pii.phrases import Phrases
-from tacit.policies.pii.streets import STREET_SIGNS, find_streets, whole_address
+from tacit.policies.pii.streets import STREET_SIGNS, find_streets, joined_places, whole_address
 from tacit.policies.pii.times import TIMES, find_times
 from tacit.policies.policy import Policy, melted
 
@@ -287,6 +287,8 @@ def _find_all(text: str) -> tuple[Span, ...]:
     if cased is not text:
         names += find_names(text, folded, hits, cues, addresses)
     found = resolve_overlaps((*found, *codes, *names, *find_organizations(cased, hits), *find_places(cased, hits)))
+    if addresses:
+        found = joined_places(cased, found)
     groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found))
     return melted(groups, found) if groups else found
 

@@ -5,7 +5,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from tacit.data.records import Range, Span
-from tacit.policies.pii.cues import NAMESAKES, NEVER_A_NAME, phrases, words
+from tacit.policies.pii.blocks import CAPITAL
+from tacit.policies.pii.cues import NAMESAKES, NEVER_A_NAME, name_start, phrases, words
 from tacit.policies.pii.phrases import Hit
 
 _HOUSE = r"\d{1,4}(?!\d)(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
@@ -52,12 +53,13 @@ _POSTCODES = re.compile(
     r"\d{4}-\d{3})(?![\w-])"
 )
 _BEFORE_TOWN = re.compile(
-    r"(?<![\w.,/-])(?:[A-Z]{1,2}-)?(?:\d[\dOlI]{3,4}|l\d{4})(?=[ ][A-ZÀ-Þ][^\W\d_][\w1'’-]{1,30}(?:[ ,.;\n]|$))"
+    r"(?<![\w.,/-])(?:[A-Z]{1,2}-)?(?:\d[\dOlI]{3,4}|l\d{4})(?=[ ][^\W\d_a-zß-öø-ÿ][^\W\d_][\w1'’-]{1,30}(?:[ ,.;?!\n]|$))"
 )
 _AFTER_TOWN = re.compile(r"(?<=, )\d{5}(?:-\d{4})?(?=[,.;]|$)")
 _SUFFIXES_EN = (
     "Street|St|Road|R0ad|Rd|Avenue|Avenu|Ave|Lane|Crescent|Gardens|Terrace|Grove|Row|Close|Court|Ct|Plaza|Place|Boulevard|"
-    "Blvd|Drive|Parkway|View|Mews|Square|Hill|Walk|Quay"
+    "Blvd|Drive|Parkway|View|Mews|Square|Hill|Walk|Quay|Trail|Circle|Way|Parade|Esplanade|Highway|Hwy|Turnpike|"
+    "Crossing|Ridge|Alley|Heights|Meadows|Manor|Park"
 )
 _STREETS_EN = re.compile(
     r"(?<![\w$.,])\d{1,5}[A-Za-z]?[ \n](?:[NSEW]\.?[ ])?(?:[^\W\d_][\w'’.-]{1,20}[ \n]){1,3}"
@@ -93,6 +95,7 @@ _NEAR = 12
 _FLOOR_REACH = 20
 _AHEAD_EN = 75
 _LONGEST_STREET = 300
+_REACH_BARE = 60
 
 
 def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
@@ -110,6 +113,7 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
                 yield Span(*street.span(), "ADDRESS")
         if 4 <= end - start <= 5 or (end - start <= 2 and look.startswith(b"A", start - 1)):
             yield from _postal_code(text, look, start)
+    yield from _bare(text, [sign for sign in signs if sign[2] in _SUFFIX_SIGNS])
     for start in _beside_types(types, look, numbers) if types else ():
         yield from _beside_type(text, start)
     for window in _windows([start for start, _, sign in signs if sign in _SURE_SIGNS]):
@@ -119,8 +123,28 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
 
-_PLACE_WORD = r"[A-ZÀ-Þ][\w'’-]{1,25}"
-_CODE = r"(?:[A-Z]{1,3}[- ]?)?\d[\dA-Z-]{1,9}(?:[ ]\d?[A-Z]{2,3}(?!\w))?"
+_BARE = re.compile(rf"(?<![\w@#/-])(?:{CAPITAL}[\w'’.-]{{0,25}}[ ]){{1,3}}\Z")
+_DOTTED = words("st rd ave ct blvd hwy")
+
+
+def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
+    """Streets without a number: capitalized words before a capitalized suffix."""
+    for start, end, suffix in suffixes:
+        if not text[start].isupper() or text[start - 1 : start] != " ":
+            continue
+        window = max(0, start - _REACH_BARE)
+        name = _BARE.search(text[window:start])
+        begin = name_start(text, window + name.start(), start) if name else start
+        if begin < start:
+            yield Span(begin, end + (suffix in _DOTTED and text.startswith(".", end)), "ADDRESS")
+
+
+_PLACE_WORD = rf"{CAPITAL}[\w'’-]{{1,25}}"
+_SURE_CODE = (
+    r"(?:\d{4,6}(?:-\d{3,4})?|(?:[A-Z]{1,2}-)?\d{3}[ ]\d{2,3}|\d{2}-\d{3}|[A-Z]{1,2}\d[A-Z\d]?[ ]?\d[A-Z]{2}|"
+    r"[A-Z]\d[A-Z][ ]?\d[A-Z]\d|[A-Z]\d[\dW][ ][A-Z\d]{4})(?!\w)"
+)
+_CODE = rf"(?:{_SURE_CODE}|(?:[A-Z]{{1,3}}[- ]?)?\d[\dA-Z-]{{1,9}}(?:[ ]\d?[A-Z]{{2,3}}(?!\w))?)"
 _PLACE_NAME = rf"{_PLACE_WORD}(?:[ -](?:(?:{_LINK}|am|im|bei|an[ ]der|sur|upon|sul|nel)[ -])?{_PLACE_WORD}){{0,3}}"
 _UNIT_WORDS = (
     "apartment|apt|flat|studio|suite|ste|unit|level|room|floor|piso|puerta|portal|escalera|piano|interno|scala|appartamento|"
@@ -132,11 +156,18 @@ _UNIT_BEFORE = re.compile(
     rf"(?<!\w)(?:(?:{_UNIT_WORDS})\.?[ ](?:\#?\w{{1,6}}[ ,/\n]{{1,2}})?|h\.[ ]?no\.?[ ]|\d{{1,4}}/)$", re.IGNORECASE
 )
 _MORE = re.compile(
-    rf"(?:,[ ]{{0,2}}|,?[ ]?\n[ ]{{0,4}}|[ ](?=\d{{4}}|{_PLACE_NAME},?[ ]\d{{4}})|(?<=\d{{4}}|-\d{{3}})[ ])"
+    rf"(?:[ ]?,[ ]{{0,2}}|,?[ ]?\n[ ]{{0,4}}|[ ](?={_SURE_CODE}|{_PLACE_NAME},?[ ]{_SURE_CODE})|(?<=\d)[ ])"
     rf"(?:{_CODE}[ ]{_PLACE_NAME}|{_PLACE_NAME}(?:[ ]{_CODE})?|{_CODE})"
     r"(?:[ ]\([A-Z]{2}\))?(?=[,.;:!?)\n]|$|[ ][a-z(–-])"
 )
 _NO_PLACES = NEVER_A_NAME - NAMESAKES - words("usa uk us")
+_HOUSE_BEFORE = re.compile(
+    rf"(?<![\w@#/.'’-])(?:(?:{_UNIT_WORDS})\.?[ ])?(?P<word>{_PLACE_WORD}|\#?\d{{1,5}}[A-Za-z]?)"
+    rf"(?:[ ](?:of[ ]|the[ ])?{_PLACE_WORD}){{0,3}},\s\Z"
+)
+_COMMAS = (", ", ",\n")
+_PARTS = ("ADDRESS", "GPE")
+_BETWEEN_PARTS = re.compile(r"[ ,.\n#-]{0,4}")
 _MOST_PARTS = 5
 _REACH = 24
 _LONGEST_UNIT = 13
@@ -146,7 +177,7 @@ def whole_address(text: str, span: Span) -> Span:
     """The address with its flat, and the postal code, town, region and country that follow it."""
     window = max(0, span.start - _REACH)
     before = _UNIT_BEFORE.search(text[window : span.start])
-    start, end = (window + before.start() if before else span.start), span.end
+    start, end = _house_start(text, window + before.start() if before else span.start), span.end
     if cut := _UNIT_NUMBER.search(text, max(start, end - _LONGEST_UNIT), end + _NEAR):
         end = max(end, cut.end()) if cut.start() < end else end
     for _ in range(_MOST_PARTS):
@@ -156,6 +187,27 @@ def whole_address(text: str, span: Span) -> Span:
             break
         end = part.end()
     return span._replace(start=start, end=end)
+
+
+def joined_places(text: str, found: Sequence[Span]) -> tuple[Span, ...]:
+    """The findings, with parts of one address that only punctuation keeps apart as one."""
+    joined: list[Span] = []
+    for span in found:
+        last = joined[-1] if joined else None
+        if last and last.kind in _PARTS and span.kind in _PARTS and _BETWEEN_PARTS.fullmatch(text, last.end, span.start):
+            joined[-1] = Span(last.start, span.end, "ADDRESS")
+        else:
+            joined.append(span)
+    return tuple(joined)
+
+
+def _house_start(text: str, start: int) -> int:
+    """Where an address begins whose street begins at `start`, with the name or number of the house and a comma."""
+    if text[start - 2 : start] not in _COMMAS:
+        return start
+    window = max(0, start - _REACH_BARE)
+    house = _HOUSE_BEFORE.search(text[window:start])
+    return window + house.start() if house and house["word"].lower() not in _NO_PLACES else start
 
 
 def _opens_name(text: str, look: bytes, end: int) -> bool:

@@ -10,7 +10,7 @@ TIMES = ("TIME", "YEAR")
 
 _YEAR = re.compile(r"(?<![\w$€£.,/:+-])(?:(?:1[5-9]|20)\d{2}(?:s(?!\w))?|['’]\d{2}s?)(?![\w%€°]|[.,:/-]\d)")
 _CLOCK = r"(?:[01]?\d|2[0-4])"
-_TIME = re.compile(
+TIME = re.compile(
     rf"(?<![\w$€£.,:/-])(?:{_CLOCK}:[0-5]\d(?::[0-5]\d(?:\.\d{{1,6}})?)?(?:[ ]?[ap]\.?m(?:\.|(?!\w)))?"
     rf"|{_CLOCK}(?:\.[0-5]\d)?[ ]?(?:[ap]\.?m(?:\.|(?!\w))|uhr(?!\w)|o'clock)"
     rf"|{_CLOCK}[ ]?h(?:[ ]?[0-5]\d)?(?!\w))(?![:\d])",
@@ -20,6 +20,6 @@ _TIME = re.compile(
 
 def find_times(text: str, kinds: Collection[str]) -> Iterator[Span]:
     """Years, and times of the day; dates and ages are not among them."""
-    for kind, pattern in zip(TIMES, (_TIME, _YEAR), strict=True):
+    for kind, pattern in zip(TIMES, (TIME, _YEAR), strict=True):
         if kind in kinds:
             yield from (Span(*match.span(), kind) for match in pattern.finditer(text))
