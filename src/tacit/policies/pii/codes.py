@@ -30,7 +30,7 @@ _AMOUNT = re.compile(
 
 _ALWAYS_STRONG = phrases(
     "id|pin|ssn|social security|zip|zip code|zipcode|postal code|postcode|passcode|tracking|passport|pnr|vin|phone|"
-    "telephone|mobile|cell|cellphone|fax|tel|whatsapp|landline|uid|mrn"
+    "telephone|mobile|cell|cellphone|fax|tel|whatsapp|landline|uid|mrn|nhc|nass|historia clínica"
 )
 
 _GENERIC = words("id code codes reference ref record file pin")

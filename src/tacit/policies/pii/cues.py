@@ -37,7 +37,8 @@ CODE_CUES: dict[str, str] = {
         "siren steuernummer svnr kvk iva telaio chassis chassisnummer fin bastidor zorgpolis patiëntnummer cliente "
         "kundennummer versichertennummer rentenversicherungsnummer nuss cbu medicare nhs ni utr pan aadhaar sin "
         "tfn ein "
-        "itin pps amka hetu cpr egn rrn oib tax plate owner unit",
+        "itin pps amka hetu cpr egn rrn oib tax plate owner unit nhc colegiado episodio nass cipa cip "
+        "expediente ipp nip",
         "PHONE": "phone telephone mobile cell cellphone call tel fax text whatsapp reach callback landline telefon "
         "téléphone tél telefono teléfono telefone telefoon cellulare móvil telemóvel handy tfno zap nummer "
         "número numéro "
@@ -48,7 +49,15 @@ CODE_CUES: dict[str, str] = {
         "ADDRESS": "zip postcode zipcode cep plz",
     }.items()
     for cue in cues.split()
-} | {"social security": "SSN", "call me": "PHONE", "zip code": "ADDRESS", "postal code": "ADDRESS"}
+} | {
+    "social security": "SSN",
+    "call me": "PHONE",
+    "zip code": "ADDRESS",
+    "postal code": "ADDRESS",
+    "historia clínica": "ID",
+    "medical record": "ID",
+    "tarjeta sanitaria": "ID",
+}
 """Words before a number or code, and the kind of secret they announce."""
 
 PERSON_CUES: dict[str, str] = {
@@ -123,26 +132,31 @@ FIELD_CUES: dict[str, str] = {
 }
 """Keys and words before a value, and the kind of the value."""
 
-AGE_CUES: dict[str, str] = {
-    cue: role
-    for role, cues in {
-        "unit": "old yo y/o y.o ans años anos anni jaar jahre jahren jährige jähriger jährigen jarige j yr",
-        "cue": "age aged turned turning turns edad âge età idade leeftijd alter compiuto cumple cumplió tengo tenho "
-        "ages nearly cumplí compie compì completou fez",
-        "becomes": "wird wordt worden",
-        "kin": "dad mum mom father mother son daughter wife husband client patient brother sister nonno nonna "
-        "novio novia "
-        "oma opa mari femme marido esposa mann hijo hija fils fille filho filha kinder child boy girl twins zoon "
-        "dochter vrouw sohn tochter vater mutter père mère padre madre pai mãe vader moeder frau grandma grandpa "
-        "grandmother grandfather uncle aunt nephew niece toddler moglie marito figlio figlia",
-    }.items()
-    for cue in cues.split()
-} | dict.fromkeys(
-    phrases(
-        "i am|i'm|im|she's|he's|she was|he was|she is|he is|hij is|zij is|hij was|zij was|ik ben|bin jetzt|"
-        "like he's|like she's"
-    ),
-    "self",
+AGE_CUES: dict[str, str] = (
+    {
+        cue: role
+        for role, cues in {
+            "unit": "old yo y/o y.o ans años anos anni jaar jahre jahren jährige jähriger jährigen jarige j yr",
+            "cue": "age aged turned turning turns edad âge età idade leeftijd alter compiuto cumple cumplió "
+            "tengo tenho "
+            "ages nearly cumplí compie compì completou fez",
+            "becomes": "wird wordt worden",
+            "kin": "dad mum mom father mother son daughter wife husband client patient brother sister nonno nonna "
+            "novio novia "
+            "oma opa mari femme marido esposa mann hijo hija fils fille filho filha kinder child boy girl twins zoon "
+            "dochter vrouw sohn tochter vater mutter père mère padre madre pai mãe vader moeder frau grandma grandpa "
+            "grandmother grandfather uncle aunt nephew niece toddler moglie marito figlio figlia",
+        }.items()
+        for cue in cues.split()
+    }
+    | dict.fromkeys(
+        phrases(
+            "i am|i'm|im|she's|he's|she was|he was|she is|he is|hij is|zij is|hij was|zij was|ik ben|bin jetzt|"
+            "like he's|like she's"
+        ),
+        "self",
+    )
+    | {"of age": "unit"}
 )
 """Words before or after the age of a person."""
 

@@ -36,7 +36,7 @@ _WEEKDAY = re.compile(
 
 _FIGURES = re.compile(
     r"(?<![\w/.-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}(?:T\d{2}:\d{2}[\d:.]{0,12}(?:Z|[+-]\d{2}:?\d{2})?)?"
-    r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2})(?![\w/-]|\.\d)"
+    r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2}|(?:19|20)(\d)\d-(?!\3)(?:0[1-9]|1[0-2]))(?![\w/-]|\.\d)"
 )
 
 _YEAR_ALONE = re.compile(r"(?:19|20)\d{2}(?!\w|[.,]\d)")
@@ -142,7 +142,10 @@ _AFTER = {"cue": _AFTER_CUE, "self": _AFTER_SELF, "becomes": _AFTER_BECOMES, "ki
 _BOTH = re.compile(r"(?<=\()(\d{1,2}) (?:und|and|et|e|y|en|&) (\d{1,2})(?=\))")
 _NAME_BEFORE = re.compile(r"(?P<word>[^\W\d_]{1,24})(?:\.? \(|[,;] ?)$")
 _ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| und \d|\.(?:\s|$)|$)")
-_GLUED = re.compile(r"(?<![\w.,])\d{1,3}(?:jährig\w{0,3}|jarige?)|(?<![\w.])\d{2}[fm](?![\w°])")
+_GLUED = re.compile(
+    r"(?<![\w.,])\d{1,3}(?:jährig\w{0,3}|jarige?)|(?<![\w.])\d{2}[fm](?![\w°])|(?<![\w.,])\d{1,3}(?:yo|y/o|yrs?)(?!\w)"
+)
+_SEXED = re.compile(r"(?<![\w./-])\d{1,3}(?=[ ]?/[ ]?[mf](?![\w/]))")
 _MOST_DIGITS = 3
 _COUNTED = words("no art table section figure page chapter values article appendix step item row line")
 _IN_HIS = re.compile(r"(?<=in (?:his|her) )(?:(?:early|mid|late)[- ])?(?:teens|[a-z]{3,6}ties)")
@@ -172,6 +175,8 @@ def _at_number(text: str, folded: str, start: int, end: int) -> Iterator[Span]:
         for pattern in (_GLUED, _TH):
             if match := pattern.match(folded, start):
                 yield Span(*match.span(), "AGE")
+    elif sexed := _SEXED.match(folded, start):
+        yield Span(*sexed.span(), "AGE")
     elif both := (_BOTH.match(folded, start) if text.startswith("(", start - 1) else None):
         yield from (Span(*both.span(group), "AGE") for group in (1, 2))
     elif alone := _ALONE.match(text, start):

@@ -1,6 +1,6 @@
-"""Names of organizations, by what they are (`Halden & Sons Ltd`, `University of Tartu`) or by who works there; and places.
+"""Names of organizations, by what they are (`Halden & Sons Ltd`, `University of Tartu`) or by who works there.
 
-Places are those of `lexicon`, capitalized, without common words.
+And known places, which are those of `lexicon`, capitalized, without common words.
 """
 
 import re
@@ -15,7 +15,8 @@ from tacit.policies.pii.lexicon import places
 from tacit.policies.pii.phrases import Hit
 
 _FORMS = phrases(
-    "inc|incorporated|llc|llp|ltd|limited|corp|corporation|plc|pty|gmbh|ag|kg|ohg|kgaa|mbh|bv|b.v.|nv|n.v.|s.a.|s.a.s.|sarl|"
+    "inc|incorporated|llc|llp|ltd|limited|corp|corporation|plc|pty|gmbh|ag|kg|ohg|kgaa|mbh|bv|b.v.|nv|"
+    "n.v.|s.a.|s.a.s.|sarl|"
     "s.r.l.|srl|s.p.a.|spa|s.l.|ltda|lda|aps|a/s|ab|oy|oyj|e.v.|group|holding|holdings|partners|associates|"
     "sons|brothers|bros|company|industries|enterprises|technologies|solutions|consulting|logistics|pharmaceuticals|"
     "foundation|stiftung|insurance|airlines|airways|motors|bancorp|capital|ventures|labs|studios|"
@@ -26,24 +27,32 @@ _SMALL_FORMS = phrases("inc|llc|llp|ltd|plc|pty|gmbh|corp|ltda|kgaa|s.r.l.|s.p.a
 """Forms that are no words, so that they tell whatever their letters look like."""
 
 _PLACES_OF_WORK = phrases(
-    "work at|works at|working at|worked at|work for|works for|working for|worked for|employed by|employed at|employed with|"
-    "ceo of|cto of|cfo of|ceo at|founder of|cofounder of|co-founder of|chairman of|chairwoman of|director of|director at|"
+    "work at|works at|working at|worked at|work for|works for|working for|worked for|employed by|"
+    "employed at|employed with|"
+    "ceo of|cto of|cfo of|ceo at|founder of|cofounder of|co-founder of|chairman of|chairwoman of|"
+    "director of|director at|"
     "manager at|manager of|engineer at|analyst at|consultant at|nurse at|teacher at|job at|job with|interview at|"
-    "interview with|hired by|fired from|fired by|laid off by|intern at|internship at|internship with|employee of|employee at|"
+    "interview with|hired by|fired from|fired by|laid off by|intern at|internship at|internship with|"
+    "employee of|employee at|"
     "position at|position with|partner at|subsidiary of|acquired by|merged with|merger with|studied at|studies at|"
     "graduated from|student at|enrolled at|admitted to|account with|account at|contract with|invoice from|"
-    "arbeitet bei|arbeite bei|angestellt bei|travaille chez|travaille pour|employé chez|trabaja en|trabajo en|trabaja para|"
+    "arbeitet bei|arbeite bei|angestellt bei|travaille chez|travaille pour|employé chez|trabaja en|"
+    "trabajo en|trabaja para|"
     "lavora per|lavora presso|trabalha na|trabalha no|werkt bij|werk bij"
 )
 ORGANIZATION_SIGNS = _FORMS | _PLACES_OF_WORK
 """Words without which there is no organization to be found."""
 
 _WORD = rf"{CAPITAL}[\w.'’-]{{0,30}}"
-_JOINT = r"(?:,?[ ](?:and|und|et|y|e|en|of|the|de|der|für|for|&|\+)[ ](?:the[ ])?|[ ]?&[ ]?|,[ ](?=[^\n.,]{2,60}?[ ](?:and|&)[ ])|,?[ ])"
+_JOINT = (
+    r"(?:,?[ ](?:and|und|et|y|e|en|of|the|de|der|für|for|&|\+)[ ](?:the[ ])?|[ ]?&[ ]?|"
+    r",[ ](?=[^\n.,]{2,60}?[ ](?:and|&)[ ])|,?[ ])"
+)
 _BEFORE = re.compile(rf"(?<![\w@#/-])(?:{_WORD}{_JOINT}){{1,6}}\Z")
 _MORE_FORMS = re.compile(r"(?:\.?,?[ ](?:Inc|LLC|Ltd|Corp|Co|PLC|Limited|GmbH|AG|KG|S\.A\.|& Co\.? KG)(?!\w))?\.?")
 _OF = re.compile(rf"[ ](?:of|de|di|del|della|da|do|van|für|für|for)[ ](?:the[ ]|la[ ])?{_WORD}(?:[ ]{_WORD}){{0,2}}")
 _AFTER = re.compile(rf"[ ](?:the[ ])?({_WORD}(?:{_JOINT}{_WORD}){{0,4}})(?!\w)")
+_CODE_BEHIND = re.compile(r",?[ ]\d{5}(?:-\d{4})?(?![\w,.-]?\d|\w)")
 _REACH = 90
 _HEADS = phrases(
     "university|bank|institute|museum|ministry|church|college|universidad|università|universidade|universität|council"
@@ -66,9 +75,12 @@ def known_places() -> frozenset[str]:
 
 
 def find_places(text: str, hits: Sequence[Hit]) -> Iterator[Span]:
-    """Known countries, regions and towns where they are capitalized."""
+    """Known countries, regions and towns where they are capitalized, with the postal code behind them."""
     known = known_places()
-    return (Span(start, end, "GPE") for start, end, phrase in hits if phrase in known and text[start].isupper())
+    for start, end, phrase in hits:
+        if phrase in known and text[start].isupper():
+            code = _CODE_BEHIND.match(text, end)
+            yield Span(start, code.end() if code else end, "GPE")
 
 
 def _with_form(text: str, start: int, end: int, sign: str) -> Iterator[Span]:

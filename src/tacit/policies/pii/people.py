@@ -47,7 +47,8 @@ _TITLES = (
     "novio|novia"
 )
 _HONORIFICS = words(
-    "mr mrs ms miss dr dra prof professor professora herr herrn frau madame monsieur mme mlle señora señor sra sr don doña "
+    "mr mrs ms miss dr dra prof professor professora herr herrn frau madame monsieur mme mlle señora "
+    "señor sra sr don doña "
     "dña signora signor sig sig.ra dott dott.ssa avv senhora senhor dona mevrouw mevr meneer rev sir lady captain judge"
 )
 """Titles that tell a person's sex or standing: they are part of what is hidden."""

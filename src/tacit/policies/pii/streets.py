@@ -35,7 +35,8 @@ _LINK = r"(?:del?|des|du|las?|les?|della|delle|dei|degli|das?|dos?|d'|l'|el|los|
 
 _TYPE_FIRST = re.compile(
     rf"(?<!\w)(?:\d{{1,4}}[l\dO]?(?:[ ](?:bis|"
-    rf"ter))?,?[ ])?(?:{_ROMANCE_TYPES})[ ](?:{_LINK}[ ']?){{0,3}}{_WORD}(?:[ -](?:{_LINK}[ "
+    rf"ter))?,?[ ])?(?:{_ROMANCE_TYPES})[ ](?:{_LINK}[ ']?){{0,3}}(?!(?:and|or|in|on|at|is|was|to|und|et)[ ])"
+    rf"{_WORD}(?:[ -](?:{_LINK}[ "
     rf"]){{0,2}}[A-ZÀ-Þ][\w'’.-]{{1,30}}){{0,4}}"
     rf"(?:,?[ ](?:n\.o[ ])?(?:[lI]\d{{1,3}}|\d[\dlO]{{1,3}}(?!\d)|{_HOUSE}){_FLOOR})?",
     re.IGNORECASE,
@@ -53,7 +54,8 @@ _POSTCODES = re.compile(
     r"\d{4}-\d{3})(?![\w-])"
 )
 _BEFORE_TOWN = re.compile(
-    r"(?<![\w.,/-])(?:[A-Z]{1,2}-)?(?:\d[\dOlI]{3,4}|l\d{4})(?=[ ][^\W\d_a-zß-öø-ÿ][^\W\d_][\w1'’-]{1,30}(?:[ ,.;?!\n]|$))"
+    rf"(?<![\w.,/-])(?:[A-Z]{{1,2}}-)?(?:\d[\dOlI]{{3,4}}|l\d{{4}})"
+    rf"(?=[ ]{CAPITAL}[^\W\d_][\w1'’-]{{1,30}}(?:[ ,.;?!\n]|$))"
 )
 _AFTER_TOWN = re.compile(r"(?<=, )\d{5}(?:-\d{4})?(?=[,.;]|$)")
 _SUFFIXES_EN = (
@@ -123,7 +125,7 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
 
-_BARE = re.compile(rf"(?<![\w@#/-])(?:{CAPITAL}[\w'’.-]{{0,25}}[ ]){{1,3}}\Z")
+_BARE = re.compile(rf"(?<![\w@#/-])(?:(?:{CAPITAL}[\w'’.-]{{0,25}}|\d{{1,3}}(?:st|nd|rd|th))[ ]){{1,3}}\Z")
 _DOTTED = words("st rd ave ct blvd hwy")
 
 
@@ -141,16 +143,20 @@ def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
 
 _PLACE_WORD = rf"{CAPITAL}[\w'’-]{{1,25}}"
 _SURE_CODE = (
-    r"(?:\d{4,6}(?:-\d{3,4})?|(?:[A-Z]{1,2}-)?\d{3}[ ]\d{2,3}|\d{2}-\d{3}|[A-Z]{1,2}\d[A-Z\d]?[ ]?\d[A-Z]{2}|"
+    r"(?:\d{4,6}(?:-\d{3,4})?|\d{8}|(?:[A-Z]{1,2}-)?\d{3}[ ]\d{2,3}|\d{2}-\d{3}|[A-Z]{1,2}\d[A-Z\d]?[ ]?\d[A-Z]{2}|"
     r"[A-Z]\d[A-Z][ ]?\d[A-Z]\d|[A-Z]\d[\dW][ ][A-Z\d]{4})(?!\w)"
 )
 _CODE = rf"(?:{_SURE_CODE}|(?:[A-Z]{{1,3}}[- ]?)?\d[\dA-Z-]{{1,9}}(?:[ ]\d?[A-Z]{{2,3}}(?!\w))?)"
 _PLACE_NAME = rf"{_PLACE_WORD}(?:[ -](?:(?:{_LINK}|am|im|bei|an[ ]der|sur|upon|sul|nel)[ -])?{_PLACE_WORD}){{0,3}}"
 _UNIT_WORDS = (
     "apartment|apt|flat|studio|suite|ste|unit|level|room|floor|piso|puerta|portal|escalera|piano|interno|scala|appartamento|"
-    "apartamento|apto|appartement|andar|étage|etage|bloque|rd"
+    "apartamento|apto|appartement|andar|étage|etage|bloque|rd|interior|int|depto|dpto|dto|departamento|edif|edificio|local|"
+    "torre|oficina|casa|bloco|lote|quadra|sala|conjunto|bl|sc|ap|block|phase|building|bldg|lot|space|dept|tower|nr|n°|nº|no"
 )
-_UNIT_BEHIND = re.compile(rf"(?:[ ,\n]{{1,2}}(?:{_UNIT_WORDS})\.?[ ]\w{{1,4}}(?!\w)|,[ ]s/n(?!\w))", re.IGNORECASE)
+_UNIT_BEHIND = re.compile(
+    rf"(?:[ ,\n]{{1,3}}(?:{_UNIT_WORDS})\.?[ ]\#?\w{{1,4}}(?!\w)|[ ,]{{0,2}}\#[ ]?\w{{1,5}}(?!\w)|,[ ]s/n(?!\w))",
+    re.IGNORECASE,
+)
 _UNIT_NUMBER = re.compile(rf"(?<!\w)(?:{_UNIT_WORDS})\.?[ ]\d\w{{0,3}}(?!\w)", re.IGNORECASE)
 _UNIT_BEFORE = re.compile(
     rf"(?<!\w)(?:(?:{_UNIT_WORDS})\.?[ ](?:\#?\w{{1,6}}[ ,/\n]{{1,2}})?|h\.[ ]?no\.?[ ]|\d{{1,4}}/)$", re.IGNORECASE
@@ -158,7 +164,7 @@ _UNIT_BEFORE = re.compile(
 _MORE = re.compile(
     rf"(?:[ ]?,[ ]{{0,2}}|,?[ ]?\n[ ]{{0,4}}|[ ](?={_SURE_CODE}|{_PLACE_NAME},?[ ]{_SURE_CODE})|(?<=\d)[ ])"
     rf"(?:{_CODE}[ ]{_PLACE_NAME}|{_PLACE_NAME}(?:[ ]{_CODE})?|{_CODE})"
-    r"(?:[ ]\([A-Z]{2}\))?(?=[,.;:!?)\n]|$|[ ][a-z(–-])"
+    r"(?:[ ]\([A-Z]{2}\)|[ ]?/[ ]?[A-Z]{2}(?!\w))?(?=[,.;:!?)\n]|$|[ ][a-z(–-])"
 )
 _NO_PLACES = NEVER_A_NAME - NAMESAKES - words("usa uk us")
 _HOUSE_BEFORE = re.compile(
@@ -168,7 +174,7 @@ _HOUSE_BEFORE = re.compile(
 _COMMAS = (", ", ",\n")
 _PARTS = ("ADDRESS", "GPE")
 _BETWEEN_PARTS = re.compile(r"[ ,.\n#-]{0,4}")
-_MOST_PARTS = 5
+_MOST_PARTS = 8
 _REACH = 24
 _LONGEST_UNIT = 13
 
@@ -194,7 +200,12 @@ def joined_places(text: str, found: Sequence[Span]) -> tuple[Span, ...]:
     joined: list[Span] = []
     for span in found:
         last = joined[-1] if joined else None
-        if last and last.kind in _PARTS and span.kind in _PARTS and _BETWEEN_PARTS.fullmatch(text, last.end, span.start):
+        if (
+            last
+            and last.kind in _PARTS
+            and span.kind in _PARTS
+            and _BETWEEN_PARTS.fullmatch(text, last.end, span.start)
+        ):
             joined[-1] = Span(last.start, span.end, "ADDRESS")
         else:
             joined.append(span)
