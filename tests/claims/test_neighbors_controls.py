@@ -38,7 +38,7 @@ def _without(field: str) -> property:
     digest = DuplicateKey.digest.fget  # type: ignore[attr-defined]
 
     def made(self: DuplicateKey) -> bytes:
-        same: dict[str, Any] = {"label": None} if field == "label" else {"flagged": True}
+        same: dict[str, Any] = {"flagged": True} if field == "flagged" else {field: None}
         found: bytes = digest(replace(self, **same))
         return found
 
@@ -130,6 +130,7 @@ def _drawn_for_secrets(self: Inventions, store: PreparedCorpus, row: int, places
     return [[65] * int(end - start) for start, end in zip(*store.full(row)[2:], strict=True)]
 
 
+INVENTED_AND_EXACT = {"mechanism": "crt", "public_view": "invented", "duplicates": "exact"}
 LEARNED = {"mechanism": "selective", "public_view": "learned"}
 CONTROLS: dict[str, tuple[Any, dict[str, str]]] = {
     "norms in the caller's bfloat16": (
@@ -144,6 +145,14 @@ CONTROLS: dict[str, tuple[Any, dict[str, str]]] = {
     "duplicates without their routing": (
         lambda: patch.object(DuplicateKey, "digest", _without("flagged")),
         {"mechanism": "crt", "duplicates": "exact", "conservative_policy": "given"},
+    ),
+    "inventions drawn from the ids of equal records": (
+        lambda: patch("tacit.data.viewed.origin", PreparedCorpus.record_id),
+        INVENTED_AND_EXACT,
+    ),
+    "inventions for duplicates of other kinds": (
+        lambda: patch.object(DuplicateKey, "digest", _without("kinds")),
+        INVENTED_AND_EXACT,
     ),
     "entities where the policy marks them": (
         lambda: patch.object(Annotator, "search", lambda self, records: None),

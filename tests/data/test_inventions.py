@@ -157,7 +157,7 @@ def test_public_steps_stay_free_and_the_price_is_that_of_placeholders(name: str)
     assert all(isinstance(cost(step, Neighbors(Unit.SECRETS)), Free) for step in public)
 
 
-@pytest.mark.parametrize("name", ["plain", "redaction", "invented", "dpsgd", "cadp", "crt", "user", "uedp"])
+@pytest.mark.parametrize("name", ["plain", "redaction", "invented", "dpsgd", "cadp", "user", "uedp"])
 def test_mechanisms_that_leave_no_secrets_out_refuse_the_word(name: str) -> None:
     counts = {"records": 100, "flagged": 30, "users": 100, "user_cap": 2, "entity_cap": 2, "other_records": 50}
     wanted = {
@@ -166,13 +166,12 @@ def test_mechanisms_that_leave_no_secrets_out_refuse_the_word(name: str) -> None
         "invented": ("records",),
         "dpsgd": ("records",),
         "cadp": ("records", "flagged"),
-        "crt": ("records", "flagged"),
         "user": ("users",),
         "uedp": ("records", "user_cap", "entity_cap"),
     }[name]
     exact = ("plain", "redaction", "invented")
     words = {"mechanism": name, **{word: counts[word] for word in wanted}, **({} if name in exact else NOISE)}
-    words |= {"public_epochs": 1} if name in (*exact, "cadp", "crt") else {}
+    words |= {"public_epochs": 1} if name in (*exact, "cadp") else {}
     mechanism_of(words)
     with pytest.raises(ConfigError, match="public_view"):
         mechanism_of({**words, "public_view": "invented"})

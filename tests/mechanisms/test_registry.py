@@ -106,9 +106,12 @@ def _refused(entry: MechanismEntry, name: str) -> ConfigError | None:
     given.pop(INSTEAD_OF.get(name, ""), None)
     if name == "public_batch_size" and entry.needs.entities:
         given["public_epochs"] = 1
+    value = VALUES[name]
+    if name == "public_view" and "form_epsilon" not in (entry.needs.settings or ()):
+        value = "invented"  # others count no forms
     if name == "form_epsilon" and "public_view" in (entry.needs.settings or ()):
         given["public_view"] = "learned"
-    words = load(PlanConfig, {"mechanism": entry.name, **given, name: VALUES[name]})
+    words = load(PlanConfig, {"mechanism": entry.name, **given, name: value})
     try:
         build_mechanism(words, {count: partial(abs, number) for count, number in COUNTS.items()})
     except ConfigError as error:

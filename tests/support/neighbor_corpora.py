@@ -1,8 +1,8 @@
 """Random small corpora for the neighbor fuzzer, and the corpora that differ from them in one unit.
 
 A record is a draft: turns made of parts, each public text or a secret of some kind. Rows have different lengths; some
-records are equal, some differ in their secrets, label, marks or user only; listed strings also occur unmarked, marked
-as something else, and inside longer ones; some records are one secret and nothing else, some have none.
+records are equal, some differ in their secrets, kinds, label, marks or user only; listed strings also occur unmarked,
+marked as something else, and inside longer ones; some records are one secret and nothing else, some have none.
 """
 
 import re
@@ -17,6 +17,7 @@ NAMES = ("Ann", "Ann Lee", "Bo", "Cid Ray")
 ALIASES = {"Ann Lee": "Bunny", "Bo": "Bobby"}
 _RENAMED = {"Ann": "Zo", "Ann Lee": "Ann Zo", "Bo": "Zu", "Cid Ray": "Zi Za", "Bunny": "Zoza", "Bobby": "Zuza"}
 _WORDS = ("it", "rains on", "the small town", "we met", "at nine", "and", "nobody came to the old station", "pay")
+_OTHER_KIND = {"NAME": "PLACE", "PLACE": "NAME", "ID": "ID"}
 LABELS = ("x", "y")
 ROLES = ("user", "assistant")
 USERS = ("u0", "u2", "u4")  # on the training side, whatever share is held out
@@ -55,7 +56,7 @@ class Draft:
 
 
 def some_drafts(chance: Random) -> list[Draft]:
-    """7 to 12 drafts; the first have what every mechanism needs: marked and unmarked ones, names, users, twins."""
+    """8 to 12 drafts; the first have what every mechanism needs: marked and unmarked ones, names, users, twins."""
     drafts = [
         _draft(chance, 0, [Part("we met "), Part("Ann", "NAME"), Part(" and "), Part("Bo", "NAME")]),
         _draft(chance, 1, [Part("it rains")], more=False),
@@ -65,8 +66,9 @@ def some_drafts(chance: Random) -> list[Draft]:
     ]
     unmarked = _changed(drafts[3], None, lambda part: replace(part, kind=None))
     relabeled = replace(drafts[4], label=LABELS[1 - LABELS.index(drafts[4].label)])
-    drafts += [replace(unmarked, id="r5"), replace(relabeled, id="r6")]
-    for number in range(len(drafts), chance.randint(7, 12)):
+    of_other_kinds = _changed(drafts[0], None, lambda part: replace(part, kind=_OTHER_KIND.get(part.kind or "")))
+    drafts += [replace(unmarked, id="r5"), replace(relabeled, id="r6"), replace(of_other_kinds, id="r7")]
+    for number in range(len(drafts), chance.randint(8, 12)):
         drafts.append(_twin(chance, number, chance.choice(drafts)) if chance.random() < 0.5 else _draft(chance, number))
     return drafts
 

@@ -277,7 +277,7 @@ def _plan(choice: Mapping[str, str], chance: Random) -> dict[str, Any]:
         plan["mechanism"] = f"own {chance.choice(exact if public else [*exact, Unit.RECORD])}"
     if mechanism in ("redaction", "invented", "selective", "twice", "cadp", "crt", "own") or choice["rest"] == "plain":
         plan |= {"public_epochs": 1, "public_batch_size": chance.randint(2, 5)}
-    if mechanism in ("selective", "twice"):
+    if mechanism in ("selective", "twice", "crt"):
         plan["public_view"] = choice["public_view"]
         if choice["public_view"] == "learned":
             plan["form_epsilon"] = chance.choice((0.5, 1000.0, 1000.0))  # in so small a corpus nothing else is learned

@@ -70,8 +70,8 @@ class PlanConfig:
     )
     public_view: PublicView | None = plan_number(
         None,
-        "What public steps read in place of a secret: a placeholder (redacted), one made up by fixed rules for its kind"
-        " (invented), or one of a form that is counted with noise before the first step (learned).",
+        "What public steps (all steps of crt) read in place of a secret: a placeholder (redacted), one made up by fixed"
+        " rules for its kind (invented), or one of a form that is counted with noise before the first step (learned).",
         auto="invented",
     )
     form_epsilon: float | None = plan_number(

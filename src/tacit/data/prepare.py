@@ -5,7 +5,8 @@ G1 (invariant). Corpora that differ only inside their spans, in content or in le
 G2 (local). Masking the secrets of one record changes the full view of that record's rows and nothing else.
 G3 (bounded). Memory does not grow with the number of records.
 G4 (exact). A record is a duplicate exactly when one with the same key went before: the same public segments,
-   label and routing, whatever the secrets are (up to a collision of 128 bits of SHA-256).
+   label and routing, and the same kinds where they are read, whatever the secrets are (up to a collision of 128 bits of
+   SHA-256).
 G5 (public). Which records survive is a function of the public part of the corpus and its order.
 G6 (one for one). Equal records are the same to training, which then reads nothing but what is in the key: when one is
    taken away, at most an equal one takes its place.
@@ -39,17 +40,21 @@ _FEWEST_TOKENS = 8  # more than the four bytes of the longest character
 
 @dataclass(frozen=True, slots=True)
 class DuplicateKey:
-    """What training reads of a redacted record. The user is not part of it: claims about users keep duplicates."""
+    """What training reads of a record without its secrets. The user is not part of it: claims about users keep
+    duplicates.
+    """
 
     text: PublicText | PublicChat
     label: str | None = None  # None where no label is learned
     flagged: bool = True
+    kinds: tuple[str, ...] | None = None  # None where nothing is invented by them
 
     @property
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
         label = None if self.label is None else self.label.encode("utf-8", "surrogatepass")
-        rest = repr((label, self.flagged)).encode()
+        known = () if self.kinds is None else (tuple(map(ascii, self.kinds)),)
+        rest = repr((label, self.flagged, *known)).encode()
         return hashlib.sha256(self.text.digest + rest).digest()
 
 
@@ -60,6 +65,7 @@ class PrepareConfig:
 
     `labelled`: labels are learned, and records without one are set aside. `template`: that of chats, if there is one.
     `train_on`: which messages of a chat are learned; with `assistant`, a record that is no chat is set aside.
+    `by_kind`: secrets are invented by their kinds, so that records which differ in a kind are not equal.
 
     A record that is left out takes its secrets with it: of many records that differ in their secrets only, `exact`
     leaves one.
@@ -70,6 +76,7 @@ class PrepareConfig:
     labelled: bool = False
     template: ChatTemplate | None = None
     train_on: TrainOn = "all"
+    by_kind: bool = False
 
     def __post_init__(self) -> None:
         if self.max_tokens < _FEWEST_TOKENS:
@@ -203,7 +210,8 @@ class _Job:
         if self._seen is None or (self._settings.duplicates == "doubtful" and not item.marked.doubtful):
             return False
         label = item.marked.record.label if self._settings.labelled else None
-        return not self._seen.add(DuplicateKey(item.public, label, item.marked.marks.flagged).digest)
+        kinds = item.public.kinds if self._settings.by_kind else None
+        return not self._seen.add(DuplicateKey(item.public, label, item.marked.marks.flagged, kinds).digest)
 
     def _store(self, item: _Divided, pieces: Sequence[PublicTokens], secrets: Sequence[list[int]]) -> None:
         # Whole records: a piece that two records share would go to whichever came first, so that a protected record

@@ -2,7 +2,8 @@
 
 G1 (one accessor). Secrets are read by `tokens_of` and nowhere else in training, and only for a step whose view is FULL.
 G2 (public). What is invented for a span depends on its kind, the id of its record, its place there, the tokenizer and
-   public examples; what is learned, also on the public text before it and on the noisy counts of forms.
+   public examples; what is learned, also on the public text before it and on the noisy counts of forms. Where equal
+   records are left out, the redacted text takes the place of the id: whichever of them is left is read alike.
 G3 (alone). It does not depend on other records: not on their number, and not on a row's number, which they decide.
 """
 
@@ -45,7 +46,7 @@ class Inventions:
     def row(self, store: PreparedCorpus, row: int, learned: bool = False) -> ViewedRow:
         """The row with an invented secret at each span; what still is a placeholder counts as secret."""
         redacted, positions = store.redacted(row), store.positions(row)
-        record = f"{store.record_id(row)} {store.pieces[row]}"
+        record = f"{origin(store, row)} {store.pieces[row]}"
         places = [f"{record} {number}" for number in range(len(positions))]
         drawn = self._drawn(store, row, places) if learned else [list[int]() for _ in places]
         by_rules = zip(drawn, store.kinds(row), places, strict=True)
@@ -82,6 +83,17 @@ class Inventions:
             texts = [invent(kind, rng, self._examples) or "" for _ in range(VALUES)]
             self._tables[kind] = [tokens for tokens in encode_all(texts, self._tokenizer) if tokens]
         return self._tables[kind]
+
+
+def origin(store: PreparedCorpus, row: int) -> str:
+    """What the inventions of a row are drawn from: something that is the same for all records with its key.
+
+    Where a record may take the place of an equal one, that is its redacted text, and elsewhere its id, so that records
+    of one form have different inventions. Records with secrets are never left out as doubtful.
+    """
+    if store.header.facts.duplicates != "exact":
+        return store.record_id(row)
+    return hashlib.blake2b(store.redacted(row).tobytes(), digest_size=16).hexdigest()
 
 
 def tokens_of(store: PreparedCorpus, row: int, view: View, inventions: Inventions | None) -> ViewedRow:

@@ -4,7 +4,7 @@
 |---|---|
 | pi, redaction policy | the policy of the redacted view |
 | pi_c, conservative policy | what routes a record to the protected set, with every record that holds a placeholder |
-| D_pri, D_pub | the flagged and the cleared pool, both in the redacted view |
+| D_pri, D_pub | the flagged and the cleared pool, both without marked spans: redacted, or with invented ones |
 | (eps', delta)-DP of DP-SGD | the headline figure |
 | gamma, delta_2: miss rates of pi and pi_c | `Evidence.among_secrets`: upper bounds |
 
@@ -13,10 +13,19 @@ beside zero-out, as masking a secret replaces its record; every record with a pl
 its redaction is stable; groups count surviving records; the average case is priced once, for replacing (theory, 10).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tacit.mechanisms.mechanism import LABELED, NOISY_CONDITIONS, Needs, PrivateSteps, PublicSteps, Spent, average_lines
+from tacit.mechanisms.mechanism import (
+    FROZEN_MARKS,
+    LABELED,
+    NOISY_CONDITIONS,
+    Needs,
+    PrivateSteps,
+    PublicSteps,
+    Spent,
+    average_lines,
+)
 from tacit.mechanisms.settings import OF_PRIVATE_STEPS, OF_PUBLIC_STEPS, MechanismEntry, PlanSettings, routed_steps
 from tacit.privacy.events import Relation
 from tacit.privacy.guarantee import Condition, Evidence, Guarantee, Status, coverage_lines
@@ -31,7 +40,7 @@ ROUTED = Condition("both policies are frozen, local and public; each record's ro
 
 @dataclass(frozen=True, slots=True)
 class CRT:
-    """Epochs of plain steps on cleared records and noisy steps on protected ones, in turn; all redacted."""
+    """Epochs of plain steps on cleared records and noisy steps on protected ones, in turn; none reads a marked span."""
 
     name: ClassVar[str] = "crt"
     public: PublicSteps
@@ -41,7 +50,8 @@ class CRT:
     def plan(self) -> Plan:
         """`epochs` rounds; the steps that do not divide evenly come in a last round of their own."""
         public = self.public.step(View.REDACTED, Pool.CLEARED), *divmod(self.public.steps, self.epochs)
-        private = self.private.step(View.REDACTED, Pool.FLAGGED), *divmod(self.private.steps, self.epochs)
+        view = View.INVENTED if self.public.invents else View.REDACTED
+        private = self.private.step(view, Pool.FLAGGED), *divmod(self.private.steps, self.epochs)
         rounds = Phase(tuple((step, each) for step, each, _ in (public, private)), self.epochs)
         return Plan((rounds, Phase(tuple((step, rest) for step, _, rest in (public, private)))))
 
@@ -53,17 +63,24 @@ class CRT:
         """Redacted spans are unused; protected sentences have record-level differential privacy."""
         figures = self.private.figures(spent)
         policies = " and ".join(name for name in (evidence.policy_id, evidence.conservative_id) if name is not None)
+        instead = " and invented ones were read in their place" if self.public.invents else ""
         claim = (
-            "Redacted spans were not used in training; spans whose redaction is not stable are covered as records. "
-            f"Protected sentences have {figures[0]} record-level differential privacy (zero-out: that sentence left "
-            "empty; how many there are, and which, is public). Sentences trained without protection were cleared by "
-            f"{policies or 'policies that are not stated'}."
+            f"Redacted spans were not used in training{instead}; spans whose redaction is not stable are covered as "
+            f"records. Protected sentences have {figures[0]} record-level differential privacy (zero-out: that "
+            "sentence left empty; how many there are, and which, is public). Sentences trained without protection were "
+            f"cleared by {policies or 'policies that are not stated'}."
         )
         return Guarantee(
             mechanism=self.name,
             claim=claim,
             figures=figures,
-            holds_if=(*NOISY_CONDITIONS, EXACT_DUPLICATES, ROUTED, *((LABELED,) if evidence.among_secrets else ())),
+            holds_if=(
+                *NOISY_CONDITIONS,
+                EXACT_DUPLICATES,
+                ROUTED,
+                *((FROZEN_MARKS, *self.public.conditions(evidence)) if self.public.invents else ()),
+                *((LABELED,) if evidence.among_secrets else ()),
+            ),
             not_protected=("secrets in sentences that both policies cleared", "which sentences were cleared"),
             evidence=evidence,
             average_case=REPLACED,
@@ -76,6 +93,7 @@ class CRT:
 
 def _build(settings: PlanSettings) -> CRT:
     public, private = routed_steps(settings)
+    public = replace(public, invents=settings.invents())
     return CRT(public, private, max(1, round(private.steps * private.sampling_rate)))
 
 
@@ -85,5 +103,5 @@ ENTRY = MechanismEntry(
     _build,
     CRT,
     (Unit.FLAGGED_RECORD, Unit.SECRETS),
-    Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS, conservative=True, duplicates="exact"),
+    Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS | {"public_view"}, conservative=True, duplicates="exact"),
 )

@@ -117,6 +117,17 @@ class PlanSettings:
         private = self.private(population, as_printed=True)
         return private if "steps" in self._given else replace(private, steps=math.ceil(self.take("epochs")))
 
+    def invents(self) -> bool:
+        """Whether invented secrets are read in place of marked ones, which are not counted either."""
+        view = self.take("public_view", self._needs.public_view)
+        if view == "learned":
+            raise ConfigError(
+                f"public_view: redacted or invented for {self._mechanism}, which uses no marked secret",
+                "public_view: learned, which counts their form",
+                "choose invented, or the mechanism selective",
+            )
+        return bool(view == "invented")
+
     def without_secrets(self, records: int, delta: float) -> PublicSteps:
         """As `public`, of text without its secrets: with placeholders, or with invented ones. delta: of the claim."""
         view = self.take("public_view", self._needs.public_view)

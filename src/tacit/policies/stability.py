@@ -66,7 +66,7 @@ def mask_stability(policy: Policy, record: Record, rng: random.Random, most: int
 
 
 def record_is_stable(policy: Policy, record: Record, secrets: Sequence[Span]) -> bool:
-    """Whether the redacted text stays as it is when found spans are masked.
+    """Whether the redacted text, and the kinds of what is still to be found, stay as they are when spans are masked.
 
     That is each of them alone, those that `secrets` overlap at once, and all at once. A record that is too long to be
     checked is taken for one that is not stable.
@@ -77,8 +77,19 @@ def record_is_stable(policy: Policy, record: Record, secrets: Sequence[Span]) ->
     redacted = _redacted(record.text, found)
     of_secrets = [span for span in found if any(one.start < span.end and span.start < one.end for one in secrets)]
     return all(
-        redact(policy, _masked(record, spans)) == redacted for spans in (found, of_secrets, *([span] for span in found))
+        _same_when_masked(policy, record, found, redacted, spans)
+        for spans in (found, of_secrets, *([span] for span in found))
     )
+
+
+def _same_when_masked(
+    policy: Policy, record: Record, found: tuple[Span, ...], redacted: str, spans: Sequence[Span]
+) -> bool:
+    """A mask keeps the kind of what it hides; by the other kinds, secrets may be invented."""
+    masked = _masked(record, spans)
+    after = policy.marks(masked)
+    left = [span.kind for span in after if masked.text[span.start : span.end] != PLACEHOLDER]
+    return _redacted(masked.text, after) == redacted and left == [span.kind for span in found if span not in spans]
 
 
 def redact(policy: Policy, record: Record) -> str:

@@ -117,10 +117,10 @@ def _nominal_counts(config: Config) -> MeasuredCounts:
 
 
 def _check_duplicates(mechanism: Mechanism, config: Config) -> None:
-    """One record may not decide about another; equal redacted texts may, for secrets and where all is redacted."""
+    """One record may not decide about another; equal redacted texts may, for secrets and where no secret is read."""
     secrets_only = all(neighbors.unit == Unit.SECRETS for neighbors in mechanism.notions())
-    redacted_only = all(step.view == View.REDACTED for step in mechanism.plan().executions())
-    if duplicates_of(config) != "keep" and not (secrets_only or redacted_only):
+    alike = all(step.view in (View.REDACTED, View.INVENTED) for step in mechanism.plan().executions())
+    if duplicates_of(config) != "keep" and not (secrets_only or alike):
         raise ClaimRefused(
             expected=f"duplicates: keep, under the claim of {mechanism.name}",
             found=f"duplicates: {duplicates_of(config)}, which lets one record decide about another",

@@ -43,7 +43,7 @@ from tacit.policies.registry import parse_policy
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.release import PrivateFile
 from tacit.training.chats import template_of
-from tacit.training.checks import base_architecture, duplicates_of, needs_of
+from tacit.training.checks import base_architecture, duplicates_of, invents, needs_of
 from tacit.training.marking import counted, held_out_records, marked_corpus, training_records
 from tacit.training.trainer import TrainSettings
 from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
@@ -95,7 +95,7 @@ def learned_from_training(policy: Policy) -> Dependence:
 def prepare_settings(config: Config, duplicates: Duplicates = "keep") -> PrepareConfig:
     """How records become rows."""
     data, template = config.data, template_of(config)
-    return PrepareConfig(data.max_tokens, duplicates, config.classifies, template, data.train_on)
+    return PrepareConfig(data.max_tokens, duplicates, config.classifies, template, data.train_on, invents(config))
 
 
 def prepare_stores(

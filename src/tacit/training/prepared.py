@@ -43,7 +43,7 @@ from tacit.runs.verify import check_stores, note_stores, planted_canaries
 from tacit.training.base_run import BaseRun
 from tacit.training.chats import check_chats, template_of
 from tacit.training.checkpoints import POLICIES, RunIdentity, check_tokenizer, digest_of, identity_of
-from tacit.training.checks import check_beginning, check_run, duplicates_of, needs_of, public_choice
+from tacit.training.checks import check_beginning, check_run, duplicates_of, invents, needs_of, public_choice
 from tacit.training.marking import mark_once, marked_corpus
 from tacit.training.parts import given_tokenizer, make_policies, make_tokenizer, prepare_stores
 
@@ -200,6 +200,8 @@ def preparation_parts(config: Config, policies: Policies, base: BaseRun | None) 
     parts["chat template"] = "none" if template is None else template.hash
     parts["data.held_out"] = repr(config.held_out_share)
     parts["data.duplicates"] = duplicates_of(config)
+    if duplicates_of(config) == "exact":
+        parts["plan.public_view (whether it invents)"] = str(invents(config))
     parts["plan.mechanism (whether it lists entities)"] = str(needs_of(config).entities)
     if config.audit.canaries:
         parts["mode and seed (of canaries)"] = str(config.seed or 0) if config.mode == Mode.RESEARCH else "none"
