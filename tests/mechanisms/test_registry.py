@@ -109,7 +109,7 @@ def _refused(entry: MechanismEntry, name: str) -> ConfigError | None:
     value = VALUES[name]
     if name == "public_view" and "form_epsilon" not in (entry.needs.settings or ()):
         value = "invented"  # others count no forms
-    if name == "form_epsilon" and "public_view" in (entry.needs.settings or ()):
+    if name == "form_epsilon" and name in (entry.needs.settings or ()):
         given["public_view"] = "learned"
     words = load(PlanConfig, {"mechanism": entry.name, **given, name: value})
     try:
