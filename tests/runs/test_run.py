@@ -17,6 +17,7 @@ import torch
 
 import tacit
 from runs import recorded
+from tacit.common import files
 from tacit.common.serialize import to_json
 from tacit.data.tokenizer import byte_tokenizer, load_tokenizer
 from tacit.errors import LedgerError, RunError
@@ -26,7 +27,7 @@ from tacit.privacy.events import Free
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.plan import Plan
 from tacit.runs.folder import RunFolder
-from tacit.runs.release import PrivateFile, ReleaseFile
+from tacit.runs.release import MadeWith, PrivateFile, ReleaseFile
 from tacit.runs.weights import read_model, write_model
 
 PLANNED = plan({"mechanism": "selective", "noise_multiplier": 1.0, "records": 500})
@@ -328,6 +329,40 @@ def test_what_a_start_that_charged_nothing_left_is_taken_over(run: RunFolder) ->
     with RunFolder.create(run.folder) as again:
         again.discard()
     assert not run.folder.exists()
+
+
+@pytest.mark.parametrize("again", ["create", "discard"])
+def test_a_start_that_was_killed_while_removing_an_older_one_can_be_repeated(
+    again: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a mark that is removed before other parts: the folder would be taken for other files."""
+    for removed in range(20):
+        place = tmp_path / f"{again} {removed}"
+        with RunFolder.create(place) as run:
+            run.write_json(PrivateFile.SETTINGS, {})
+            run.write_json(ReleaseFile.MADE, MadeWith())
+        left = [removed]
+
+        def killed(part: Path, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                os._exit(9)
+            files.remove(part)
+
+        child = os.fork()
+        if not child:
+            try:
+                monkeypatch.setattr("tacit.runs.folder.remove", killed)
+                RunFolder.create(place) if again == "create" else RunFolder.open(place).discard()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert ended in (0, 9)
+        RunFolder.create(place).close()
+        if not ended:
+            assert removed > 5
+            return
 
 
 def test_a_folder_with_our_names_and_other_content_is_left_alone(tmp_path: Path) -> None:

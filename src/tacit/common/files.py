@@ -144,6 +144,14 @@ def read_run_bytes(path: Path) -> bytes:
         ) from error
 
 
+def remove(place: Path) -> None:
+    """Remove a file or a folder with all in it; one that is not there is no error."""
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+
+
 def clear_drafts(folder: Path) -> None:
     """Remove what writers that were killed left unfinished in `folder`."""
     try:

@@ -5,8 +5,7 @@
         tacit/               what only tacit reads: tokenizer, settings, plan, ledger, guarantee, utility, audit,
                              report; the claim on paper, by `tacit report`; the manifest
     private/                 what may not; closed to other users of the machine
-        lock                 held by the one writer
-        key                  of the keyed hashes in `release/`
+        lock, key            held by the one writer; of the keyed hashes in `release/`
         settings.json        the whole configuration, with the seed of a research run
         inputs/              corpus, policy definition and model that the run was given as Python objects
         identity.json        keyed hashes of all that the run is made of (`tacit.training.checkpoints`)
@@ -19,8 +18,7 @@
         processes.json       what started the processes that trained it (`tacit.training.stages`)
         steps.jsonl          exact losses, norms and the like of each step
         best.safetensors     the best model seen, when one is chosen
-        kept/                intermediate models, on request (`tacit.runs.weights`)
-        tensorboard/         event files, on request
+        kept/, tensorboard/  intermediate models (`tacit.runs.weights`) and event files, on request
         checkpoints/         tensors, optimizer, random streams (`tacit.training.checkpoints`)
 
 G1 (whole). Every file but the two logs appears by one rename, synced; a failed write leaves the old one. Drafts of a
@@ -46,6 +44,7 @@ from tacit.common.files import (
     clear_drafts,
     new_key,
     read_run_bytes,
+    remove,
     sync_folder,
     try_lock,
     write_atomically,
@@ -219,8 +218,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if any(self.ledger.charges().values()):
             raise RunError("a run that charged nothing", "one that did", "keep it: what it spent stays spent")
         self.close()
-        for part in (self.folder / MARK, self.folder / "release", self.folder / "private"):
-            _remove(part)
+        _clear(self.folder)
+        remove(self.folder / "private")
         with suppress(OSError):
             self.folder.rmdir()
 
@@ -260,7 +259,7 @@ def stage_inputs(folder: Path) -> Path:
     place = folder.absolute() / "private" / PrivateFile.INPUTS
     lock = _claim(folder.absolute())
     try:
-        _remove(place)
+        remove(place)
         place.mkdir(mode=0o700)
     finally:
         os.close(lock)
@@ -270,7 +269,7 @@ def stage_inputs(folder: Path) -> Path:
 def unstage_inputs(folder: Path) -> None:
     """Remove what `stage_inputs` made, if no run came of it."""
     if not (folder / MARK).exists():
-        _remove(folder / "private")
+        remove(folder / "private")
         with suppress(OSError):
             folder.rmdir()
 
@@ -330,9 +329,7 @@ def _fill(folder: Path) -> None:
     """All that a new run has; its mark comes last, so that a folder that was left half made is no run."""
     private = folder / "private"
     try:
-        for part in (folder / MARK, folder / "release", *private.iterdir()):
-            if part.name not in (PrivateFile.LOCK, PrivateFile.INPUTS):
-                _remove(part)
+        _clear(folder)
         (private / PrivateFile.CHECKPOINTS).mkdir()
         write_bytes(private / PrivateFile.KEY, new_key(), 0o600)
         sync_folder(private)
@@ -348,11 +345,14 @@ def _fill(folder: Path) -> None:
         raise
 
 
-def _remove(place: Path) -> None:
-    if place.is_dir():
-        shutil.rmtree(place)
-    else:
-        place.unlink(missing_ok=True)
+def _clear(folder: Path) -> None:
+    """Remove a run that charged nothing, its ledger last: whoever is killed meanwhile leaves such a run."""
+    ledger, private = folder / "release" / ReleaseFile.LEDGER, folder / "private"
+    kept = (ledger, ledger.parent, private / PrivateFile.LOCK, private / PrivateFile.INPUTS)
+    for part in (*private.iterdir(), *ledger.parents[1].glob("*"), *ledger.parent.glob("*"), folder / MARK):
+        if part not in kept:
+            remove(part)
+    remove(folder / "release")
 
 
 def _is_marked(folder: Path) -> bool:

@@ -1,0 +1,68 @@
+"""Ranks that are killed at any moment: the agent of torchrun starts them again, and the result is the same.
+
+Research runs, whose randomness is that of a seed. The ledger counts a step that was charged and lost once more.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elastic import run_elastic
+from runs import recorded, write_corpus
+from tacit.mechanisms.build import Terms
+from tacit.privacy.ledger import read_entries
+from tacit.runs.folder import RunFolder
+from tacit.runs.release import PrivateFile, ReleaseFile
+from tacit.runs.verify import verify
+
+RANKS = 2
+
+
+def arguments(corpus: Path, steps: int, out: Path) -> list[str]:
+    settings = {
+        "noise_multiplier": 1,
+        "steps": steps,
+        "public_epochs": 1,
+        "public_batch_size": 16,
+        "checkpoint_steps": 1,
+        "held_out": 0.2,
+        "max_tokens": 64,
+        "max_full_tokens": 64,
+        "model_config.hidden_size": 8,
+        "model_config.embedding_size": 8,
+    }
+    given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    how = ["--policy", "gold", "--mechanism", "selective", "--expected-batch-size", "8", "--tokenizer", "bytes"]
+    return ["-q", "train", str(corpus), *how, "--mode", "research", *given, "--out", str(out)]
+
+
+def same_after_kills(folder: Path, kills: int, steps: int) -> int:
+    """Train with and without kills, and compare; how many steps were charged beyond the plan is returned."""
+    corpus = write_corpus(folder, 24)
+    whole, killed = (folder / name for name in ("whole", "killed"))
+    run_elastic(RANKS, 0, *arguments(corpus, steps, whole))
+    run_elastic(RANKS, kills, *arguments(corpus, steps, killed))
+    first, second = ((place / "release" / ReleaseFile.MODEL).read_bytes() for place in (whole, killed))
+    assert first == second
+    run = RunFolder.view(killed)
+    assert run.read_json(dict, PrivateFile.UTILITY) == RunFolder.view(whole).read_json(dict, PrivateFile.UTILITY)
+    planned = run.read_json(Terms, ReleaseFile.PLAN).planned()
+    charged = read_entries(run.path(ReleaseFile.LEDGER)).charges()
+    assert verify(killed).holds
+    assert all(charged[step] >= times for step, times in planned.items())
+    assert charged["private"] >= len([line for line in recorded(run) if "drawn" in line])
+    return sum(charged[step] - times for step, times in planned.items())
+
+
+def test_ranks_that_were_killed_come_to_the_same_model(tmp_path: Path) -> None:
+    """Two kills: one during a step, one at any moment."""
+    same_after_kills(tmp_path, kills=2, steps=8)
+
+
+@pytest.mark.slow
+def test_a_hundred_kills(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    """Catches a restart that begins anew, and an update that was not charged."""
+    lost = same_after_kills(tmp_path, kills=100, steps=300)
+    record_property("counts", f"100 kills: {lost} steps were charged and lost")
+    assert lost > 0  # else no kill fell between a charge and its checkpoint
