@@ -4,9 +4,12 @@ A street with its number is before the code and a town behind it, or a number, a
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from tacit.data.records import Range, Span
+from tacit.policies.pii.cues import phrases
+from tacit.policies.pii.phrases import Hit
 
 CAPITAL = r"[^\W\d_a-zß-öø-ÿ]"
 """A letter that is no small one; what is small beyond Latin-1 is among them."""
@@ -29,12 +32,7 @@ _STREET_BEFORE = re.compile(
 _NUMBER_LAST = re.compile(
     rf"(?<![\w-])(?:{_TYPES}[ ])?{_WORD}(?:[ -](?:{_WORD}|{_LINK})){{0,3}}[ ]{_HOUSE}(?![\w%€$]|[.,:]\d|-\d)"
 )
-_HOME = re.compile(
-    r"\b(?:address|lives?|lived|living|moved|moving|located|ship|deliver|sent?|stays?|staying|stayed|resid\w{2,4}|house|home|"
-    r"wohn\w{1,3}|adresse|habite|vive|vivo|dirección|indirizzo|abit\w{1,3}|moro|mora|endereço|woon\w?|adres)\b"
-    r"[^.;\n]{0,20}[\s:]\Z",
-    re.IGNORECASE,
-)
+_SAID = re.compile(r"[^.;\n]{0,20}[\s:]")
 _CODE_AND_TOWN = re.compile(
     rf"(?:[A-Z]{{1,3}}-[ ]?)?(?:\d{{4,6}}|\d{{3}}[ ]\d{{2}}|\d{{2}}-\d{{3}}|\d{{5}}-\d{{3}})[ ]{_NAME}(?!\w)"
 )
@@ -50,21 +48,33 @@ _TOWNS = (b" A", b" ?")
 _STREETS = (b" A", b" ?", b", A", b", ?", b"\nA", b"\n?")
 _BEFORE_HOUSE = frozenset(b"A0?a-/.,$#:")
 _WINDOW = 90
+HOME_SIGNS = phrases(
+    "address|live|lives|lived|living|moved|moving|located|ship|deliver|send|sent|stay|stays|staying|stayed|resides|residing|"
+    "resident|house|home|wohnt|wohne|wohnhaft|wohnen|adresse|habite|vive|vivo|dirección|indirizzo|abita|abito|moro|mora|"
+    "endereço|woont|woon|adres"
+)
+"""Words that say where somebody lives."""
+
 _FIRST_GROUPS = {2: (b"000 ",), 3: (b"00000-", b"00-")}
 _COUNTRIES = (b"AAA-", b"AA-", b"A-")
 
 
-def find_blocks(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
-    """Addresses with a postal code; `look` is the outline of the text. Findings may overlap."""
+def find_blocks(text: str, look: bytes, hits: Sequence[Hit], numbers: Sequence[Range]) -> Iterator[Span]:
+    """Addresses with a postal code, or where somebody lives; `look` is the outline. Findings may overlap."""
     done = 0
+    homes = [end for _, end, sign in hits if sign in HOME_SIGNS]
     for start, end in numbers:
-        if look.startswith(_TOWNS, end) and start >= done:
+        if start < done:
+            continue
+        if look.startswith(_TOWNS, end) and 1 < end - start < 7:
             yield from _town_behind(text, look, start, end)
-        if end - start <= 4 and look[start - 1 : start] == b" " and start >= done:
-            yield from _at_home(text, start)
+        if homes and end - start <= 4 and look[start - 1 : start] == b" ":
+            near = bisect_left(homes, start) - 1
+            if near >= 0 and start - homes[near] <= _WINDOW:
+                yield from _at_home(text, homes[near], start)
         if look.startswith(_STREETS, end) or look[end : end + 1] in (b"/", b"A", b"a", b"-"):
             first = start == 0 or look[start - 1] not in _BEFORE_HOUSE
-            block = _NUMBER_FIRST.match(text, start) if first and start >= done else None
+            block = _NUMBER_FIRST.match(text, start) if first else None
             if block:
                 done = block.end()
                 yield Span(*block.span(), "ADDRESS")
@@ -80,15 +90,12 @@ def _town_behind(text: str, look: bytes, start: int, end: int) -> Iterator[Span]
         yield Span(window + street.start(), code.end(), "ADDRESS")
 
 
-def _at_home(text: str, start: int) -> Iterator[Span]:
-    """A street and its number at `start`, where the sentence says that somebody lives there."""
-    word = text.rfind(" ", max(0, start - 32), start - 1) + 1
-    if not text[word : word + 1].isupper():
-        return
-    window = max(0, start - _WINDOW)
-    street = _NUMBER_LAST.search(text[window : start + 8])
-    if street and _HOME.search(text[max(0, window + street.start() - 40) : window + street.start()]):
-        yield Span(window + street.start(), window + street.end(), "ADDRESS")
+def _at_home(text: str, home: int, start: int) -> Iterator[Span]:
+    """A street and its number at `start`, behind a word that says where somebody lives and ends at `home`."""
+    word = text.rfind(" ", home, start - 1) + 1
+    street = _NUMBER_LAST.search(text, home, start + 8) if text[word : word + 1].isupper() else None
+    if street and street.end() > start and _SAID.fullmatch(text, home, street.start()):
+        yield Span(*street.span(), "ADDRESS")
 
 
 def _code_start(look: bytes, start: int, end: int) -> int:

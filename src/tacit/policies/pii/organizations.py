@@ -61,11 +61,13 @@ _HEADS = phrases(
 
 def find_organizations(text: str, hits: Sequence[Hit]) -> Iterator[Span]:
     """Organizations beside the words that tell them; findings may overlap."""
+    last = 0
     for start, end, sign in hits:
         if sign in _PLACES_OF_WORK:
             yield from _place_of_work(text, end)
         elif sign in _FORMS and (text[start].isupper() or sign in _SMALL_FORMS):
-            yield from _with_form(text, start, end, sign)
+            yield from _with_form(text, max(last, start - _REACH), start, end, sign)
+            last = end
 
 
 @cache
@@ -83,9 +85,8 @@ def find_places(text: str, hits: Sequence[Hit]) -> Iterator[Span]:
             yield Span(start, code.end() if code else end, "GPE")
 
 
-def _with_form(text: str, start: int, end: int, sign: str) -> Iterator[Span]:
-    """What is before a form such as Ltd, or behind one such as University of."""
-    window = max(0, start - _REACH)
+def _with_form(text: str, window: int, start: int, end: int, sign: str) -> Iterator[Span]:
+    """What is between `window` and a form such as Ltd, or behind one such as University of."""
     before = _BEFORE.search(text[window:start])
     begin = name_start(text, window + before.start(), start) if before else start
     behind = _OF.match(text, end) if sign in _HEADS else None

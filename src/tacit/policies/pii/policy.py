@@ -21,7 +21,7 @@ from tacit.data.records import Range, Record, Span, iban_remainder, luhn_remaind
 from tacit.errors import ConfigError
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.pii.addresses import find_addresses
-from tacit.policies.pii.blocks import find_blocks
+from tacit.policies.pii.blocks import HOME_SIGNS, find_blocks
 from tacit.policies.pii.casing import recased
 from tacit.policies.pii.codes import Announcements, find_codes
 from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold, overlaps
@@ -33,7 +33,7 @@ from tacit.policies.pii.organizations import ORGANIZATION_SIGNS, find_organizati
 from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
 from tacit.policies.pii.phrases import Phrases
-from tacit.policies.pii.streets import STREET_SIGNS, find_streets, joined_places, whole_address
+from tacit.policies.pii.streets import STREET_SIGNS, find_streets, joined_places, whole_addresses
 from tacit.policies.pii.times import TIMES, find_times
 from tacit.policies.policy import Policy, melted
 
@@ -199,7 +199,9 @@ _DECIDING = (
 @cache
 def _phrases() -> Phrases:
     """All phrases that are looked for, in one automaton: a text is read once for them."""
-    return Phrases((*ALL_CUES, *NAME_CUES, *SPELLED_SIGNS, *STREET_SIGNS, *ORGANIZATION_SIGNS, *known_places()))
+    return Phrases(
+        (*ALL_CUES, *NAME_CUES, *SPELLED_SIGNS, *STREET_SIGNS, *ORGANIZATION_SIGNS, *HOME_SIGNS, *known_places())
+    )
 
 
 @dataclass(frozen=True)
@@ -267,9 +269,9 @@ def _find_all(text: str) -> tuple[Span, ...]:
     cased = recased(text, look)
     cased_figures = cased if figures is text else recased(figures, figured)
     streets = find_streets(cased_figures, folded, hits, outline(cased_figures), numbers)
-    blocks = find_blocks(cased_figures, figured, numbers)
+    blocks = find_blocks(cased_figures, figured, hits, numbers)
     parts = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets, *blocks))
-    addresses = resolve_overlaps([whole_address(cased, part) for part in parts]) if parts else ()
+    addresses = whole_addresses(cased, parts) if parts else ()
     dates = find_dates(figures, folded, cues, numbers)
     shaped = [
         *find_shapes(figures, folded, figured, numbers),

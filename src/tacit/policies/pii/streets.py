@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
-from tacit.data.records import Range, Span
+from tacit.data.records import Range, Span, resolve_overlaps
 from tacit.policies.pii.blocks import CAPITAL
 from tacit.policies.pii.cues import NAMESAKES, NEVER_A_NAME, name_start, phrases, words
 from tacit.policies.pii.phrases import Hit
@@ -105,10 +105,12 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
     signs = [hit for hit in hits if hit[2] in STREET_SIGNS]
     types = [start for start, end, sign in signs if sign in _TYPE_SIGNS and _opens_name(text, look, end)]
     suffixes = [start for start, _, sign in signs if sign in _SUFFIX_SIGNS]
+    last = 0
     for start, end in numbers:
         if folded[start - 3 : start - 1] in _SUFFIX_ENDS and folded.endswith(_SUFFIXES, 0, start - 1):
-            matches = _GERMANIC.finditer(text, max(0, start - _BACK), start + _AHEAD)
+            matches = _GERMANIC.finditer(text, max(last, start - _BACK), start + _AHEAD)
             yield from (Span(*match.span(), "ADDRESS") for match in matches)
+            last = end
         if suffixes and look[end : end + 1] in _AFTER_HOUSE and _between(suffixes, end, end + _AHEAD_EN):
             street = _STREETS_EN.match(text, start)
             if street and _CAPITAL.search(street.group()):
@@ -141,7 +143,7 @@ def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
             yield Span(begin, end + (suffix in _DOTTED and text.startswith(".", end)), "ADDRESS")
 
 
-_PLACE_WORD = rf"{CAPITAL}[\w'’-]{{1,25}}"
+_PLACE_WORD = rf"{CAPITAL}(?:[^\W\d_]|['’-]){{1,25}}"
 _SURE_CODE = (
     r"(?:\d{4,6}(?:-\d{3,4})?|\d{8}|(?:[A-Z]{1,2}-)?\d{3}[ ]\d{2,3}|\d{2}-\d{3}|[A-Z]{1,2}\d[A-Z\d]?[ ]?\d[A-Z]{2}|"
     r"[A-Z]\d[A-Z][ ]?\d[A-Z]\d|[A-Z]\d[\dW][ ][A-Z\d]{4})(?!\w)"
@@ -179,7 +181,16 @@ _REACH = 24
 _LONGEST_UNIT = 13
 
 
-def whole_address(text: str, span: Span) -> Span:
+def whole_addresses(text: str, parts: Sequence[Span]) -> tuple[Span, ...]:
+    """The addresses whose parts were found; a part that belongs to the address before it is not looked at again."""
+    found: list[Span] = []
+    for part in parts:
+        if not found or part.end > found[-1].end:
+            found.append(_whole_address(text, part))
+    return resolve_overlaps(found)
+
+
+def _whole_address(text: str, span: Span) -> Span:
     """The address with its flat, and the postal code, town, region and country that follow it."""
     window = max(0, span.start - _REACH)
     before = _UNIT_BEFORE.search(text[window : span.start])
