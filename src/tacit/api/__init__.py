@@ -18,12 +18,11 @@ from tacit.api.corpora import (
     detector_train,
     label_draw,
     label_read,
-    mechanisms,
-    plan,
     scan,
     simulate,
 )
 from tacit.api.five_ways import quickstart
+from tacit.api.plans import mechanisms, plan
 from tacit.api.prepared import prepare, prepare_config
 from tacit.api.private_step import PrivateStep
 from tacit.api.results import audit, audit_model, export, report, sweep, sweep_board, verify

@@ -91,8 +91,16 @@ class MarkingConfig:
 
 @section
 class TrainingConfig:
-    """What is watched and kept while a model trains."""
+    """How long a model trains, and what is watched and kept meanwhile."""
 
+    minutes: float | None = constant(
+        None,
+        "Train for at most about so many minutes, instead of giving epochs or steps: up to 20 passes, then larger"
+        " private batches, by the speed of made-up rows.",
+        gt=0,
+        allow_inf_nan=False,
+        flag=True,
+    )
     eval_steps: int | None = constant(None, "Evaluate every so many steps and keep the best model.", ge=1, auto="never")
     eval_on: str = file_name("redacted", "What to evaluate on: redacted, full, or a corpus declared public.")
     early_stopping_patience: int | None = constant(

@@ -21,6 +21,7 @@ from tacit.common.serialize import json_values, read_yaml
 from tacit.config.load import load
 from tacit.config.plan_schema import PlanConfig, PlanRequest
 from tacit.errors import ConfigError
+from tacit.mechanisms.advice import Advice
 from tacit.mechanisms.earlier import (
     apart,
     check_composable,
@@ -56,6 +57,7 @@ class Planned(Result):
     """A mechanism with all its numbers, its plan, and the guarantee that will be true after it.
 
     before: what earlier runs, whose model it begins with, have spent of the headline.
+    advice: what to change first, where somebody asked before training.
     """
 
     mechanism: Mechanism
@@ -63,9 +65,10 @@ class Planned(Result):
     guarantee: Guarantee
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
     before: Composition = ()
+    advice: Advice | None = None
 
     def tables(self) -> Iterator[Table | Note]:
-        """The price, the sentence that will be true with its conditions, and epsilon over private steps."""
+        """The price, the sentence that will be true with its conditions, epsilon over private steps, and advice."""
         yield Table((), tuple(self._price()))
         yield Note(self.guarantee.sentence(), "strong")
         conditions = [f"  holds if {one.text} ({one.status})" for one in self.guarantee.holds_if]
@@ -77,6 +80,8 @@ class Planned(Result):
                 for done, epsilon in curve
             )
             yield Table(("private steps", "epsilon", ""), tuple(bars))
+        if self.advice is not None:
+            yield from self.advice.tables()
 
     def _price(self) -> Iterator[tuple[str, str]]:
         for step, times in self.plan.priced().items():
@@ -99,7 +104,8 @@ class Planned(Result):
         """Settings as they were given, claim, plan, guarantee, and epsilon over private steps."""
         given = {name: str(value) if isinstance(value, Path) else value for name, value in self.settings.items()}
         priced = {"plan": json_values(self.plan), "guarantee": json_values(self.guarantee), "curve": self.curve()}
-        return {"settings": given, "sentence": self.guarantee.sentence(), **priced}
+        advice = {} if self.advice is None else {"advice": json_values(self.advice)}
+        return {"settings": given, "sentence": self.guarantee.sentence(), **priced, **advice}
 
     def curve(self) -> tuple[tuple[int, float], ...]:
         """Private steps done, and the headline's epsilon then."""

@@ -91,6 +91,7 @@ class PrivateFile(StrEnum):
     STORE = "store.json"
     FORMS = "forms.json"
     PROCESSES = "processes.json"
+    TIMING = "timing.json"
 
 
 FileName = ReleaseFile | PrivateFile

@@ -61,6 +61,14 @@ def check_run(config: Config) -> None:
     require(listed, f"entities for {_those_with('entities')}", "leave entity_kinds and aliases out")
     require(routed, f"a conservative policy for {_those_with('conservative')}", "leave conservative_policy out")
     require(owned, f"user_source for {_those_with('users')}", "leave user_source out")
+    timed = config.training.minutes is None or (config.plan.epochs is None and config.plan.steps is None)
+    require(timed, "minutes, or epochs or steps", "leave one of them out: minutes decide how many there are")
+    learned = config.tokenizer_name == "bpe"
+    require(
+        config.training.minutes is None or not learned,
+        "a tokenizer that is known before the corpus is read, with minutes",
+        "use tokenizer: english, bytes or a file; or give epochs",
+    )
     invented = invents(config) or not marking.inventions
     require(invented, "inventions where secrets are invented (plan.public_view)", "leave them out")
     if needs.private_rule is not None:

@@ -46,6 +46,7 @@ from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import Utility, evidence_outside, hash_outside, release_utility
 from tacit.runs.verify import check_stores, check_verified
 from tacit.training.base_run import BaseRun
+from tacit.training.budget import keep_timing, plan_in_time
 from tacit.training.chats import check_chats
 from tacit.training.checkpoints import check_identity, identity_of
 from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice, with_adapters_of_base
@@ -188,12 +189,13 @@ def _carried_out(
     run.unseal()
     run.note_environment()
     several = _several(run, group)
+    keep_timing(config, policies, base, run)
     summary, tokenizer = prepare_run(config, policies, base, run, observe)
     parts = RunParts.of(config, tokenizer, run)
     evidence = _evidence(config, policies, summary, parts.marks.entity_list_hash, parts.dropped, base, several)
     earlier, disjoint = None if base is None else base.earlier, config.plan.disjoint_from_model
     counts = measured_counts(parts.annotation, parts.pools, config.plan)
-    planned = price(config.plan, evidence, counts, earlier)
+    planned = price(plan_in_time(config, run, counts), evidence, counts, earlier)
     _check_dependence(planned.mechanism, tokenizer.depends_on, hash_outside(policy, run.key))
     check_mechanism(config, planned.mechanism)
     if planned.mechanism.notions():
