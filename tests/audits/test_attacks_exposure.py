@@ -19,8 +19,9 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from tacit.audits.attacks.epsilon import own_scores, twin_margins
-from tacit.audits.attacks.exposure import exact_exposures, extrapolated_exposures, measure_exposure, sampled_exposures
+from tacit.audits.attacks.exposure import measure_exposure
 from tacit.audits.candidates import Spelling, TokenTree, listed, total_log_probabilities
+from tacit.audits.ranks import exact_exposures, extrapolated_exposures, sampled_exposures
 from tacit.audits.statistics import Floats, SkewNormal, excess_over_chance
 from tacit.common.formatting import exact_interval
 from tacit.config.audit_schema import CanaryPlan, ExposureConfig, Slot

@@ -198,7 +198,7 @@ def test_a_batch_that_the_public_step_shows_is_caught(
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("mistake", ["sensitivity doubled", "noise off", "variance for deviation"])
+@pytest.mark.parametrize("mistake", ["sensitivity doubled", "noise off", "noise halved", "variance for deviation"])
 def test_mistakes_in_the_noisy_sum_are_caught(
     mistake: str, whole_records: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +211,7 @@ def test_mistakes_in_the_noisy_sum_are_caught(
     elif mistake == "noise off":
         monkeypatch.setattr(NoiseStream, "add_", lambda stream, sums, deviation: None)
     else:  # .7^2 = .49 in units of the clip norm
-        shorter = SHARP.noise
+        shorter = 0.5 if mistake == "noise halved" else SHARP.noise
         monkeypatch.setattr(NoiseStream, "add_", lambda stream, sums, deviation: add(stream, sums, shorter * deviation))
     mechanism = DPSGD(SHARP.private(len(whole_records)))
     seen = _trained(whole_records, mechanism, tmp_path / "run")

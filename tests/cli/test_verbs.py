@@ -21,6 +21,7 @@ from tacit.data.corpus import read
 from tacit.errors import ConfigError, RunError
 from tacit.policies.patterns import Digits
 
+NO_CANARIES = {"no_canaries": "settings={'audit.canaries': []}"}
 OTHERWISE: dict[str, dict[str, str]] = {
     "policy compare": {"policy": "one more of `policies`"},
     "audit": {
@@ -30,8 +31,9 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "show_secrets": "Run.canary_values",
     },
     "scan": {"no_stability": "stability=False"},
-    "train": {"source": "corpus, or train_config(config(source))", "resume": "resume"},
-    "prepare": {"source": "corpus, or prepare_config(config(source))"},
+    "train": {"source": "corpus, or train_config(config(source))", "resume": "resume", **NO_CANARIES},
+    "prepare": {"source": "corpus, or prepare_config(config(source))", **NO_CANARIES},
+    "config": NO_CANARIES,
     "context": {"table": "the result is returned", "show_secrets": "nothing is printed"},
 }
 """Words of the command line that have no parameter, and what stands for them in Python."""

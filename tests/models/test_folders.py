@@ -22,8 +22,9 @@ from tacit.models.causal_lm import CausalLM
 from tacit.models.folders import MemoryNeed, check_restores, memory_need
 from tacit.simulation.simulate import simulate
 from tacit.training.checks import check_start, load_checked
-from tacit.training.parts import given_tokenizer, make_learner
+from tacit.training.parts import make_learner
 from tacit.training.starting import check_model
+from tacit.training.tokenizers import given_tokenizer
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 Damage = Callable[[Path], object]

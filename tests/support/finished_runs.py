@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.audits.attacks.epsilon import PlanBound, epsilon_finding, judge, measured_by
-from tacit.audits.attacks.exposure import CanaryExposure, Exposure, ExposureResult, PlanExposure, exposure_finding
+from tacit.audits.attacks.exposure import CanaryExposure, ExposureResult, PlanExposure, exposure_finding
 from tacit.audits.attacks.extraction import (
     Discoverable,
     ExtractedShare,
@@ -20,6 +20,7 @@ from tacit.audits.attacks.membership import AttackRates, MembershipResult, membe
 from tacit.audits.epsilon_bounds import one_run_bound
 from tacit.audits.findings import Audit
 from tacit.audits.passages import Blind
+from tacit.audits.ranks import Exposure
 from tacit.audits.statistics import Judged, Scores, excess_over_chance, judged, rates, roc
 from tacit.common.files import write_new
 from tacit.common.serialize import to_json

@@ -29,7 +29,14 @@ from tacit.simulation.simulate import simulate
 from tacit.training.marking import Caps, annotate
 from tacit.training.pools import Annotation, Pools, measured_counts
 
-TINY: dict[str, Any] = {"mode": "research", "policy": "gold", "held_out": 0.2, "max_tokens": 64, "max_full_tokens": 64}
+TINY: dict[str, Any] = {
+    "mode": "research",
+    "policy": "gold",
+    "held_out": 0.2,
+    "max_tokens": 64,
+    "max_full_tokens": 64,
+    "canaries": [],
+}
 PLANS: dict[str, dict[str, Any]] = {
     "plain": {"public_epochs": 1},
     "redaction": {"public_epochs": 1},

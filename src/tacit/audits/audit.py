@@ -25,9 +25,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.audits.attacks import load_attacks
-from tacit.audits.attacks.exposure import Exposure, best_chance, exposures_of
+from tacit.audits.attacks.exposure import best_chance, exposures_of
 from tacit.audits.candidates import Spelling, listed, part_progress
 from tacit.audits.findings import Attack, Audit, Checkpoint
+from tacit.audits.ranks import Exposure
 from tacit.audits.target import Target, check_attackable, check_finite
 from tacit.common.charts import Note, Result, Table
 from tacit.common.files import open_file, why

@@ -140,10 +140,12 @@ class Audit(Result):
         contradicted = self.verdict.outcome is Outcome.CONTRADICTED
         fits = self.verdict.outcome is Outcome.CONSISTENT
         yield Note(self.verdict.sentence, "bad" if contradicted else "good" if fits else "warning")
+        yield from (Note(finding.sentence) for finding in self.canaries if finding.sentence)
         for finding in self.findings:
             yield from finding.tables
             warnings = [Note(finding.warning, "warning"), Note(finding.inside or "", "warning")]
-            notes = [*warnings, Note(finding.sentence, "dim"), Note(finding.hint)]
+            said = "" if finding.about == About.CANARIES else finding.sentence
+            notes = [*warnings, Note(said, "dim"), Note(finding.hint)]
             yield from (note for note in notes if note.text)
         if self.checkpoints:
             names = list(dict.fromkeys(name for point in self.checkpoints for name in point.figures))

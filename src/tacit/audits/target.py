@@ -297,6 +297,9 @@ def _as_marked(planted: Planted, trained: CandidateRows) -> Planted:
     values, store = _planned(planted), trained.store
     rows = ((row, values.get(store.record_id(row))) for row in range(len(store)))
     marked = {trained.is_marked(row, value) for row, value in rows if value is not None}
+    bare = planted.plan.slot.before == planted.plan.slot.after == ""
+    if len(marked) == 2 and bare:  # spelled alike either way, and what is true of those that are not marked holds
+        marked = {False}
     if len(marked) == 2:
         raise AttackError(
             expected=f"a policy that marks all canaries of {planted.plan.template!r}, or none",

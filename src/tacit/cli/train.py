@@ -40,14 +40,26 @@ Sets = Annotated[
 ]
 
 
+NoCanaries = Annotated[
+    bool, typer.Option("--no-canaries", help="Plant no made-up records; an audit then cannot measure epsilon.")
+]
+
+
 Store = Annotated[
     Path | None, typer.Option(help="A store that `tacit prepare` made: corpus, policy and tokenizer come from it.")
 ]
 
 
-def config(*, source: Source = None, prepared: Store = None, settings: Sets = None, flags: dict[str, Any]) -> None:
+def config(
+    *,
+    source: Source = None,
+    prepared: Store = None,
+    settings: Sets = None,
+    no_canaries: NoCanaries = False,
+    flags: dict[str, Any],
+) -> None:
     """Print the settings that `tacit train` would use with the same arguments."""
-    typer.echo(to_yaml(_asked(source, flags, settings or [], prepared)), nl=False)
+    typer.echo(to_yaml(_asked(source, _planting(flags, no_canaries), settings or [], prepared)), nl=False)
 
 
 def train(
@@ -60,10 +72,12 @@ def train(
         int | None, typer.Option(min=1, help="Train in so many processes of this machine.", show_default="one")
     ] = None,
     settings: Sets = None,
+    no_canaries: NoCanaries = False,
     as_json: AsJson = False,
     flags: dict[str, Any],
 ) -> None:
     """Train a model; the guarantee that is true of it is printed at the end."""
+    flags = _planting(flags, no_canaries)
     if resume is None:
         asked = _asked(source, flags, settings or [], prepared)
         folder = out or Path(f"run-{asked.plan.mechanism}")
@@ -87,11 +101,12 @@ def prepare(
     source: Source = None,
     out: Annotated[Path, typer.Option(help="The folder of the store. It contains the corpus: keep it private.")],
     settings: Sets = None,
+    no_canaries: NoCanaries = False,
     as_json: AsJson = False,
     flags: dict[str, Any],
 ) -> None:
     """Mark, tokenize and split a corpus once, for many runs: `tacit train --prepared STORE`."""
-    asked = _asked(source, {"plan.mechanism": "plain", **flags}, settings or [])
+    asked = _asked(source, {"plan.mechanism": "plain", **_planting(flags, no_canaries)}, settings or [])
     with watching() as report:
         prepared = api.prepare_config(asked, out, observe=report)
     show(prepared, as_json, f"store {out}")
@@ -99,6 +114,10 @@ def prepare(
 
 config_command, train_command = with_flags(config, FLAGS), with_flags(train, FLAGS)
 prepare_command = with_flags(prepare, (one for one in FLAGS if one.name not in _OF_STEPS))
+
+
+def _planting(flags: dict[str, Any], no_canaries: bool) -> dict[str, Any]:
+    return {**flags, "audit.canaries": []} if no_canaries else flags
 
 
 def _begin(asked: Config, folder: Path, prepared: Path | None, observe: "Observer") -> "Run":

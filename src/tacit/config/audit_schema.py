@@ -181,8 +181,10 @@ class AuditConfig:
     checkpoints: bool = setting(False, "Attack the models kept by `training.save_steps`, too.")
     exposure: ExposureConfig = setting(ExposureConfig, "How exposure is measured.")
     extraction: ExtractionConfig = setting(ExtractionConfig, "How hard extraction tries.")
-    canaries: tuple[CanaryPlan, ...] = setting(
-        (), "Made-up secrets to plant before training: {template: My ID is {6 digits}, count: 20}."
+    canaries: tuple[CanaryPlan, ...] | None = setting(
+        None,
+        "Made-up secrets to plant before training: {template: My ID is {6 digits}, count: 20}; [] plants none.",
+        auto="by the number of records",
     )
 
     def __post_init__(self) -> None:

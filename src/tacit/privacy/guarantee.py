@@ -136,6 +136,7 @@ class Evidence:
     """What is known from outside the plan; None is printed as "not measured" or "not stated", never omitted.
 
     among_secrets: what the policy misses or redacts unstably, and what no policy finds, of records with secrets.
+    planted: how many records were made up for audits.
     """
 
     policy_id: str | None = None
@@ -155,6 +156,7 @@ class Evidence:
     repeatable: bool = False
     distributed: bool = False
     coverage_inside: bool = False
+    planted: int = 0
     tuning: str = "not covered: settings were chosen outside this accounting"
 
 
@@ -320,6 +322,12 @@ def _assumed(guarantee: Guarantee) -> set[str]:
     return {one.text for one in guarantee.holds_if if one.status in (Status.ASSUMED, Status.UNMET)}
 
 
+def _planted(records: int) -> list[str]:
+    if not records:
+        return []
+    return [f"- Canaries: {records:,} of the training records were made up for audits; they count like all others."]
+
+
 def to_markdown(guarantee: Guarantee) -> str:
     """The certificate for people."""
     evidence, published = guarantee.evidence, guarantee.published
@@ -340,6 +348,7 @@ def to_markdown(guarantee: Guarantee) -> str:
             f"- Data accesses covered: {ACCESSES}",
             f"- Tuning: {evidence.tuning}",
             f"- Policy: {evidence.policy_id or 'not stated'} ({evidence.policy_hash or 'no hash'})",
+            *_planted(evidence.planted),
             f"- Made by tacit {guarantee.code_version}",
         ],
     }

@@ -175,6 +175,7 @@ TABLE: dict[str, dict[str, ReleaseReason]] = {
             *_below("evidence", _EVIDENCE),
         ),
         public=_below("evidence", "dropped_share entity_list_hash"),  # the hash is keyed
+        made_up=_below("evidence", "planted"),
         noisy_sums=("claim", "coverage[]", "figures[].*", "published.*", "earlier"),
         priced=_below("utility", "epsilon delta records runs"),
     ),

@@ -344,6 +344,11 @@ class Planting:
 
     planted: tuple[Planted, ...] = ()
 
+    @property
+    def copies(self) -> int:
+        """How many records were planted."""
+        return sum(canary.repetitions for one in self.planted for canary in one.canaries if canary.inside)
+
     def records(self) -> Iterator[Record]:
         """Copies of those that are inside; their place in a corpus changes nothing, as draws are shuffled."""
         for one in self.planted:

@@ -18,6 +18,7 @@ from tacit.errors import ClaimRefused
 from tacit.mechanisms.registry import REGISTRY, entries, entry_of
 from tacit.mechanisms.settings import MechanismEntry
 from tacit.privacy.plan import Unit
+from tacit.training.canaries import plants
 from tacit.training.chats import template_of
 from tacit.training.checks import base_architecture, duplicates_of, public_choice, public_view
 
@@ -194,7 +195,7 @@ def choice_of(config: Config) -> dict[str, str]:
         "chat_template": _given(template_of(config)),
         "duplicates": duplicates_of(config),
         "conservative_policy": _given(config.marking.conservative_policy),
-        "canaries": "some" if config.audit.canaries else "none",
+        "canaries": "some" if plants(config) else "none",
         "public_view": public_view(config),
         "inventions": "given" if config.marking.inventions else "none",
         "targets": str(plan.targets or ("private" if "targets" in settings else "all")),

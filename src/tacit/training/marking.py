@@ -49,6 +49,7 @@ from tacit.policies.marking import Inside, Policies, RecordSampler, Unmarked, ma
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile
 from tacit.runs.verify import plant_canaries
+from tacit.training.canaries import plans_for
 from tacit.training.chats import OneKind, measured_characters
 from tacit.training.overlap import Overlap
 from tacit.training.pools import Annotation, RowEntities, narrow
@@ -195,7 +196,7 @@ class _Marking:
         """Held-out records of a file of their own, those of the corpus in its order, and canaries last."""
         config = self._config
         seed = config.seed or 0 if config.mode == Mode.RESEARCH else None
-        planted, kind = plant_canaries(self._run, config.audit.canaries, seed), OneKind()
+        kind, trained = OneKind(), 0
         if config.data.held_out_corpus is not None:
             apart = self._overlap.held_out(read(config.data.held_out_corpus, self._fields))
             for record in segment_records(apart, config.data.segment_by):
@@ -205,8 +206,9 @@ class _Marking:
             if self._population is not None:
                 self._population.add(record)
             trains = side_of(config, record.user or record.id) == Split.TRAIN
+            trained += trains
             yield Unmarked(Part.TRAIN if trains else Part.HELD_OUT, kind.see(record))
-        for record in planted.records():
+        for record in plant_canaries(self._run, plans_for(config, trained), seed).records():
             yield Unmarked(Part.PLANTED, as_answer(record) if kind.chats else record)
 
 

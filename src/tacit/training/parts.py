@@ -18,15 +18,13 @@ from tacit.config.schema import SHORTEST_CHUNK, Config, is_custom
 from tacit.config.setting import Duplicates, Mode
 from tacit.data.batches import RowReader
 from tacit.data.corpus import read
-from tacit.data.english_tokenizer import DEFAULT_SIZE, english_tokenizer
-from tacit.data.folder_tokenizer import TOKENIZER_JSON, read_folder_tokenizer
 from tacit.data.forms import Forms
 from tacit.data.labels import LabelReader
 from tacit.data.marked import MarkedCorpus, MarkedRecord, Part, public_text
 from tacit.data.ownership import Annotator, read_aliases
 from tacit.data.prepare import PrepareConfig, prepare
 from tacit.data.store import PreparedCorpus
-from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, byte_tokenizer, read_tokenizer_json, train_bpe
+from tacit.data.tokenizer import Dependence, Tokenizer, VocabularySource, train_bpe
 from tacit.data.viewed import Inventions
 from tacit.errors import ConfigError
 from tacit.models.activations import activation_cache
@@ -45,6 +43,7 @@ from tacit.runs.release import PrivateFile
 from tacit.training.chats import template_of
 from tacit.training.checks import base_architecture, duplicates_of, invents, needs_of
 from tacit.training.marking import counted, held_out_records, marked_corpus, training_records
+from tacit.training.tokenizers import given_tokenizer
 from tacit.training.trainer import TrainSettings
 from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
 
@@ -71,20 +70,6 @@ def make_tokenizer(config: Config, policy: Policy, marked: MarkedCorpus) -> Toke
         declared = Dependence(VocabularySource.PUBLIC_CORPUS, Path(public).name)
         return train_bpe((record.text for record in read(public)), size, declared)
     return train_bpe(public_text(marked.records(Part.TRAIN)), size, learned_from_training(policy))
-
-
-def given_tokenizer(config: Config) -> Tokenizer | None:
-    """The tokenizer that needs no corpus, if one was asked for."""
-    name = config.tokenizer_name
-    if name == "bytes":
-        return byte_tokenizer()
-    if name == "english":
-        return english_tokenizer(config.data.vocabulary_size or DEFAULT_SIZE)
-    if name == "bpe":
-        return None
-    if name == "model":
-        return read_folder_tokenizer(Path(config.model), Dependence(VocabularySource.PUBLIC_CORPUS, TOKENIZER_JSON))
-    return read_tokenizer_json(Path(name), Dependence(VocabularySource.PUBLIC_CORPUS, Path(name).name))
 
 
 def learned_from_training(policy: Policy) -> Dependence:

@@ -41,11 +41,13 @@ from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import hash_outside
 from tacit.runs.verify import check_stores, note_stores, planted_canaries
 from tacit.training.base_run import BaseRun
+from tacit.training.canaries import plants
 from tacit.training.chats import check_chats, template_of
 from tacit.training.checkpoints import POLICIES, RunIdentity, check_tokenizer, digest_of, identity_of
 from tacit.training.checks import check_beginning, check_run, duplicates_of, invents, needs_of, public_choice
 from tacit.training.marking import mark_once, marked_corpus
-from tacit.training.parts import given_tokenizer, make_policies, make_tokenizer, prepare_stores
+from tacit.training.parts import make_policies, make_tokenizer, prepare_stores
+from tacit.training.tokenizers import given_tokenizer
 
 _SECONDS_BETWEEN = 0.2
 _CHOICE = "training.eval_on"
@@ -203,7 +205,7 @@ def preparation_parts(config: Config, policies: Policies, base: BaseRun | None) 
     if duplicates_of(config) == "exact":
         parts["plan.public_view (whether it invents)"] = str(invents(config))
     parts["plan.mechanism (whether it lists entities)"] = str(needs_of(config).entities)
-    if config.audit.canaries:
+    if plants(config):
         parts["mode and seed (of canaries)"] = str(config.seed or 0) if config.mode == Mode.RESEARCH else "none"
     return parts
 
@@ -221,8 +223,9 @@ def prepared_settings(folder: Path) -> dict[str, Any]:
     taken = {name: settings[name] for name in _TAKEN if name in settings}
     taken |= {f"{part}.{name}": value for part in ("data", "marking") for name, value in settings[part].items()}
     canaries = settings["audit"]["canaries"]
-    if canaries:
-        taken |= {"audit.canaries": canaries, "mode": settings["mode"], "seed": settings["seed"]}
+    taken["audit.canaries"] = canaries
+    if canaries or (canaries is None and settings["task"] == "language"):
+        taken |= {"mode": settings["mode"], "seed": settings["seed"]}
     return {name: value for name, value in taken.items() if value is not None and name not in _FREE}
 
 

@@ -44,7 +44,7 @@ from tacit.privacy.plan import Unit
 from tacit.runs.folder import RunFolder, has_begun, is_run
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import Utility, evidence_outside, hash_outside, release_utility
-from tacit.runs.verify import check_stores, check_verified
+from tacit.runs.verify import check_stores, check_verified, planted_canaries
 from tacit.training.base_run import BaseRun
 from tacit.training.budget import keep_timing, plan_in_time
 from tacit.training.chats import check_chats
@@ -193,6 +193,7 @@ def _carried_out(
     summary, tokenizer = prepare_run(config, policies, base, run, observe)
     parts = RunParts.of(config, tokenizer, run)
     evidence = _evidence(config, policies, summary, parts.marks.entity_list_hash, parts.dropped, base, several)
+    evidence = replace(evidence, planted=planted_canaries(run).copies)
     earlier, disjoint = None if base is None else base.earlier, config.plan.disjoint_from_model
     counts = measured_counts(parts.annotation, parts.pools, config.plan)
     planned = price(plan_in_time(config, run, counts), evidence, counts, earlier)

@@ -13,7 +13,8 @@ from tacit.config.schema import Config
 from tacit.models.folders import check_restores, check_sketch, check_tokenizer_file, memory_need
 from tacit.privacy.plan import Plan
 from tacit.runs.folder import is_run
-from tacit.training.parts import DEFAULT_VOCABULARY, Model, given_tokenizer, sketch_learner
+from tacit.training.parts import DEFAULT_VOCABULARY, Model, sketch_learner
+from tacit.training.tokenizers import given_tokenizer
 from tacit.training.updates import default_positions
 
 

@@ -12,6 +12,7 @@ ATTACKS = [
     "tacit.audits.attacks.secrets:SECRETS",
     "tacit.audits.attacks.extraction:EXTRACTION",
     "tacit.audits.attacks.epsilon:EPSILON",
+    "tacit.audits.attacks.power:POWER",
     "tacit.papers.two_stage:TWO_STAGE",
 ]
 

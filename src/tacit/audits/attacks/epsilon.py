@@ -17,6 +17,7 @@ from tacit.audits.attacks.exposure import check_canaries
 from tacit.audits.candidates import Spelling, TokenTree, total_log_probabilities
 from tacit.audits.epsilon_bounds import LowerBound, one_run_bound, one_run_pairs_bound
 from tacit.audits.findings import About, Attack, Column, Finding, Outcome, Verdict, overall
+from tacit.audits.ideal import ideal_bound, mu_of
 from tacit.audits.statistics import Floats, Scores, judged
 from tacit.audits.target import Target
 from tacit.common.charts import Bar, ChartRow, Dot, LegendItem, RowChart, Table, axis_for
@@ -183,14 +184,23 @@ def epsilon_finding(bounds: Sequence[PlanBound], guarantee: Guarantee, about: Ab
     )
 
 
+def ideal_attackers(one: PlanBound, guarantee: Guarantee) -> float:
+    """The bound that an ideal attacker would show if the claim is exact; without a claim, one who is always right."""
+    figure, bound = figure_for(guarantee, one.measured), one.bound
+    mu = math.inf if figure is None else mu_of(figure.epsilon, figure.delta)
+    pairs = one.measured.relation is Relation.REPLACE
+    return ideal_bound(mu, bound.guesses[0].canaries, bound.delta, bound.confidence, pairs)
+
+
 def _summary(bounds: Sequence[PlanBound], guarantee: Guarantee) -> Table:
     rows = []
     for one in bounds:
         figure = figure_for(guarantee, one.measured)
         claimed = "nothing" if figure is None else rounded_up(figure.epsilon, 4)
         least, delta = f"{one.bound.epsilon:.3f}", f"{one.bound.delta:.2g}"
-        rows.append((one.template, str(one.measured), least, claimed, delta, str(one.verdict.outcome)))
-    heads = ("canaries", "what differs", "at least", "claimed", "delta", "finding")
+        count, ideal = f"{one.bound.guesses[0].canaries:,}", f"{ideal_attackers(one, guarantee):.3f}"
+        rows.append((one.template, count, str(one.measured), least, ideal, claimed, delta, str(one.verdict.outcome)))
+    heads = ("canaries", "n", "what differs", "at least", "an ideal attacker", "claimed", "delta", "finding")
     return Table(heads, tuple(rows), title=f"epsilon, with {100 * bounds[0].bound.confidence:.4g} % confidence")
 
 

@@ -28,7 +28,8 @@ import numpy as np
 
 from tacit.audits.candidates import AttackProgress, Spelling, TokenTree, part_progress, total_log_probabilities
 from tacit.audits.findings import About, Attack, Column, Compared, Finding, Highlight
-from tacit.audits.statistics import Excess, Floats, SkewNormal, excess_over_chance
+from tacit.audits.ranks import Exposure, exact_exposures, extrapolated_exposures, sampled_exposures
+from tacit.audits.statistics import Excess, SkewNormal, excess_over_chance
 from tacit.audits.target import Target
 from tacit.common.charts import Axis, ChartRow, Dot, LegendItem, Mark, RowChart, Table
 from tacit.common.formatting import chance, name, number, percent
@@ -44,8 +45,10 @@ NO_CANARIES = """\
 No canaries were planted with this run, so neither exposure nor epsilon was measured. Plant some in its YAML file:
   canaries:
     - {template: "My ID is {6 digits}", count: 200, repetitions: 1}
-    - {template: "My code is {6 digits}", count: 20, repetitions: 10, known: false}"""
+    - {template: "My code is {6 digits}", count: 20, repetitions: 10, known: false}
+Runs plant some by themselves unless they are told not to (--no-canaries)."""
 _MOST_DOTS = 300
+_MOST_BY_CHANCE = 0.02  # share of the planted values that a list of values drawn blindly contains
 _MEANING = "median bits over planted canaries, in brackets over values that were never planted"
 _TOLD = (
     "exposure",
@@ -57,21 +60,6 @@ _MISSED = (
     "How much of a missed canary is known",
     "The same, of canaries that the policy was not told of. Claims about whole records mean to hide them.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """Of one value. rank: the middle one, where known; ties: other candidates that are as probable.
-
-    chance: how probable so high a rank is, at most, for a uniform value that the model knows nothing about (equal
-    candidates count as above it); None where the rank is extrapolated.
-    """
-
-    bits: float
-    standard_error: float
-    rank: float | None
-    ties: int
-    chance: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,39 +150,6 @@ def best_chance(exposures: Sequence[Exposure]) -> float | None:
     return min(1.0, len(known) * min(known)) if known and len(known) == len(exposures) else None
 
 
-def exact_exposures(totals: Floats, own: Floats) -> list[Exposure]:
-    """Of values with total log-probabilities `own` among all candidates' `totals`, which include them."""
-    size, exposures = len(totals), []
-    for higher, as_high in _above_and_equal(totals, own):
-        rank = 1 + higher + (as_high - 1) / 2
-        chance = (higher + as_high) / size
-        exposures.append(Exposure(math.log2(size) - math.log2(rank), 0.0, rank, as_high - 1, chance))
-    return exposures
-
-
-def sampled_exposures(others: Floats, own: Floats) -> list[Exposure]:
-    """Of values with total log-probabilities `own` among those of a uniform sample."""
-    draws, exposures = len(others), []
-    for above, equal in _above_and_equal(others, own):
-        share = (1 + above + equal / 2) / (draws + 1)
-        error = math.sqrt(max(1 - share, 0.0) / (share * draws)) / math.log(2)  # the delta method
-        chance = (1 + above + equal) / (draws + 1)
-        exposures.append(Exposure(-math.log2(share), error, None, equal, chance))
-    return exposures
-
-
-def extrapolated_exposures(fit: SkewNormal, others: Floats, own: Floats) -> list[Exposure]:
-    """Of values with total log-probabilities `own`, by a fit to minus `others`."""
-    found = zip(fit.surprises(-own), fit.standard_errors(-others, -own), _above_and_equal(others, own), strict=True)
-    return [Exposure(float(bits), float(error), None, ties, None) for bits, error, (_, ties) in found]
-
-
-def _above_and_equal(totals: Floats, own: Floats) -> list[tuple[int, int]]:
-    rising = np.sort(totals)
-    left, right = (np.searchsorted(rising, own, side).tolist() for side in ("left", "right"))
-    return [(len(rising) - end, end - start) for start, end in zip(left, right, strict=True)]
-
-
 def check_canaries(space: Slot, canaries: Sequence[CanaryRecord]) -> None:
     """Refuse canaries that are not candidates of the space."""
     if not canaries:
@@ -254,11 +209,28 @@ def exposure_finding(plans: Sequence[PlanExposure]) -> Finding:
     return Finding(
         "exposure",
         About.CANARIES,
+        sentence=" ".join(filter(None, map(given_away, plans))),
         inside=" ".join(left_out) or None,
         tables=(_summary(plans),),
         charts=tuple(_chart(one, at) for at, one in enumerate(plans)),
         highlights=_highlights(plans),
         figures=exposure_figures(plans),
+    )
+
+
+def given_away(plan: PlanExposure) -> str:
+    """How many planted values are among the most probable ones, as many as were planted; nothing where chance does it.
+
+    An attacker who knows the template and lists so many values has that many of them right.
+    """
+    ranks = [one.own.rank for one in plan.exposure.canaries if one.inside]
+    listed = len(ranks)
+    if not listed or None in ranks or listed > _MOST_BY_CHANCE * plan.exposure.space:
+        return ""
+    right = sum(rank is not None and rank <= listed for rank in ranks)
+    return (
+        f"This model gives away {right:,} of {listed:,} planted secrets of “{name(plan.template)}”: so many are among "
+        f"the {listed:,} most probable of {plan.exposure.space:,} values."
     )
 
 

@@ -17,7 +17,8 @@ from tacit.audits.passages import (
     reference_scores,
     zlib_scores,
 )
-from tacit.audits.statistics import Judged, MeasuredRate, Rates, Scores, grouped, judged, rates, roc
+from tacit.audits.sample_sizes import ENOUGH, FEWEST_FOR_THOUSANDTHS, dash, measured, smaller_side
+from tacit.audits.statistics import Judged, RateAt, Rates, Scores, grouped, judged, rates, roc
 from tacit.audits.target import Candidates, Target
 from tacit.common.charts import Point, ScatterChart, Series, Table
 from tacit.common.formatting import interval, name, number, percent
@@ -103,8 +104,20 @@ def _curve(truth: Judged) -> tuple[tuple[float, float], ...]:
 
 def membership_finding(found: MembershipResult, guarantee: Guarantee) -> Finding:
     """What distinguishes members from others, with and without the model."""
-    best, chance = max(one.rates.cut.accuracy.value for one in found.attacks), f"{found.blind.chance:.2g}"
-    baseline = percent(found.blind.rates.cut.accuracy.value)
+    chance, told = f"{found.blind.chance:.2g}", [one for one in found.attacks if smaller_side(one.rates) >= ENOUGH]
+    warning = f"The texts alone tell members from others (p = {chance}): no figure of membership means anything."
+    return Finding(
+        "membership",
+        warning=warning if found.blind.flagged else "",
+        tables=(_summary(found), *_groups(found.attacks)),
+        charts=_charts(found, guarantee),
+        highlights=_highlights(found, max(one.rates.cut.accuracy.value for one in told)) if told else (),
+        figures=_figures(found),
+    )
+
+
+def _highlights(found: MembershipResult, best: float) -> tuple[Highlight, ...]:
+    baseline, count = percent(found.blind.rates.cut.accuracy.value), f"{smaller_side(found.blind.rates):,}"
     compared = Compared(
         "Membership",
         percent(best),
@@ -116,30 +129,31 @@ def membership_finding(found: MembershipResult, guarantee: Guarantee) -> Finding
         "The best attack of each run; its interval is on the page of the run. Chance is 0.5.",
         0.5,
     )
-    detail = f"best attack; chance is 50 %; without the model {baseline}"
-    warning = f"The texts alone tell members from others (p = {chance}): no figure of membership means anything."
-    return Finding(
-        "membership",
-        warning=warning if found.blind.flagged else "",
-        tables=(_summary(found), *_groups(found.attacks)),
-        charts=_charts(found, guarantee),
-        highlights=(Highlight("Membership told", percent(best), detail, compared),),
-        figures=_figures(found),
-    )
+    detail = f"best attack, {count} of each side; chance is 50 %; without the model {baseline}"
+    return (Highlight("Membership told", percent(best), detail, compared),)
 
 
 def _figures(found: MembershipResult) -> dict[str, float]:
-    """`membership` ranks by loss, as the papers do: the best of several would be chosen by the truth."""
-    figures = {"blind": found.blind.rates.cut.accuracy.value}
+    """`membership` ranks by loss, as the papers do: the best of several would be chosen by the truth.
+
+    A rate of too few is no figure.
+    """
+    figures = {}
+    if smaller_side(found.blind.rates) >= ENOUGH:
+        figures["blind"] = found.blind.rates.cut.accuracy.value
     for one in found.attacks:
-        if one.attack == "loss":
-            figures["membership"] = one.rates.cut.accuracy.value
-            if one.groups is not None:
-                figures["group membership"] = one.groups.cut.accuracy.value
-    for one in found.attacks:
-        figures[f"membership by {one.attack}"] = one.rates.cut.accuracy.value
-        figures[f"AUC by {one.attack}"] = one.rates.auc.value
+        if smaller_side(one.rates) >= ENOUGH:
+            figures[f"membership by {one.attack}"] = one.rates.cut.accuracy.value
+            figures[f"AUC by {one.attack}"] = one.rates.auc.value
+            if one.attack == "loss":
+                figures["membership"] = one.rates.cut.accuracy.value
+        if one.attack == "loss" and _groups_of(one) >= ENOUGH and one.groups is not None:
+            figures["group membership"] = one.groups.cut.accuracy.value
     return figures
+
+
+def _groups_of(one: AttackRates) -> int:
+    return 0 if one.groups is None else one.groups.members + one.groups.others
 
 
 def _summary(found: MembershipResult) -> Table:
@@ -148,26 +162,38 @@ def _summary(found: MembershipResult) -> Table:
         f"membership in %, with {100 * whole.confidence:.4g} % intervals: {whole.members:,} members and "
         f"{whole.others:,} others"
     )
-    heads = ("attack", "accuracy", "AUC", "TPR at 1 % FPR", "at 0.1 % FPR")
-    rows = tuple(
-        (attack, *map(_measured, (one.cut.accuracy, one.auc, *(rate.found for rate in one.low))))
-        for attack, one in (("text alone", whole), *((one.attack, one.rates) for one in found.attacks))
-    )
+    heads = ("attack", "members, others", "accuracy", "AUC", "TPR at 1 % FPR", "at 0.1 % FPR")
+    named = (("text alone", whole), *((one.attack, one.rates) for one in found.attacks))
+    rows = tuple((attack, f"{one.members:,}, {one.others:,}", *_printed(one)) for attack, one in named)
     return Table(heads, rows, title=title)
+
+
+def _printed(one: Rates) -> tuple[str, ...]:
+    """Accuracy, AUC and rates at few false alarms; a dash where there are too few for it."""
+    few = dash(smaller_side(one))
+    if smaller_side(one) < ENOUGH:
+        return (few,) * (2 + len(one.low))
+    low = (measured(rate.found) if _can_be_told(rate, one) else "–" for rate in one.low)
+    return (measured(one.cut.accuracy), measured(one.auc), *low)
+
+
+def _can_be_told(rate: RateAt, one: Rates) -> bool:
+    return rate.false_rate >= 1 / 100 or one.others > FEWEST_FOR_THOUSANDTHS
 
 
 def _groups(attacks: Sequence[AttackRates]) -> tuple[Table, ...]:
     rows = tuple(
-        (one.attack, f"{groups.members + groups.others:,}", _measured(groups.cut.accuracy), _measured(groups.auc))
+        (one.attack, f"{count:,}", *_of_groups(count, groups))
         for one in attacks
-        if (groups := one.groups) is not None
+        if (groups := one.groups) is not None and (count := _groups_of(one))
     )
     heads = ("attack", "groups", "accuracy", "AUC")
     return (Table(heads, rows, title=f"membership of groups of {attacks[0].group_size}"),) if rows else ()
 
 
-def _measured(figure: MeasuredRate) -> str:
-    return f"{100 * figure.value:.1f} ({100 * figure.interval.low:.0f}-{100 * figure.interval.high:.0f})"
+def _of_groups(count: int, groups: Rates) -> tuple[str, str]:
+    few = dash(count)
+    return (few, few) if count < ENOUGH else (measured(groups.cut.accuracy), measured(groups.auc))
 
 
 def _charts(found: MembershipResult, guarantee: Guarantee) -> tuple[ScatterChart, ...]:
@@ -225,18 +251,30 @@ def _blind_series(one: Rates, look: int) -> Series:
 
 def _table(found: MembershipResult) -> Table:
     rows = [
-        (name(one.attack), *_cells(one.rates), percent(one.groups.cut.accuracy.value) if one.groups else "–")
+        (name(one.attack), *_cells(one.rates), _of_groups(_groups_of(one), one.groups)[0] if one.groups else "–")
         for one in found.attacks
     ]
     rows.append((_BLIND, *_cells(found.blind.rates), "–"))
-    heads = ("Attack", "AUC", "95 % interval", "Accuracy", "95 % interval", "Found at 1 %", "at 0.1 % false alarms")
+    heads = (
+        "Attack",
+        "n",
+        "AUC",
+        "95 % interval",
+        "Accuracy",
+        "95 % interval",
+        "Found at 1 %",
+        "at 0.1 % false alarms",
+    )
     return Table((*heads, f"Accuracy on groups of {found.attacks[0].group_size}"), tuple(rows))
 
 
 def _cells(one: Rates) -> tuple[str, ...]:
-    ends = one.auc.interval
-    low = {rate.false_rate: percent(rate.found.value) for rate in one.low}
+    count, ends = smaller_side(one), one.auc.interval
+    if count < ENOUGH:
+        return (f"{count:,}", *["–"] * 6)
+    low = {rate.false_rate: percent(rate.found.value) for rate in one.low if _can_be_told(rate, one)}
     return (
+        f"{count:,}",
         number(one.auc.value),
         f"{math.floor(1000 * ends.low) / 1000:.3f} to {math.ceil(1000 * ends.high) / 1000:.3f}",
         percent(one.cut.accuracy.value),

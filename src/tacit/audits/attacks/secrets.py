@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.audits.findings import Attack, Column, Compared, Finding, Highlight
 from tacit.audits.passages import Blind, Passage, blind, log_probabilities
-from tacit.audits.sample_sizes import ENOUGH, shown
+from tacit.audits.sample_sizes import ENOUGH, FEWEST_FOR_THOUSANDTHS, shown
 from tacit.audits.statistics import Floats, MeasuredRate, RateAt, Scores, judged, rate_at
 from tacit.audits.target import Target
 from tacit.audits.values import ValuePair, held_out_pairs, value_pairs
@@ -41,7 +41,6 @@ FEW_VALUES = (
     "the same kind and form. Raise held_out, or check that the policy marks secrets."
 )
 _MEANING = "how often the value that was there is told from another; chance is 0.5"
-_FEWEST_FOR_THOUSANDTHS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def secrets_told(target: Target, config: AuditConfig, observe: Observer) -> Secr
     confidence = config.confidence
     scores, inside, texts = as_candidates(pairs, margins)
     truth = judged(scores, inside)
-    false_rates = (0.01, 0.001) if len(pairs) > _FEWEST_FOR_THOUSANDTHS else (0.01,)
+    false_rates = (0.01, 0.001) if len(pairs) > FEWEST_FOR_THOUSANDTHS else (0.01,)
     return SecretsResult(
         scores,
         inside,
