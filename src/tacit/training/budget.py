@@ -28,7 +28,8 @@ from tacit.training.base_run import BaseRun
 from tacit.training.checks import check_start
 from tacit.training.gradients.check import check_gradients
 from tacit.training.gradients.clipped import Flat, clipped_sum, plain_sum
-from tacit.training.parts import Model, given_tokenizer, make_learner
+from tacit.training.parts import Model, make_learner
+from tacit.training.tokenizers import given_tokenizer
 from tacit.training.updates import default_positions, moving_names
 
 MOST_PASSES = 20.0
