@@ -58,9 +58,15 @@ SENTENCES = {
         my wife is [45]
         the twins are [4]
         a man in his [sixties]
+        [61yo] woman with a cough
+        age/sex: [47]/F
+        he is [70] years of age
         hij wordt [21]
     """,
     "DATE": """
+        it began on [2019-03-04 10:31:07] and
+        we left on [5 May 2011, at 6:30 pm]
+        period [1998-03] of the fund
         we met on [Monday, January 5] at the lake
         she left on [Sat Mar 05 1994]
         am [Freitag, den 3. Mai 2019] war Schluss
@@ -90,13 +96,39 @@ SENTENCES = {
         they moved from [61, rue de Vincent 11158 Marin] last year
         [Buchholzallee 1-9, 37365 Neustadt am Rübenberge]
         it is [65 Marsh Circuit]
+        I live at [Björkgatan 14, 753 28 Uppsala].
+        Please deliver to [Szegfű utca 3., H-6725 Szeged]
+        our house, [ulica Lipowa 7/12, 30-702 Kraków], is sold
+        she stays at [Kirkeveien 88]
+        walk down [Juniper Avenue] to the river
+        the corner of [57th Street] and the park
+        [Rose Cottage, 4 Mill Lane, Witney OX28 4BH]
+        ship to [14/2 Banksia Parade, Cairns QLD 4870]
+        near [M5V 2T6] in the north
+        close to [SW1A 1AA]
+    """,
+    "ORG": """
+        a job at [Thornbury Optics] since June
+        she is the CEO of [Velloria]
+        [Halden & Sons] went bankrupt
+        an agreement with [Brightwater Capital Partners LLC], a fund
+        Vertrag mit der [Nordsee Kabelwerke GmbH] aus Emden
+        she studied at the [University of Tartu] for a year
+        [Abernathy, Cole and Whitlock LLP] represents him
+    """,
+    "GPE": """
+        they come from [Portugal] and stay
+        a summer in [Northern Ireland]
+        flights to [Montevideo] are late
+        he was in [Oregon 97205] then
     """,
 }
 CASES = [(kind, line.strip()) for kind, lines in SENTENCES.items() for line in lines.strip().split("\n")]
 PLAIN = (
     *("password must be reset", "please enter your password", "the user is not happy", "user experience matters"),
     *("login failed twice", "the pin is broken", "she is 5 minutes away", "they are 3 of us", "version 12 is out"),
-    *("see you on Monday", "the sun rises in 1984", "it was built in 1971"),
+    *("see you on Monday", "the sun rises in 1984", "it was built in 1971", "the season 2010-11 was dry"),
+    *("we need a bank and a school here", "the street is long", "a group of sons and a company", "send 5 of them"),
     *("my handle broke", "he posted by mistake", "signed in as usual", "it turned 90 degrees", "pass the salt please"),
 )
 
@@ -127,22 +159,22 @@ def found(policy: Pii, text: str) -> list[str]:
 
 
 def test_years_and_times_are_found_when_they_are_asked_for() -> None:
-    assert found(Pii(), TIMED) == ["3 May 2004"]
+    assert found(Pii(), TIMED) == ["3 May 2004 at 15 Uhr"]
     assert found(Pii(("YEAR",)), TIMED) == ["1987", "1990s", "2000"]
-    assert found(Pii(("TIME",)), TIMED) == ["10:45 pm", "15 Uhr", "18h30"]
+    assert found(Pii(("TIME",)), TIMED) == ["10:45 pm", "18h30"]
     assert Pii(("YEAR",)).id == "pii:YEAR"
     assert Pii(("YEAR",)).hash != Pii().hash
 
 
 def test_g2_kinds_are_chosen_from_all() -> None:
     everything = Pii((*KINDS, *TIMES)).find(Record("r", TIMED))
-    assert [span.kind for span in everything] == ["YEAR", "TIME", "DATE", "TIME", "YEAR", "TIME", "YEAR"]
+    assert [span.kind for span in everything] == ["YEAR", "TIME", "DATE", "YEAR", "TIME", "YEAR"]
     for kind in ("DATE", *TIMES):
         assert Pii((kind,)).find(Record("r", TIMED)) == tuple(span for span in everything if span.kind == kind)
 
 
 def test_times_are_added_in_yaml() -> None:
     policy = build_policy({"any": ["pii", {"pii": ["YEAR", "TIME"]}]})
-    assert len(policy.find(Record("r", TIMED))) == 7
+    assert len(policy.find(Record("r", TIMED))) == 6
     with pytest.raises(ConfigError, match="YEAR"):
         Pii(("YEARS",))

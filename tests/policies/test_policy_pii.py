@@ -34,7 +34,7 @@ SINGLE = {
         "|+1 (335) 433 7406 ext. 12|",
         "my number: |7706434192|",
         "or |+44 20 7946 0958|, he said",
-        "|0049 30 901820| in Berlin",
+        "|0049 30 901820| in winter",
         "you can call me at |555-0123|",
         "phone number? It's |5550123|.",
         "|1-800-555-0199|",
@@ -45,6 +45,8 @@ SINGLE = {
     "CARD": ["my card |4111 1111 1111 1111| is lost", "|5500-0000-0000-0004|", "pay with |378282246310005|"],
     "IBAN": ["send it to |GB82 WEST 1234 5698 7654 32| today", "|DE89370400440532013000|"],
     "SSN": ["her SSN is |078-05-1120|.", "social security number |078051120|"],
+    "GPE": ["she left for |Portugal|.", "in |Costa Rica| again"],
+    "ORG": ["he works at |Ostrava Optics|.", "|Halden & Sons| moved", "sued |Brightwater Partners LLC|, which"],
     "IP": ["from |192.168.0.254|.", "ping |fe80::1|", "|2001:db8:0:0:0:0:2:1| answered"],
     "URL": ["see |https://example.com/a?b=c#d|.", "at |www.example.org/x|, or", "visit |shop.example.com|."],
     "DATE": [
@@ -129,8 +131,8 @@ SINGLE = {
     ],
     "USERNAME": ["ask @|river_fox|", "user=|tkessler|", "thanks to u/|old_mill|", "login: |m.ferro22|"],
     "NAME": [
-        "Sehr geehrte Frau |Brandt-Kluge|,",
-        "la dottoressa e la signora |Pagani|.",
+        "Sehr geehrte |Frau Brandt-Kluge|,",
+        "la dottoressa e la |signora Pagani|.",
         "Coach |Okafor| was late",
         "From: |Ada Quist| <",
         '{"last_name": "|Etxeberria|"}',

@@ -53,6 +53,7 @@ _MORE_FORMS = re.compile(r"(?:\.?,?[ ](?:Inc|LLC|Ltd|Corp|Co|PLC|Limited|GmbH|AG
 _OF = re.compile(rf"[ ](?:of|de|di|del|della|da|do|van|für|für|for)[ ](?:the[ ]|la[ ])?{_WORD}(?:[ ]{_WORD}){{0,2}}")
 _AFTER = re.compile(rf"[ ](?:the[ ])?({_WORD}(?:{_JOINT}{_WORD}){{0,4}})(?!\w)")
 _CODE_BEHIND = re.compile(r",?[ ]\d{5}(?:-\d{4})?(?![\w,.-]?\d|\w)")
+_BETWEEN_FORMS = (" ", ", ", " & ")
 _REACH = 90
 _HEADS = phrases(
     "university|bank|institute|museum|ministry|church|college|universidad|università|universidade|universität|council"
@@ -61,13 +62,17 @@ _HEADS = phrases(
 
 def find_organizations(text: str, hits: Sequence[Hit]) -> Iterator[Span]:
     """Organizations beside the words that tell them; findings may overlap."""
-    last = 0
+    begin = last = 0
     for start, end, sign in hits:
         if sign in _PLACES_OF_WORK:
             yield from _place_of_work(text, end)
         elif sign in _FORMS and (text[start].isupper() or sign in _SMALL_FORMS):
-            yield from _with_form(text, max(last, start - _REACH), start, end, sign)
-            last = end
+            if last == 0 or text[last:start] not in _BETWEEN_FORMS:
+                begin = _name_before(text, max(last, start - _REACH), start)
+            behind = _OF.match(text, end) if sign in _HEADS else None
+            last = behind.end() if behind else end
+            if begin < start or behind:
+                yield Span(begin, _with_more(text, last, sign), "ORG")
 
 
 @cache
@@ -85,19 +90,18 @@ def find_places(text: str, hits: Sequence[Hit]) -> Iterator[Span]:
             yield Span(start, code.end() if code else end, "GPE")
 
 
-def _with_form(text: str, window: int, start: int, end: int, sign: str) -> Iterator[Span]:
-    """What is between `window` and a form such as Ltd, or behind one such as University of."""
+def _name_before(text: str, window: int, start: int) -> int:
+    """Where the name begins that ends at `start`, no sooner than at `window`; `start` if there is none."""
     before = _BEFORE.search(text[window:start])
-    begin = name_start(text, window + before.start(), start) if before else start
-    behind = _OF.match(text, end) if sign in _HEADS else None
-    if begin < start or behind:
-        stop = behind.end() if behind else end
-        more = _MORE_FORMS.match(text, stop)
-        dotted = (
-            more.group() == "." and (stop == len(text) - 1 or text[stop + 1 : stop + 2].isspace()) if more else False
-        )
-        ends_sentence = dotted and sign not in _SMALL_FORMS
-        yield Span(begin, more.end() if more and not ends_sentence else stop, "ORG")
+    return name_start(text, window + before.start(), start) if before else start
+
+
+def _with_more(text: str, end: int, sign: str) -> int:
+    """Where a name ends, with a further form and the dot of an abbreviation, but not that of the sentence."""
+    more = _MORE_FORMS.match(text, end)
+    if more is None or (more.group() == "." and sign not in _SMALL_FORMS and not text[end + 1 : end + 2].isalnum()):
+        return end
+    return more.end()
 
 
 def _place_of_work(text: str, end: int) -> Iterator[Span]:
