@@ -14,8 +14,9 @@ from typing import Any
 
 from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.policies.normalize import normalization_digest, normalize
-from tacit.policies.patterns import Capitals, Digits, RareWords
+from tacit.policies.patterns import Capitals, Digits, RareWords, Regex
 from tacit.policies.pii.common_words import common_words
+from tacit.policies.pii.numbers import FIGURES
 from tacit.policies.pii.policy import Pii
 from tacit.policies.policy import Policy
 
@@ -104,7 +105,24 @@ def _is_gap(between: str) -> bool:
 def conservative(words: Path | None) -> Policy:
     """Nearly everything that could be a secret; `words` is a list of common words in place of the built-in one."""
     rare = _builtin() if words is None else RareWords.from_file(words)
-    return Joined(rare | Capitals() | Digits() | Pii())
+    return Joined(rare | Capitals() | Digits() | _spelled() | Pii())
+
+
+class _SpelledOut(Regex):
+    """A pattern that comes with tacit."""
+
+    public = True
+
+
+@cache
+def _spelled() -> Regex:
+    """Two words for figures in a row, and words with a word for a dot between them."""
+    figures = "|".join(sorted(FIGURES, key=lambda word: (-len(word), word)))
+    dots = "dot|punto|point|punkt|ponto|punt"
+    signs = f"{dots}|at|arroba|arobase|chiocciola|underscore|dash|slash"
+    return _SpelledOut(
+        rf"(?i)\b(?:{figures})(?:[ ,.-]{{1,3}}(?:{figures}))+\b|\b\w+(?: (?:{signs}) \w+)* (?:{dots}) \w+\b", "ID"
+    )
 
 
 class _Uncommon(RareWords):

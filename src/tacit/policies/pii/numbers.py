@@ -47,16 +47,22 @@ _DIGIT_WORDS = (
     "eighty|ninety"
 )
 _TIMES = "double|triple|doppel|doble|triplo|doppio|duplo|dubbel|hundred|thousand"
+FIGURES = phrases(f"{_DIGIT_WORDS}|{_TIMES}")
+"""Words for figures, in seven languages."""
+
 _SPELLED = re.compile(rf"(?<!\w)(?:(?:{_DIGIT_WORDS}|{_TIMES})(?:[,.]?[ -])){{3,24}}(?:{_DIGIT_WORDS})(?!\w)")
 _FEWEST_WORDS = 4
 _DOTS = phrases("dot|punto|point|punkt|ponto|punt")
 _DOT = f"(?:{'|'.join(sorted(_DOTS, key=lambda dot: (-len(dot), dot)))})"
-SPELLED_SIGNS = phrases(f"{_DIGIT_WORDS}|{_TIMES}") | _DOTS
+_SIGNS = "underscore|dash|hyphen|minus|unterstrich|bindestrich|tiret|guion|guión|guion bajo|trattino|hífen|streepje"
+_SIGN = rf"(?:{_DOT}|{_SIGNS})"
+SPELLED_SIGNS = FIGURES | _DOTS
 """Words without which nothing is spelled out."""
 
+_AT = "(?:at|arroba|chiocciola|arobase|bei|klammeraffe|apenstaartje)(?:[ ]sign)?"
 _SPELLED_MAIL = re.compile(
-    rf"(?<!\w)[\w-]{{1,30}}(?:[ ]{_DOT}[ ][\w-]{{1,30}}){{0,3}}[ ](?:at|arroba|chiocciola|arobase|bei)[ ][\w-]{{1,30}}"
-    rf"(?:[ ]{_DOT}[ ][a-z]{{2,12}}){{1,3}}"
+    rf"(?<!\w)[\w-]{{1,30}}(?:[ ]{_SIGN}[ ][\w-]{{1,30}}){{0,3}}[ ]{_AT}[ ][\w-]{{1,30}}"
+    rf"(?:[ ]{_SIGN}[ ][\w-]{{1,30}}){{0,2}}(?:[ ]{_DOT}[ ][a-z]{{2,12}}){{1,3}}"
 )
 _MISREAD_SIGNS = bytes.maketrans(b"123456789OlI", b"000000000lll")
 _MISREAD = re.compile(r"(?<![^\W\d_])[OlI\d]{0,20}\d[OlI\d]{0,20}(?![^\W\d_])")

@@ -156,7 +156,8 @@ _UNIT_WORDS = (
     "torre|oficina|casa|bloco|lote|quadra|sala|conjunto|bl|sc|ap|block|phase|building|bldg|lot|space|dept|tower|nr|n°|nº|no"
 )
 _UNIT_BEHIND = re.compile(
-    rf"(?:[ ,\n]{{1,3}}(?:{_UNIT_WORDS})\.?[ ]\#?\w{{1,4}}(?!\w)|[ ,]{{0,2}}\#[ ]?\w{{1,5}}(?!\w)|,[ ]s/n(?!\w)|[ ]\([A-Z]{{2}}\))",
+    rf"(?:[ ,\n]{{1,3}}(?:{_UNIT_WORDS})\.?[ ]\#?\w{{1,4}}(?!\w)|[ ,]{{0,2}}\#[ ]?\w{{1,5}}(?!\w)|,[ ]s/n(?!\w)"
+    r"|[ ]\([A-Z]{2}\))",
     re.IGNORECASE,
 )
 _UNIT_NUMBER = re.compile(rf"(?<!\w)(?:{_UNIT_WORDS})\.?[ ]\d\w{{0,3}}(?!\w)", re.IGNORECASE)
