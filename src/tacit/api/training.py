@@ -276,6 +276,7 @@ def train(
     lora_rank: int | None = None,
     base_name: str | None = None,
     epochs: float | None = None,
+    minutes: float | None = None,
     expected_batch_size: float | None = None,
     task: str | None = None,
     tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
@@ -295,21 +296,19 @@ def train(
                 its own.
         mechanism: how to protect; `tacit plan --list` lists the mechanisms.
         epsilon: the privacy target; noise, sampling rate and steps are derived from it.
-        policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`; by
-            default pii.
+        policy: what is secret: a name, names with commas (any of them), a YAML file, a definition, or a `Policy`: pii.
         model: lstm, gpt, a local Hugging Face folder, the folder of an earlier run, or a model of transformers (with
             `tokenizer=` its tokenizer).
         lora_rank: train adapters of this rank instead of the whole model.
         base_name: what released adapters call the model that they belong to; by default the name of its folder.
-        epochs: expected passes over the private units.
+        epochs: expected passes over the private units. minutes: instead, how long training may take.
         expected_batch_size: records drawn on average per private step; larger is better for the model and slower.
         task: language, or classification of records by their label.
         tokenizer: bytes, bpe, model (that of the model folder), or a tokenizer.json.
-        mode: release, or research: everything is drawn from `seed`, and nothing is guaranteed.
-        prepared: a store that `tacit.prepare` made; corpus, policy, tokenizer and data settings come from it.
-        out: the run folder, run-MECHANISM by default.
+        mode: release, or research: all is drawn from `seed`, nothing is guaranteed. prepared: a store that
+            `tacit.prepare` made; corpus, policy, tokenizer and data settings come from it.
+        out: the run folder, run-MECHANISM by default. observe: called with progress events.
         settings: every other setting by its full or short name: {"clip_norm": 0.5}.
-        observe: called with progress events.
         **field_names: what the corpus calls the parts of a record (text_field, user_field, label_field, ...); of a
             corpus in a file they are settings, and held_out_corpus is read with them, too.
 
@@ -330,6 +329,7 @@ def train(
         raise ConfigError("a corpus", "a YAML file with settings", way_out)
     folder = Path(out or f"run-{mechanism}")
     words: dict[str, Any] = {"mechanism": mechanism, "epsilon": epsilon, "epochs": epochs, "task": task, "seed": seed}
+    words["minutes"] = minutes
     with inputs_of(folder) as inputs:
         words["model"], words["tokenizer"] = inputs.model(model, tokenizer)
         words["policy"] = None if policy is None else inputs.policy(policy, "policy")

@@ -99,9 +99,14 @@ def _build(settings: PlanSettings) -> CRT:
 
 ENTRY = MechanismEntry(
     CRT.name,
-    "redacted and de-duplicated; noise on all that may hold a missed secret",
+    "marked spans replaced, equal records left out; noise on all that may hold a missed secret",
     _build,
     CRT,
     (Unit.FLAGGED_RECORD, Unit.SECRETS),
-    Needs(OF_PRIVATE_STEPS | OF_PUBLIC_STEPS | {"public_view"}, conservative=True, duplicates="exact"),
+    Needs(
+        OF_PRIVATE_STEPS | OF_PUBLIC_STEPS | {"public_view"},
+        conservative=True,
+        duplicates="exact",
+        public_view="invented",
+    ),
 )
