@@ -9,6 +9,7 @@ from scipy import stats
 
 from audited import train_run
 from runs import quiet
+from tacit.audits.attacks.inference import inference, inference_finding
 from tacit.audits.attacks.secrets import Told, secrets_finding, secrets_told
 from tacit.audits.findings import About
 from tacit.audits.sample_sizes import ENOUGH
@@ -135,3 +136,15 @@ def test_two_stages_are_right_about_every_value_whatever_the_scores(blank: Targe
     found = two_stage_of_values(blank, SETTINGS)
     assert found is not None
     assert found.accuracy == found.of_noise == 1
+
+
+def test_the_true_value_is_chosen_among_many(leaky: Target, blank: Target) -> None:
+    """Chance is 1 in 20; false alarms of the two bounds together below 1e-5."""
+    found, nothing = (inference(target, replace(SETTINGS, secrets=60), quiet, among=20) for target in (leaky, blank))
+    assert found is not None
+    assert nothing is not None
+    assert found.trained.share > 0.5
+    for chance in (found.held_out, nothing.trained, nothing.held_out):
+        assert stats.binomtest(chance.count, chance.of, 1 / 20).pvalue > 1e-6
+    assert inference_finding(found).figures["inferred"] == found.trained.share
+    assert inference(leaky, SETTINGS, quiet, among=1000) is None

@@ -139,7 +139,13 @@ def test_the_result_is_written_and_reads_back(leaky: Path, found: Audit) -> None
     outside = RunFolder.view(leaky).read_json(Audit, ReleaseFile.AUDIT)
     assert outside == Audit(found.canaries, (), found.verdict)
     assert [one.attack for one in found.canaries] == ["exposure", "epsilon"]
-    assert [one.attack for one in found.training_records] == ["membership", "secrets", "extraction", "two-stage"]
+    assert [one.attack for one in found.training_records] == [
+        "membership",
+        "secrets",
+        "inference",
+        "extraction",
+        "two-stage",
+    ]
     assert {one.about for one in found.training_records} == {About.TRAINING_RECORDS}
 
 

@@ -30,6 +30,11 @@ class Place:
     kind: str
     records: int
 
+    @property
+    def look(self) -> tuple[str, str]:
+        """Its kind and its form."""
+        return self.kind, form(self.text)
+
 
 @dataclass(frozen=True, slots=True)
 class ValuePair:
@@ -66,10 +71,10 @@ def form(text: str) -> str:
 def value_pairs(trained: CandidateRows, held_out: CandidateRows, most: int, seed: int) -> list[ValuePair]:
     """At most so many places of the training side, each with a value that only the held-out side has."""
     rng = random.Random(seed)
-    own, other = _places(trained, held_out)
+    own, other = single_owner_places(trained, held_out)
     pairs: list[ValuePair] = []
-    waiting = _by_form(other)
-    for key, places in sorted(_by_form(own).items()):
+    waiting = alike(other)
+    for key, places in sorted(alike(own).items()):
         others = waiting.get(key, [])
         rng.shuffle(places)
         rng.shuffle(others)
@@ -81,23 +86,24 @@ def value_pairs(trained: CandidateRows, held_out: CandidateRows, most: int, seed
 def held_out_pairs(trained: CandidateRows, held_out: CandidateRows, most: int, seed: int) -> list[ValuePair]:
     """The same with places of the held-out side: what context gives away, as no model has read them."""
     rng = random.Random(seed)
-    _, places = _places(trained, held_out)
+    _, places = single_owner_places(trained, held_out)
     pairs: list[ValuePair] = []
-    for _, alike in sorted(_by_form(places).items()):
-        rng.shuffle(alike)
-        pairs += [ValuePair(*pair) for pair in zip(alike[::2], alike[1::2], strict=False)]
+    for _, some in sorted(alike(places).items()):
+        rng.shuffle(some)
+        pairs += [ValuePair(*pair) for pair in zip(some[::2], some[1::2], strict=False)]
     rng.shuffle(pairs)
     return pairs[:most]
 
 
-def _by_form(places: Iterable[Place]) -> dict[tuple[str, str], list[Place]]:
+def alike(places: Iterable[Place]) -> dict[tuple[str, str], list[Place]]:
+    """The places by kind and form."""
     found: dict[tuple[str, str], list[Place]] = {}
     for place in places:
-        found.setdefault((place.kind, form(place.text)), []).append(place)
+        found.setdefault(place.look, []).append(place)
     return found
 
 
-def _places(trained: CandidateRows, held_out: CandidateRows) -> tuple[list[Place], list[Place]]:
+def single_owner_places(trained: CandidateRows, held_out: CandidateRows) -> tuple[list[Place], list[Place]]:
     """Of both sides, the places of values that one user alone has."""
     sides = (trained, held_out)
     seen = [_seen(side) for side in sides]

@@ -125,7 +125,7 @@ def _settings(kind: type, prefix: str) -> Iterator[Setting]:
             continue
         facts: Any = field.json_schema_extra
         yield _declared(f"{prefix}{name}", field, is_open=get_origin(field.annotation) is dict)
-        for entry in get_args(field.annotation):
+        for entry in (entry for one in _alternatives(field.annotation) for entry in get_args(one)):
             if hasattr(entry, "__pydantic_fields__"):
                 yield from _settings(entry, f"{prefix}{name}[].")
         inside = {at: of for model in facts["names"] for at, of in fields_of(model).items()}

@@ -10,6 +10,7 @@ ATTACKS = [
     "tacit.audits.attacks.exposure:EXPOSURE",
     "tacit.audits.attacks.membership:MEMBERSHIP",
     "tacit.audits.attacks.secrets:SECRETS",
+    "tacit.audits.attacks.inference:INFERENCE",
     "tacit.audits.attacks.extraction:EXTRACTION",
     "tacit.audits.attacks.epsilon:EPSILON",
     "tacit.audits.attacks.power:POWER",
