@@ -223,7 +223,7 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Gua
     seen: list[Progress] = []
     plan = {"mechanism": "selective", "epsilon": 3.0, "steps": 6, "expected_batch_size": 8, "public_epochs": 1}
     words = {"corpus": str(corpus), "policy": "gold", "plan": plan, "held_out": 0.2, "max_tokens": 64}
-    settings = load_config({**words, "max_full_tokens": 64})
+    settings = load_config({**words, "max_full_tokens": 64, "canaries": []})
     return train(settings, folder, seen.append).guarantee, seen, folder
 
 

@@ -116,7 +116,7 @@ def test_a_run_trains_no_listed_entity_exactly(tmp_path: Path) -> None:
     write_jsonl(records, tmp_path / "corpus.jsonl")
     write_jsonl([Record("h", "held out", spans=())], tmp_path / "held.jsonl")
     files = {"corpus": str(tmp_path / "corpus.jsonl"), "held_out_corpus": str(tmp_path / "held.jsonl")}
-    words = {"plan": {"mechanism": "uedp"}, "policy": "gold", "entity_kinds": ["NAME"]}
+    words = {"plan": {"mechanism": "uedp"}, "policy": "gold", "entity_kinds": ["NAME"], "canaries": []}
     chosen = load_config({**files, **words})
     with RunFolder.create(tmp_path / "run") as run:
         mark_once(chosen, make_policies(chosen), run, quiet)

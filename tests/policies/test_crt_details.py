@@ -269,7 +269,7 @@ def _trained(folder: Path, records: Sequence[Record], settings: dict[str, Any]) 
     write_jsonl([Record("h", "held out", label="x", spans=())], folder / "held.jsonl")
     asked = {"mechanism": "crt", "noise_multiplier": 1.0}
     files = {"corpus": str(folder / "corpus.jsonl"), "held_out_corpus": str(folder / "held.jsonl")}
-    chosen = load_config({**files, "plan": asked, **settings})
+    chosen = load_config({**files, "plan": asked, "canaries": [], **settings})
     policies = make_policies(chosen)
     with RunFolder.create(folder / "run") as run:
         mark_once(chosen, policies, run, quiet)

@@ -240,6 +240,7 @@ def words_of(choice: Mapping[str, str], place: Path, chance: Random) -> dict[str
         words["classes"] = ["x", "y"]
     if choice["conservative_policy"] == "given":
         words["conservative_policy"] = "gold"
+    words["canaries"] = []
     if choice["canaries"] == "some":
         canary = {"template": "my code is {4 digits}", "count": 2, "known": chance.random() < 0.5}
         words["canaries"] = [{**canary, "inside_probability": 1.0}]
