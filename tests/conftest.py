@@ -21,6 +21,7 @@ LISTED_SKIPS = (
     "the data sets of TACIT_DATA are not here",
     "stories15m was not made",
     "gliner is not installed beside this transformers",
+    "no network namespaces here",
     "TACIT_ENCODER names no folder of a pretrained encoder",
 )
 """Reasons for which a test may be skipped where changes are checked: data and models that cannot be installed there."""

@@ -337,6 +337,16 @@ def test_a_device_on_which_nothing_was_compared_is_a_condition_of_every_claim(na
     assert (UNCOMPARED_DEVICE in with_it.holds_if) == (name != "plain")
 
 
+@pytest.mark.parametrize("name", REGISTRY)
+def test_machines_and_network_between_several_processes_are_a_condition_of_every_claim(name: str) -> None:
+    """Gradients before noise, and the key of the noise, pass between them."""
+    condition = Condition("the machines and the network between them are trusted", Status.ASSUMED)
+    with_it = guarantee_of(name, replace(EVIDENCE, distributed=True))
+    assert condition not in guarantee_of(name, EVIDENCE).holds_if
+    assert (condition in with_it.holds_if) == (name != "plain")
+    assert with_it.figures == guarantee_of(name, EVIDENCE).figures
+
+
 def test_no_condition_claims_to_be_measured_without_evidence() -> None:
     for name in REGISTRY:
         assert all(condition.status != Status.MEASURED for condition in guarantee_of(name, Evidence()).holds_if)

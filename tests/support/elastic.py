@@ -3,9 +3,9 @@
     python elastic.py SIZE KILLS ARGUMENT... --out RUN
 
 runs `tacit ARGUMENT... --out RUN` in SIZE ranks. KILLS times, one rank is killed (SIGKILL), and the agent starts all of
-them again. Every other time the moment is any within five seconds after the ranks were started; otherwise it is within
-a fifth of a second after the ledger grew, which is during a step. Ranks are forked from a process that has imported
-everything: torchrun itself would spend most of the time on imports.
+them again. Every other time the moment is any within two seconds after the ranks were started, or their tenth step;
+otherwise it is within a fifth of a second after the ledger grew, which is during a step. Ranks are forked from a
+process that has imported everything: torchrun itself would spend most of the time on imports.
 """
 
 import os
@@ -33,6 +33,25 @@ def run_elastic(size: int, kills: int, *arguments: str) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     assert f"{kills} killed" in done.stderr
+
+
+def train_arguments(corpus: Path, steps: int, out: Path) -> list[str]:
+    """Of a small research run of `selective` that writes a checkpoint after every step."""
+    settings = {
+        "noise_multiplier": 1,
+        "steps": steps,
+        "public_epochs": 1,
+        "public_batch_size": 16,
+        "checkpoint_steps": 1,
+        "held_out": 0.2,
+        "max_tokens": 64,
+        "max_full_tokens": 64,
+        "model_config.hidden_size": 8,
+        "model_config.embedding_size": 8,
+    }
+    given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    how = ["--policy", "gold", "--mechanism", "selective", "--expected-batch-size", "8", "--tokenizer", "bytes"]
+    return ["-q", "train", str(corpus), *how, "--mode", "research", *given, "--out", str(out)]
 
 
 def _rank(arguments: list[str]) -> None:
@@ -71,14 +90,13 @@ class Killer(threading.Thread):
             seen |= alive
 
     def _wait(self, alive: set[int]) -> None:
-        if self.killed % 2:
-            time.sleep(self._chance.uniform(0, 5))
-            return
+        any_moment = bool(self.killed % 2)
+        end = time.monotonic() + (self._chance.uniform(0, 2) if any_moment else float("inf"))
         sizes = {self._size_of_ledger()}
-        while len(sizes) < 4 and alive <= _ranks():  # it is rewritten once when it is opened
+        while len(sizes) < (10 if any_moment else 4) and alive <= _ranks() and time.monotonic() < end:
             time.sleep(0.005)
-            sizes.add(self._size_of_ledger())
-        time.sleep(self._chance.uniform(0, 0.2))
+            sizes.add(self._size_of_ledger())  # it is rewritten once when it is opened
+        time.sleep(0 if any_moment else self._chance.uniform(0, 0.2))
 
     def _size_of_ledger(self) -> int:
         return self._ledger.stat().st_size if self._ledger.exists() else 0

@@ -2,7 +2,8 @@
 
     python forked_ranks.py MODULE:FUNCTION FOLDER SIZE...
 
-calls `FUNCTION(FOLDER)` once, then what it returns in each rank of a group of each size, one size after the other.
+calls `FUNCTION(FOLDER)` once, then what it returns in each of SIZE processes with the environment of torchrun; one size
+after the other.
 """
 
 import os
@@ -18,7 +19,7 @@ from torch._C._distributed_c10d import TCPStore
 
 from tacit.training.group import Group, joined
 
-Work = Callable[[Group], None]
+Work = Callable[[], None]
 TIMEOUT = timedelta(seconds=120)
 _HOST = "127.0.0.1"
 
@@ -31,6 +32,16 @@ def run_in_ranks(function: str, folder: Path, *sizes: int) -> None:
         command, env={**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-4000:]
+
+
+def in_group(work: Callable[[Group], None]) -> Work:
+    """`work` with the group of the process that does it."""
+
+    def joining() -> None:
+        with joined("cpu", TIMEOUT) as group:
+            work(group)
+
+    return joining
 
 
 def fork_ranks(work: Work, size: int) -> None:
@@ -50,8 +61,7 @@ def _fork(work: Work, rank: int, size: int, port: int) -> int:
     os.environ |= {"MASTER_ADDR": _HOST, "MASTER_PORT": str(port)}
     code = 1
     try:
-        with joined("cpu", TIMEOUT) as group:
-            work(group)
+        work()
         code = 0
     except BaseException:
         traceback.print_exc()

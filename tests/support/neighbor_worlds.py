@@ -41,7 +41,6 @@ from tacit.training.checks import check_mechanism, check_run
 from tacit.training.covered import check_covered
 from tacit.training.execute import make_choice
 from tacit.training.gradients.check import check_gradients
-from tacit.training.group import ALONE
 from tacit.training.marking import Caps, annotate, mark_once, marked_corpus
 from tacit.training.optimizers import Optimizer
 from tacit.training.parts import (
@@ -56,7 +55,7 @@ from tacit.training.parts import (
 )
 from tacit.training.pools import Annotation, DrawnUnits, Pools, measured_counts
 from tacit.training.randomness import NoiseStream, Streams
-from tacit.training.stages import _check_dependence, _prepare_choice
+from tacit.training.stages import _check_dependence, prepare_choice
 from tacit.training.updates import Updates
 
 Name = tuple[str, int]
@@ -171,8 +170,8 @@ def make_world(folder: Path, drafts: Sequence[Draft], words: Mapping[str, Any], 
         _check_dependence(mechanism, tokenizer.depends_on, policies.marking.hash)
         check_mechanism(experiment, mechanism)
         learner = make_learner(experiment, tokenizer)
-        _prepare_choice(experiment, policies.marking, tokenizer, run)
-        choice = make_choice(experiment, tokenizer, learner, run, ALONE)
+        prepare_choice(experiment, policies.marking, tokenizer, run)
+        choice = make_choice(experiment, tokenizer, learner, run)
     forms = _forms(store, tokenizer, plan, None if public is None else public.forms)
     reader = make_reader(experiment, tokenizer, store, None if forms is None else forms.released)
     updates = Updates(learner, plan, reader, pools, train_settings(experiment).updates)

@@ -13,12 +13,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from forked_ranks import Work, in_group
 from runs import PLANS, Parts, make_parts
 from tacit.config.model_schema import CausalLMConfig, ClassifierConfig, LoRAConfig, LSTMConfig, OptimizerConfig
 from tacit.data.batches import BatchReader
 from tacit.data.labels import LabelReader
 from tacit.data.records import Record, Span
 from tacit.data.tokenizer import byte_tokenizer
+from tacit.errors import RunError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import LSTMClassifier
 from tacit.models.lstm import LSTM
@@ -133,7 +135,7 @@ def all_parts(folder: Path) -> dict[str, Parts]:
     return found
 
 
-def every_case(folder: Path) -> Callable[[Group], None]:
+def every_case(folder: Path) -> Work:
     """Work for each rank: all cases, and their weights in `SIZE-RANK-CASE.safetensors`."""
     parts = all_parts(folder)
     case_of("adapters", parts)  # what it imports, every rank then has
@@ -142,5 +144,11 @@ def every_case(folder: Path) -> Callable[[Group], None]:
         for name in CASES:
             found = case_of(name, parts).carry_out(group)
             save_file(found, folder / f"{group.size}-{group.rank}-{name}.safetensors")
+        group.check_equal("weights", b"the same")
+        (folder / f"{group.size}-{group.rank}-same").touch()
+        try:
+            group.check_equal("weights", bytes([group.rank == 1]))
+        except RunError:
+            (folder / f"{group.size}-{group.rank}-different").touch()
 
-    return work
+    return in_group(work)

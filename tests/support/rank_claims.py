@@ -1,6 +1,6 @@
 """What ranks do to noise and to single records, and what ranks that do it wrong would do (theory, T2, T3 and T6)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import Store
 
+from forked_ranks import Work, in_group
 from rank_cases import SGD, STYLES, Case, all_parts, case_of
 from runs import Parts
 from tacit.data.store import PreparedCorpus
@@ -121,7 +122,7 @@ def _drawn(rows: tuple[int, ...]) -> DrawnUnits:
     return DrawnUnits(np.array(rows, dtype=np.int64), np.arange(len(rows) + 1))
 
 
-def measure(folder: Path) -> Callable[[Group], None]:
+def measure(folder: Path) -> Work:
     """Work for each rank: rank 0 saves what was found in `found.npz`."""
     parts = all_parts(folder)
     canaries = (Canary(number) for number in range(DIRECTIONS))
@@ -137,7 +138,7 @@ def measure(folder: Path) -> Callable[[Group], None]:
         if group.writes:
             np.savez(folder / "found.npz", **found)  # type: ignore[arg-type]
 
-    return work
+    return in_group(work)
 
 
 def _case(parts: dict[str, Parts], name: str) -> tuple[Case, Step]:

@@ -48,6 +48,13 @@ def test_one_two_and_three_ranks_agree(case: str, results: Path) -> None:
             torch.testing.assert_close(found[name], value, rtol=1e-6 if name == "facts" else 0, atol=1e-6)
 
 
+def test_a_difference_stops_every_rank(results: Path) -> None:
+    """Rank 1 has other weights than the rest, which would go on without the comparison."""
+    ranks = [(size, rank) for size in SIZES for rank in range(size)]
+    assert all((results / f"{size}-{rank}-same").exists() for size, rank in ranks)
+    assert [(results / f"{size}-{rank}-different").exists() for size, rank in ranks] == [size > 1 for size, _ in ranks]
+
+
 def test_models_learn_in_every_case(results: Path) -> None:
     """Control of the two tests above: what they compare depends on the case, so it is not the model as it began."""
     whole = [read(results, 1, 0, case) for case in CASES if case not in ("gpt", "adapters", "classifier")]

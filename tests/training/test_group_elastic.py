@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic import run_elastic
+from elastic import run_elastic, train_arguments
 from runs import recorded, write_corpus
 from tacit.mechanisms.build import Terms
 from tacit.privacy.ledger import read_entries
@@ -19,30 +19,12 @@ from tacit.runs.verify import verify
 RANKS = 2
 
 
-def arguments(corpus: Path, steps: int, out: Path) -> list[str]:
-    settings = {
-        "noise_multiplier": 1,
-        "steps": steps,
-        "public_epochs": 1,
-        "public_batch_size": 16,
-        "checkpoint_steps": 1,
-        "held_out": 0.2,
-        "max_tokens": 64,
-        "max_full_tokens": 64,
-        "model_config.hidden_size": 8,
-        "model_config.embedding_size": 8,
-    }
-    given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    how = ["--policy", "gold", "--mechanism", "selective", "--expected-batch-size", "8", "--tokenizer", "bytes"]
-    return ["-q", "train", str(corpus), *how, "--mode", "research", *given, "--out", str(out)]
-
-
 def same_after_kills(folder: Path, kills: int, steps: int) -> int:
     """Train with and without kills, and compare; how many steps were charged beyond the plan is returned."""
     corpus = write_corpus(folder, 24)
     whole, killed = (folder / name for name in ("whole", "killed"))
-    run_elastic(RANKS, 0, *arguments(corpus, steps, whole))
-    run_elastic(RANKS, kills, *arguments(corpus, steps, killed))
+    run_elastic(RANKS, 0, *train_arguments(corpus, steps, whole))
+    run_elastic(RANKS, kills, *train_arguments(corpus, steps, killed))
     first, second = ((place / "release" / ReleaseFile.MODEL).read_bytes() for place in (whole, killed))
     assert first == second
     run = RunFolder.view(killed)
@@ -63,6 +45,6 @@ def test_ranks_that_were_killed_come_to_the_same_model(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_hundred_kills(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """Catches a restart that begins anew, and an update that was not charged."""
-    lost = same_after_kills(tmp_path, kills=100, steps=300)
+    lost = same_after_kills(tmp_path, kills=100, steps=2000)
     record_property("counts", f"100 kills: {lost} steps were charged and lost")
     assert lost > 0  # else no kill fell between a charge and its checkpoint

@@ -29,7 +29,7 @@ from tacit.runs.release import PrivateFile
 from tacit.runs.utility import TokenQuality, Utility
 from tacit.runs.weights import keep_model
 from tacit.training.checks import public_choice
-from tacit.training.group import Group
+from tacit.training.group import ALONE, Group
 from tacit.training.marking import Caps, annotate
 from tacit.training.parts import Model, make_reader, train_settings, with_cache
 from tacit.training.pools import Annotation, Pools
@@ -76,13 +76,12 @@ class Execution:
         reader = make_reader(config, parts.tokenizer, parts.store, self.forms)
         streams = Streams.research(config.seed or 0) if config.mode == Mode.RESEARCH else Streams.release()
         choice = make_choice(config, parts.tokenizer, self.learner, run, self.group)
-        settings = train_settings(config)
         log = config.training.report_to if self.group.writes else "none"
         with (
             with_cache(config, self.learner, run.path(PrivateFile.SETTINGS).parent, len(parts.store)) as trained,
             watched(run, log, observe) as watching,
         ):
-            trainer = Trainer(run, trained, self.plan, reader, parts.pools, settings, choice, self.group)
+            trainer = Trainer(run, trained, self.plan, reader, parts.pools, train_settings(config), choice, self.group)
             trainer.train(streams, _keeping(watching, run, config.training.save_steps, self.learner), announce)
 
     def measure(self, characters: int, observe: Observer) -> tuple[Utility, Contributions]:
@@ -99,8 +98,10 @@ class Execution:
         return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told, self.group)
 
 
-def make_choice(config: Config, tokenizer: Tokenizer, learner: Model, run: RunFolder, group: Group) -> Choice | None:
-    """Which model of the run is kept, where its settings ask for a choice."""
+def make_choice(
+    config: Config, tokenizer: Tokenizer, learner: Model, run: RunFolder, group: Group = ALONE
+) -> Choice | None:
+    """What chooses among models, by a store that is prepared; None where nobody asked."""
     training = config.training
     if training.eval_steps is None:
         return None

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 
 import numpy as np
 import torch
@@ -35,6 +36,7 @@ from tacit.errors import RunError, TacitError
 _SMALL = 1 << 20  # numbers: smaller tensors are sent together
 _SECONDS_BETWEEN = 0.2
 _HOST = torch.device("cpu")
+_JOINED = count()  # every rank joins the same groups, one after the other
 _READY, _DONE = "ready", "done"
 
 
@@ -181,7 +183,7 @@ def joined(device: str, timeout: timedelta) -> Iterator[Group]:
         torch.cuda.set_device(here)
     with _answered():
         # under one name for all restarts, ranks would find the addresses of those that were killed
-        store = PrefixStore(f"tacit/{restarts}", _store(rank, size, timeout))
+        store = PrefixStore(f"tacit/{restarts}/{next(_JOINED)}", _store(rank, size, timeout))
         backend = "nccl" if here.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     try:

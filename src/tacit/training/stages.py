@@ -211,7 +211,7 @@ def _carried_out(
     for step, prices in terms.prices().items():
         if step not in known:
             run.ledger.declare(step, prices)
-    _prepare_choice(config, policy, tokenizer, run)
+    prepare_choice(config, policy, tokenizer, run)
     seeded = config.mode == Mode.RESEARCH
     chance = Random(f"forms {config.seed or 0}") if seeded else SystemRandom()
     forms = release_forms(run, planned.plan, parts.store, tokenizer, chance)
@@ -274,7 +274,7 @@ def _priced(observe: Observer, run: RunFolder, planned: Planned) -> Observer:
     return told
 
 
-def _prepare_choice(config: Config, policy: Policy, tokenizer: Tokenizer, run: RunFolder) -> None:
+def prepare_choice(config: Config, policy: Policy, tokenizer: Tokenizer, run: RunFolder) -> None:
     """The public corpus that models are chosen with, as a store."""
     public, place = public_choice(config), run.path(PrivateFile.CHOICE)
     if config.training.eval_steps is not None and public is not None and not place.exists():
