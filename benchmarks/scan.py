@@ -1,10 +1,10 @@
 """How fast the policies `pii` and `names,pii` scan, beside Presidio, on the same simulated dialogs.
 
 All run in one process, in turns on the same chunks of dialogs, and are charged the processor time they used.
-"Presidio's patterns" is its usual English registry without a model for entities and without context words. "Presidio" is its
-analyzer as it comes, with the same spaCy pipeline as `names`; "the policy presidio" is tacit's, which leaves out the
-components of the pipeline that Presidio does not need. The run fails when `pii`, which also looks for names, is not at
-least five times as fast as Presidio's patterns, or `names,pii` not twice as fast as Presidio.
+"Presidio's patterns" is its usual English registry without a model for entities and without context words.
+"Presidio" is its analyzer as it comes, with the same spaCy pipeline as `names`; "the policy presidio" is tacit's, which
+leaves out the components of the pipeline that Presidio does not need. The run fails when `pii`, which also looks for
+names, is not at least five times as fast as Presidio's patterns, or `names,pii` not twice as fast as Presidio.
 
     python benchmarks/scan.py [dialogs]
 

@@ -18,7 +18,7 @@ from tacit.policies.pii.cues import (
     PARTICLES,
     PERSON_CUES,
     Cue,
-    overlaps,
+    covers,
     words,
 )
 from tacit.policies.pii.outline import outline
@@ -138,7 +138,7 @@ def find_names(
     for span in addresses:
         found.extend(name for name in _ending_at(text, span.start, _ADDRESSEE, 80) if " " in text[slice(*name)])
     found.extend(find_people(text, folded, hits))
-    taken = [piece for piece in found if not overlaps(addresses, *piece)]
+    taken = [piece for piece in found if not covers(addresses, *piece)]
     yield from (Span(start, end, "NAME") for start, end in (*taken, *find_mentions(text, folded, taken)))
 
 

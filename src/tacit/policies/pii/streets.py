@@ -143,7 +143,7 @@ def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
             yield Span(begin, end + (suffix in _DOTTED and text.startswith(".", end)), "ADDRESS")
 
 
-_PLACE_WORD = rf"{CAPITAL}(?:[^\W\d_]|['’-]){{1,25}}"
+_PLACE_WORD = rf"{CAPITAL}(?:[^\W\d_]|['’-]|\d(?=\d?[^\W\d_A-Z])){{1,25}}"
 _SURE_CODE = (
     r"(?:\d{4,6}(?:-\d{3,4})?|\d{8}|(?:[A-Z]{1,2}-)?\d{3}[ ]\d{2,3}|\d{2}-\d{3}|[A-Z]{1,2}\d[A-Z\d]?[ ]?\d[A-Z]{2}|"
     r"[A-Z]\d[A-Z][ ]?\d[A-Z]\d|[A-Z]\d[\dW][ ][A-Z\d]{4})(?!\w)"
