@@ -32,7 +32,7 @@ def run_elastic(size: int, kills: int, *arguments: str) -> None:
     environment = {**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert f"{kills} killed" in done.stderr
+    assert f"{kills} killed" in done.stderr, done.stderr[-4000:]
 
 
 def train_arguments(corpus: Path, steps: int, out: Path) -> list[str]:
