@@ -32,7 +32,7 @@ SMALL: Settings = {
     "data.max_full_tokens": 96,
 }
 PASSES = 20
-EXACT_PASSES = 10
+EXACT_PASSES = 20
 
 
 def _dialogs(folder: Path) -> Settings:
