@@ -63,8 +63,11 @@ def _rank(arguments: list[str]) -> None:
 
 def _ranks() -> set[int]:
     """The processes of all ranks that are alive."""
-    tasks = Path(f"/proc/{os.getpid()}/task")
-    return {int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            found |= {int(child) for child in (task / "children").read_text().split()}
+    return found
 
 
 class Killer(threading.Thread):

@@ -25,7 +25,7 @@ from tacit.api.five_ways import quickstart
 from tacit.api.plans import mechanisms, plan
 from tacit.api.prepared import prepare, prepare_config
 from tacit.api.private_step import PrivateStep
-from tacit.api.results import audit, audit_model, export, report, sweep, sweep_board, verify
+from tacit.api.results import audit, audit_model, export, report, sweep, sweep_board, sweep_slurm, verify
 from tacit.api.settings import config
 from tacit.api.training import Run, generate, load, resume, train, train_config
 
@@ -56,6 +56,7 @@ __all__ = [
     "simulate",
     "sweep",
     "sweep_board",
+    "sweep_slurm",
     "train",
     "train_config",
     "verify",

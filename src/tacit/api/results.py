@@ -143,6 +143,22 @@ def sweep(
     return go(recipe, out, results, data, scale, jobs, audit, observe)
 
 
+def sweep_slurm(
+    recipe: str | Path,
+    folder: str | Path,
+    *,
+    out: str | Path | None = None,
+    results: str | Path | None = None,
+    data: str | Path | None = None,
+    scale: float = 1.0,
+    audit: bool = True,
+) -> Path:
+    """Write every run of a recipe as a job of Slurm into a new folder; the script that submits them is returned."""
+    from tacit.sweeps.sweep import write_slurm
+
+    return write_slurm(recipe, folder, out, results, data, scale, audit)
+
+
 def sweep_board(recipe: str | Path, scale: float = 1.0) -> "Board":
     """The table of a sweep that is about to begin; its `observe` is an `observe` of `sweep`."""
     from tacit.sweeps.sweep import Board

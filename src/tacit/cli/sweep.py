@@ -40,12 +40,18 @@ def sweep(
         int, typer.Option(min=1, help="Runs at a time, each in its own process; reduce if you run out of memory.")
     ] = 1,
     audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Attack each model after training.")] = True,
+    slurm: Annotated[
+        Path | None, typer.Option(help="Start nothing; write a job of Slurm for each run into this new folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train, attack and report every run of a recipe; after any stop, the same command resumes.
 
     Exit code 1 when a run failed, 3 when an audit contradicts a claim.
     """
+    if slurm is not None:
+        typer.echo(api.sweep_slurm(recipe, slurm, out=out, results=results, data=data, scale=scale, audit=audit))
+        return
     board = api.sweep_board(recipe, scale)
     try:
         with _watching(board) as observe:

@@ -39,6 +39,7 @@ from tacit.sweeps.charts import PAGE, sweep_page
 from tacit.sweeps.recipe import Need, Recipe, Variation, read_recipe, references, resolved, variations
 from tacit.sweeps.result_columns import cell, table_columns
 from tacit.sweeps.scheduler import Drive, Places, RunOutcome, RunPlace, SweepObserver, available_threads, locked
+from tacit.sweeps.slurm import write_jobs
 from tacit.sweeps.worker import (
     Job,
     JobIdentity,
@@ -114,19 +115,9 @@ def sweep(
     if jobs < 1:
         raise ConfigError("at least one job", str(jobs), "--jobs 1 does one run after the other")
     places = Places.of(Path(recipe), out, results, data, scale)
-    read = read_recipe(places.recipe, scale)
-    if not audit:
-        read = read.model_copy(update={"audit": None})
-    if not places.results.parent.is_dir():
-        raise ConfigError(f"a folder {places.results.parent}", "none", "make it, or choose another with --results")
-    everything = variations(read)
-    places.out.mkdir(parents=True, exist_ok=True)
-    places.own.mkdir(mode=0o700, exist_ok=True)  # parts of corpora are copied there
+    read = _read(places, scale, audit)
     with locked(places.own / "lock") as lock:
-        needs = make_needs(read.needs, places.data, places.own / "needs", _fields(read, everything))
-        todo = [(one, _job(read, one, needs, places)) for one in everything]
-        for one, job in todo:
-            _check_same(one.name, job)
+        todo = _todo(read, places)
         with ThreadPoolExecutor(jobs) as pool:
             threads = max(1, available_threads() // min(jobs, len(todo)))
             outcomes = tuple(Drive(places, threads, lock, observe or (lambda *_: None)).all(pool, todo))
@@ -146,6 +137,47 @@ def sweep(
         page = places.out / PAGE
         write_bytes(page, sweep_page(read, content, compared.name if compared else None, linked=True).encode())
         return Swept(outcomes, places.results, page, compared, warnings)
+
+
+def write_slurm(
+    recipe: RunPlace,
+    folder: RunPlace,
+    out: RunPlace | None = None,
+    results: RunPlace | None = None,
+    data: RunPlace | None = None,
+    scale: float = 1.0,
+    audit: bool = True,
+) -> Path:
+    """Write the runs of a recipe as jobs of Slurm into `folder`; the script that submits them is returned."""
+    places = Places.of(Path(recipe).absolute(), out, results, data, scale)
+    read = _read(places, scale, audit)
+    with locked(places.own / "lock"):
+        jobs = {one.name: job for one, job in _todo(read, places)}
+    where = {"--out": places.out, "--results": places.results, "--data": places.data, "--scale": scale}
+    options = [str(part) for pair in where.items() for part in pair]
+    collect = ["--quiet", "sweep", str(places.recipe), *options, "--audit" if audit else "--no-audit"]
+    return write_jobs(Path(folder).absolute(), jobs, collect)
+
+
+def _read(places: Places, scale: float, audit: bool) -> Recipe:
+    """The recipe; the folders of its runs are there afterwards."""
+    read = read_recipe(places.recipe, scale)
+    if not places.results.parent.is_dir():
+        raise ConfigError(f"a folder {places.results.parent}", "none", "make it, or choose another with --results")
+    variations(read)
+    places.out.mkdir(parents=True, exist_ok=True)
+    places.own.mkdir(mode=0o700, exist_ok=True)  # parts of corpora are copied there
+    return read if audit else read.model_copy(update={"audit": None})
+
+
+def _todo(read: Recipe, places: Places) -> list[tuple[Variation, Job]]:
+    """What is to be done for every run, with all that they need made."""
+    everything = variations(read)
+    needs = make_needs(read.needs, places.data, places.own / "needs", _fields(read, everything))
+    todo = [(one, _job(read, one, needs, places)) for one in everything]
+    for one, job in todo:
+        _check_same(one.name, job)
+    return todo
 
 
 class Needed(NamedTuple):
