@@ -33,6 +33,7 @@ SHARED = {"policy": "pii", "held_out": 0.5, "mode": "research", "max_tokens": 12
 TITLES = {
     "membership of secrets": "secrets",
     "membership in": "membership",
+    "inference:": "inference",
     "secrets that came out": "extraction",
     "epsilon, with": "epsilon",
     "exposure of planted": "exposure",

@@ -308,7 +308,7 @@ def test_without_canaries_the_rest_is_audited(tmp_path: Path) -> None:
     assert found.verdict.outcome is Outcome.NOT_COMPARABLE
     assert measured.membership
     assert measured.extraction is not None
-    assert {"membership", "extracted"} <= found.figures.keys()
+    assert "extracted" in found.figures
 
 
 def test_a_canary_that_training_cut_is_refused(tmp_path: Path) -> None:
@@ -387,9 +387,8 @@ def test_a_curve_has_a_point_for_each_model_that_was_kept(leaky: Path, found: Au
     assert [point.step for point in again.checkpoints] == [7, 1200]
     before, after = again.checkpoints
     assert after.perplexity < before.perplexity
-    assert after.figures.keys() == {*exposure_figures(measured.canaries), "membership"}
+    assert after.figures.keys() == exposure_figures(measured.canaries).keys()
     assert after.figures == {name: found.figures[name] for name in after.figures}
-    assert before.figures["membership"] < after.figures["membership"]
     assert again.findings == found.findings
 
 

@@ -293,8 +293,8 @@ def _at_checkpoint(target: Target, config: AuditConfig) -> dict[str, float]:
     candidates = target.candidates(config)
     if candidates is None:
         return {}
-    truth = judged(loss_scores(target.learner, candidates.passages), candidates.inside)
-    return {"membership": rates(truth, config.confidence).cut.accuracy.value}
+    found = rates(judged(loss_scores(target.learner, candidates.passages), candidates.inside), config.confidence)
+    return {"membership": found.cut.accuracy.value} if smaller_side(found) >= ENOUGH else {}
 
 
 MEMBERSHIP = Attack(
