@@ -37,6 +37,7 @@ def same_after_kills(folder: Path, kills: int, steps: int) -> int:
     return sum(charged[step] - times for step, times in planned.items())
 
 
+@pytest.mark.slow
 def test_ranks_that_were_killed_come_to_the_same_model(tmp_path: Path) -> None:
     """Two kills: one during a step, one at any moment."""
     same_after_kills(tmp_path, kills=2, steps=8)

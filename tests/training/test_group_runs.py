@@ -31,6 +31,7 @@ def both(runs: Path, name: str) -> tuple[RunFolder, RunFolder]:
     return RunFolder.view(runs / f"{name}-1"), RunFolder.view(runs / f"{name}-2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_the_number_of_ranks_is_in_neither_plan_nor_price(name: str, runs: Path) -> None:
     alone, together = both(runs, name)
@@ -48,6 +49,7 @@ def _content(run: RunFolder, file: ReleaseFile) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_claim_says_that_several_processes_are_trusted(name: str, runs: Path) -> None:
     """Inside and outside; a run of one process does not say it, and both verify."""
@@ -57,6 +59,7 @@ def test_a_claim_says_that_several_processes_are_trusted(name: str, runs: Path) 
         assert verify(run.folder).holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_models_and_their_utility_agree(name: str, runs: Path) -> None:
     """Within 1e-6: also where models are chosen on the way, and for classes."""

@@ -1,8 +1,8 @@
 """What the best attacker would show with as many canaries, so that a bound can be compared with what was possible.
 
 The ideal attacker sees, for each canary, one number: standard normal if it was not there, shifted by mu if it was. That
-is the Gaussian mechanism, which the claim's (epsilon, delta) allows; no attack on a text reaches more. Its numbers are
-put at the quantiles of their law, so that the figure has no luck in it.
+is the Gaussian mechanism with the claim's (epsilon, delta). Its numbers are put at the quantiles of their law: a
+typical result, not a limit, as luck or a claim of another profile may give more.
 
 G1. A larger mu never shows less; infinite mu is an attacker who is always right.
 """
