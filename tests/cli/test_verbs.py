@@ -22,6 +22,7 @@ from tacit.errors import ConfigError, RunError
 from tacit.policies.patterns import Digits
 
 NO_CANARIES = {"no_canaries": "settings={'audit.canaries': []}"}
+IN_SETTINGS = {**NO_CANARIES, "minutes": "settings"}
 OTHERWISE: dict[str, dict[str, str]] = {
     "policy compare": {"policy": "one more of `policies`"},
     "audit": {
@@ -31,9 +32,15 @@ OTHERWISE: dict[str, dict[str, str]] = {
         "show_secrets": "Run.canary_values",
     },
     "scan": {"no_stability": "stability=False"},
-    "train": {"source": "corpus, or train_config(config(source))", "resume": "resume", **NO_CANARIES},
-    "prepare": {"source": "corpus, or prepare_config(config(source))", **NO_CANARIES},
-    "config": NO_CANARIES,
+    "train": {
+        "source": "corpus, or train_config(config(source))",
+        "resume": "resume",
+        "processes": "torchrun",
+        **NO_CANARIES,
+    },
+    "prepare": {"source": "corpus, or prepare_config(config(source))", **IN_SETTINGS},
+    "config": IN_SETTINGS,
+    "sweep": {"slurm": "sweep_slurm"},
     "context": {"table": "the result is returned", "show_secrets": "nothing is printed"},
 }
 """Words of the command line that have no parameter, and what stands for them in Python."""

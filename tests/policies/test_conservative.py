@@ -9,7 +9,7 @@ from tacit.policies.conservative import Joined, conservative
 from tacit.policies.patterns import Capitals
 from tacit.policies.pii.common_words import common_words
 from tacit.policies.registry import parse_policy
-from tacit.policies.stability import record_is_stable
+from tacit.policies.stability import PLACEHOLDER, redact, with_replaced
 
 POLICY = parse_policy("conservative")
 
@@ -60,7 +60,10 @@ def test_a_list_of_ones_own_replaces_the_built_in_one(tmp_path: Path) -> None:
 
 def test_the_mask_does_not_depend_on_the_secrets() -> None:
     record = Record("r", "tell rebecca lindholm that order 20931 is ready, says Dr. Ann Lee")
-    assert record_is_stable(POLICY, record, POLICY.find(record))
+    found = POLICY.find(record)
+    assert len(found) == 3
+    for span in found:
+        assert redact(POLICY, with_replaced(record, span, PLACEHOLDER)) == redact(POLICY, record)
 
 
 def test_no_word_of_the_list_has_a_capital() -> None:

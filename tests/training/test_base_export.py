@@ -33,7 +33,14 @@ from tacit.simulation.simulate import simulate
 from tacit.training.stages import Trained, train
 
 STEPS = {"mechanism": "dpsgd", "noise_multiplier": 1.0, "steps": 2, "expected_batch_size": 8}
-WORDS: dict[str, Any] = {"policy": "gold", "held_out": 0.2, "max_tokens": 64, "max_full_tokens": 60, "plan": STEPS}
+WORDS: dict[str, Any] = {
+    "policy": "gold",
+    "held_out": 0.2,
+    "max_tokens": 64,
+    "max_full_tokens": 60,
+    "plan": STEPS,
+    "canaries": [],
+}
 TOKENS = [[5, 9, 30, 77, 4], [8, 8, 200, 6, 1]]
 
 

@@ -80,7 +80,7 @@ def test_a_release_that_was_lost_stays_charged_and_one_that_was_kept_is_not_draw
     view = RunFolder.view(tmp_path / "run")
     assert not view.path(PrivateFile.FORMS).exists()
     assert read_entries(view.path(ReleaseFile.LEDGER)).charges()["forms"] == 1
-    with patch("tacit.training.stages.Trainer.train", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+    with patch("tacit.training.execute.Trainer.train", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         resume(tmp_path / "run", quiet)
     kept = view.path(PrivateFile.FORMS).read_bytes()
     trained = resume(tmp_path / "run", quiet)

@@ -53,6 +53,8 @@ class RunParts:
     @classmethod
     def of(cls, config: Config, tokenizer: Tokenizer, run: RunFolder) -> "RunParts":
         store, held_out = (PreparedCorpus(run.path(place)) for place in (PrivateFile.PREPARED, PrivateFile.HELD_OUT))
+        for one in (store, held_out):
+            make_reader(config, tokenizer, one)  # which looks every label up, before anything is spent
         _check_held_out(held_out)
         marks = RecordMarks.load(run.path(PrivateFile.MARKS))
         annotation, dropped = annotate(store, marks, Caps(config.plan.user_cap, config.plan.entity_cap))
