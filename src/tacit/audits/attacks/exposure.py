@@ -228,9 +228,10 @@ def given_away(plan: PlanExposure) -> str:
     if not listed or None in ranks or listed > _MOST_BY_CHANCE * plan.exposure.space:
         return ""
     right = sum(rank is not None and rank <= listed for rank in ranks)
+    guessed = number(listed**2 / plan.exposure.space, 2)
     return (
         f"This model gives away {right:,} of {listed:,} planted secrets of “{name(plan.template)}”: so many are among "
-        f"the {listed:,} most probable of {plan.exposure.space:,} values."
+        f"the {listed:,} most probable of {plan.exposure.space:,} values (by guessing: {guessed})."
     )
 
 
