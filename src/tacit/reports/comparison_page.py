@@ -196,7 +196,7 @@ def comparison_charts(runs: Sequence[Finished], groups: Sequence[Family]) -> lis
     if not all(run.released.classifies for run in runs):
         note = "Lower is better. Points of one color and shape protect the same thing; others do not compare."
         wanted.append(_Plot("utility", against, *price, "Perplexity", perplexity, note))
-        note = "What remains when secrets do not count: redaction and crt do not try to predict them."
+        note = "What remains when secrets do not count: redaction does not try to predict them."
         measure, y_name = partial(perplexity, part="public"), "Perplexity, public tokens"
         wanted.append(_Plot("public", f"{against} on public text", *price, y_name, measure, note))
         note = "Lower on private tokens means that secrets of new people are better guessed: useful, and not a leak."
