@@ -40,7 +40,7 @@ FEW_VALUES = (
     f"Membership of secrets was not attacked: it takes {FEWEST} marked values on each side that one user alone has, of "
     "the same kind and form. Raise held_out, or check that the policy marks secrets."
 )
-_MEANING = "how often the value that was there is told from another; chance is 0.5"
+_MEANING = "how often the value that was there is recognized; chance is 0.5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class SecretsResult:
-    """margins of places, by id, and what was told from them.
+    """Margins of places, by id, and what they show.
 
     in_one_record: of values that one record alone contains, which is what a claim about a record's secrets is about.
     """
@@ -155,7 +155,7 @@ def _allowed(guarantee: Guarantee) -> float | None:
 
 
 def secrets_finding(found: SecretsResult) -> Finding:
-    """How often the value that was there is told from another."""
+    """How often the value that was there is recognized."""
     single = found.single.rate
     figures = {"secrets told, without the model": found.blind.rates.cut.accuracy.value}
     for name, told in (("", found.single), (", groups", found.groups), (", held out", found.held_out)):
@@ -164,7 +164,7 @@ def secrets_finding(found: SecretsResult) -> Finding:
     highlights: tuple[Highlight, ...] = ()
     if found.single.of >= ENOUGH:
         control = percent(found.held_out.rate.value) if found.held_out.of >= ENOUGH else "–"
-        detail = f"of {found.single.of:,} true values told from others; chance 50 %; on held-out records {control}"
+        detail = f"of {found.single.of:,} true values recognized; chance 50 %; on held-out records {control}"
         compared = Compared(
             "Secrets told",
             percent(single.value),
@@ -219,9 +219,7 @@ def _summary(found: SecretsResult) -> Table:
         head = f"found at {100 * low.false_rate:g} % false alarms"
         rows.append((head, shown(low.found, found.single.of), ""))
     confidence = 100 * found.single.confidence
-    title = (
-        f"membership of secrets: true values told from others of the same form, in %, with {confidence:.4g} % intervals"
-    )
+    title = f"membership of secrets: true values recognized beside others of the same form, in %, with {confidence:.4g} % intervals"
     return Table(("attack", "right", "the claim allows"), tuple(rows), title=title)
 
 
