@@ -219,7 +219,7 @@ def _summary(found: SecretsResult) -> Table:
         head = f"found at {100 * low.false_rate:g} % false alarms"
         rows.append((head, shown(low.found, found.single.of), ""))
     confidence = 100 * found.single.confidence
-    title = f"membership of secrets: true values recognized beside others of the same form, in %, with {confidence:.4g} % intervals"
+    title = f"membership of secrets: true values recognized, in %, with {confidence:.4g} % intervals"
     return Table(("attack", "right", "the claim allows"), tuple(rows), title=title)
 
 
