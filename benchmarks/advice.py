@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from tacit.mechanisms import advice
 sys.path.insert(0, str(Path(__file__).parent / "reproduce"))
 from corpora import wikitext2
 
-from defaults import Settings, written
+from defaults import Settings, simulated, written
 
 OUT = Path(advice.__file__).with_name(advice.MEASURED)
 EPSILONS = (1.0, 4.0, 16.0)
@@ -35,18 +36,12 @@ SMALL: Settings = {
 PASSES = 20
 
 
-def _dialogs(folder: Path) -> Settings:
-    api.simulate("customersim", 200, folder / "training.jsonl", seed=7)
-    api.simulate("customersim", 60, folder / "held-out.jsonl", seed=7, split="validation")
-    return {"corpus": str(folder / "training.jsonl"), "data.held_out_corpus": str(folder / "held-out.jsonl")}
-
-
 def _wikitext(folder: Path) -> Settings:
     return written(folder, islice(wikitext2("train"), 300), islice(wikitext2("valid"), 150)) | {"policy": "digits"}
 
 
 CORPORA: Mapping[str, Callable[[Path], Settings]] = {
-    "200 simulated dialogs": _dialogs,
+    "200 simulated dialogs": partial(simulated, dialogs=200, held_out=60),
     "300 lines of WikiText-2": _wikitext,
 }
 

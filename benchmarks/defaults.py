@@ -39,9 +39,10 @@ def written(folder: Path, training: Iterable[Record], held_out: Iterable[Record]
     return {"corpus": str(folder / "training.jsonl"), "data.held_out_corpus": str(folder / "held-out.jsonl")}
 
 
-def _simulated(folder: Path) -> Settings:
-    api.simulate("customersim", 400, folder / "training.jsonl", seed=7)
-    api.simulate("customersim", 100, folder / "held-out.jsonl", seed=7, split="validation")
+def simulated(folder: Path, dialogs: int = 400, held_out: int = 100) -> Settings:
+    """Simulated dialogs as files, and the settings that name them."""
+    api.simulate("customersim", dialogs, folder / "training.jsonl", seed=7)
+    api.simulate("customersim", held_out, folder / "held-out.jsonl", seed=7, split="validation")
     return {"corpus": str(folder / "training.jsonl"), "data.held_out_corpus": str(folder / "held-out.jsonl")}
 
 
@@ -54,7 +55,7 @@ def _sgd(folder: Path) -> Settings:
     return written(folder, islice(found, 200), islice(found, 60))
 
 
-CORPORA: Mapping[str, Callable[[Path], Settings]] = {"dialogs": _simulated, "wikitext": _wikitext, "sgd": _sgd}
+CORPORA: Mapping[str, Callable[[Path], Settings]] = {"dialogs": simulated, "wikitext": _wikitext, "sgd": _sgd}
 ENGLISH: Settings = {"tokenizer": "english", "vocabulary_size": 2048}
 NOISY: Settings = {"plan.mechanism": "dpsgd", "plan.epsilon": 8}
 MIXED: Settings = {"plan.mechanism": "selective", "plan.epsilon": 8, "public_epochs": 10, "epochs": 5}
