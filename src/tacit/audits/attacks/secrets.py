@@ -15,6 +15,7 @@ The coins were flipped over users of the corpus, not by us, and a value may fit 
 here stays in `private/`, and a rate above what the claim allows is a warning; verdicts come from canaries.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,9 +60,8 @@ class Told:
     @property
     def rate(self) -> MeasuredRate:
         """With its exact interval."""
-        low, high = (
-            exact_interval(int(count), self.of, self.confidence) for count in (self.right, -(-self.right // 1))
-        )
+        counts = math.floor(self.right), math.ceil(self.right)
+        low, high = (exact_interval(count, self.of, self.confidence) for count in counts)
         return MeasuredRate(self.right / self.of if self.of else 0.5, low._replace(high=high.high))
 
     def __str__(self) -> str:
