@@ -53,7 +53,7 @@ _FIELD = re.compile(r"[\w .'’()/-]{1,30}[:=|\t]")
 _OF_MACHINES = re.compile(r"[^\W\d_],\S|[=;|{}\[\]\"<>\t\\]")
 _SMALL_WORD = re.compile(r"(?<![\w.@/-])[^\W\d_A-Z][^\W\d_A-Z]{0,30}(?![\w@/-])")
 _ANY_WORD = re.compile(r"[^\W_]+")
-_LINE_GOES_ON = re.compile(b"[w,-] ?\n")
+_LINE_GOES_ON = (b"w\n", b"w \n", b",\n", b", \n", b"-\n", b"- \n")
 _FEWEST_WORDS = 3
 _WIDEST_LINE = 200
 Change = tuple[int, int, str]
@@ -122,7 +122,8 @@ def _may_wrap(text: str) -> bool:
     """Whether a line ends with a letter, a digit, a comma or a hyphen, as far as a look at the outline tells."""
     if not text.isascii():
         return True
-    return _LINE_GOES_ON.search(solid(outline(text))) is not None
+    outlined = solid(outline(text))
+    return any(sign in outlined for sign in _LINE_GOES_ON)
 
 
 def _wraps(text: str) -> list[Change]:

@@ -147,6 +147,9 @@ _GLUED = re.compile(
 )
 _SEXED = re.compile(r"(?<![\w./-])\d{1,3}(?=[ ]?/[ ]?[mf](?![\w/]))")
 _MOST_DIGITS = 3
+_SLASHES = ("/", " /")
+_AFTER_AGE = frozenset(("", "\n", ",", ";", ":", ")", "."))
+_AND = " und "
 _COUNTED = words("no art table section figure page chapter values article appendix step item row line")
 _IN_HIS = re.compile(r"(?<=in (?:his|her) )(?:(?:early|mid|late)[- ])?(?:teens|[a-z]{3,6}ties)")
 _TH = re.compile(r"\d{2}(?:st|nd|rd|th)(?= (?:to|birthday|b-day|geburtstag))")
@@ -171,15 +174,16 @@ def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Ran
 
 
 def _at_number(text: str, folded: str, start: int, end: int) -> Iterator[Span]:
-    if text[end : end + 1].isalpha():
+    after = text[end : end + 1]
+    if after.isalpha():
         for pattern in (_GLUED, _TH):
             if match := pattern.match(folded, start):
                 yield Span(*match.span(), "AGE")
-    elif sexed := _SEXED.match(folded, start):
+    elif sexed := (_SEXED.match(folded, start) if folded.startswith(_SLASHES, end) else None):
         yield Span(*sexed.span(), "AGE")
     elif both := (_BOTH.match(folded, start) if text.startswith("(", start - 1) else None):
         yield from (Span(*both.span(group), "AGE") for group in (1, 2))
-    elif alone := _ALONE.match(text, start):
+    elif alone := (_ALONE.match(text, start) if after in _AFTER_AGE or text.startswith(_AND, end) else None):
         before = _NAME_BEFORE.search(text[max(0, start - 30) : start])
         if before and before["word"][0].isupper() and before["word"].lower() not in _COUNTED and int(alone.group()):
             yield Span(*alone.span(), "AGE")

@@ -211,27 +211,37 @@ def _length_of_name(run: str, known: bool) -> int:
 
 def _known(text: str) -> Iterator[Range]:
     """Capitalized words that begin with a known given name or an initial, or end with a known family name."""
-    words = list((_CAPITALIZED_ASCII if text.isascii() else _CAPITALIZED).finditer(text))
-    classes = bytes([_class_of(word.group()) for word in words])
+    pattern = _CAPITALIZED_ASCII if text.isascii() else _CAPITALIZED
+    written = pattern.findall(text)  # places are looked up where they are needed: most words are common
+    classes = bytes([_class_of(word) for word in written])
     signs = classes.translate(_TELLING)
-    done = 0
+    done = place = 0
     at = signs.find(1)
     while at >= 0:
-        start, stop = words[at].span()
-        begin = start
-        if start >= done:
+        word = _next_place(pattern, text, written[at], place)
+        begin, place = word.span()
+        if begin >= done:
             end = 0
-            if classes[at] & _GIVEN and not _acronym(text, words[at]):
-                end = _tail(text, stop)
+            if classes[at] & _GIVEN and not _acronym(text, word):
+                end = _tail(text, place)
             elif classes[at] & _INITIAL:
-                end = _after_initial(text, stop)
+                end = _after_initial(text, place)
             if not end and classes[at] & _FAMILY and at and not classes[at - 1] & _COMMON:
-                begin, gap = words[at - 1].span()
-                end = _tail(text, stop) if begin >= done and text[gap:start] in _BLANKS else 0
+                begin -= len(written[at - 1]) + 1
+                before = pattern.match(text, begin) if begin >= done and text[word.start() - 1] in _BLANKS else None
+                end = _tail(text, place) if before and before.group() == written[at - 1] else 0
             if end:
                 done = end
                 yield begin, end
         at = signs.find(1, at + 1)
+
+
+def _next_place(pattern: re.Pattern[str], text: str, word: str, place: int) -> re.Match[str]:
+    """The match of `pattern` that is the next `word`; there is one."""
+    at = text.find(word, place)
+    while (found := pattern.match(text, at)) is None or found.group() != word:
+        at = text.find(word, at + 1)
+    return found
 
 
 def _acronym(text: str, word: re.Match[str]) -> bool:

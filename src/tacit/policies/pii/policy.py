@@ -64,6 +64,7 @@ _LONG = 6
 _LONGEST = 38
 _FEWEST_IN_PHONE = 8
 _IN_SSN = 9
+_FIRST_GROUP = 3  # digits that a number of North America begins with
 _MOST_REMEMBERED = 10_000
 _FEWEST_IN_CARD = 12
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
@@ -93,21 +94,23 @@ def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -
     for start, end in numbers:
         digits = look.count(b"0", start, start + _LONGEST)
         if digits >= _FEWEST_IN_PHONE and (end - start > _LONG or _NUMBER_SIGN.match(text, start)):
-            yield from _numbers_at(text, start, digits)
+            yield from _numbers_at(text, start, end, digits)
         if look.startswith(b".0", end):
             yield from _ipv4(text, start)
         if start > 1 and end - start > 1 and text[start - 1].isalpha():
             yield from _iban(text, start - 2)
 
 
-def _numbers_at(text: str, start: int, digits: int) -> Iterator[Span]:
-    """What begins at the digits at `start`, or at the bracket, plus or country code right before them."""
+def _numbers_at(text: str, start: int, end: int, digits: int) -> Iterator[Span]:
+    """What begins at the digits from `start` to `end`, or at the bracket, plus or country code before them."""
     if card := _CARD.match(text, start) if digits >= _FEWEST_IN_CARD else None:
         if _is_card(card.group()):
             yield Span(*card.span(), "CARD")
-    elif ssn := _SSN.match(text, start) if digits >= _IN_SSN else None:
+    elif ssn := _SSN.match(text, start) if digits >= _IN_SSN and end - start == _FIRST_GROUP else None:
         yield Span(*ssn.span(), "SSN")
-    yield from _phone(text, start - 1 if text[start - 1 : start] in ("(", "+") else start)
+    opened = text[start - 1 : start] in ("(", "+")
+    if opened or end - start >= _FIRST_GROUP or text[start] == "1":
+        yield from _phone(text, start - opened)
 
 
 def _phone(text: str, start: int) -> Iterator[Span]:
@@ -268,7 +271,8 @@ def _find_all(text: str) -> tuple[Span, ...]:
     numbers = [match.span() for match in _NUMBER.finditer(figured)]
     cased = recased(text, look)
     cased_figures = cased if figures is text else recased(figures, figured)
-    streets = find_streets(cased_figures, folded, hits, outline(cased_figures), numbers)
+    cased_look = figured if cased_figures is figures else outline(cased_figures)
+    streets = find_streets(cased_figures, folded, hits, cased_look, numbers)
     blocks = find_blocks(cased_figures, figured, hits, numbers)
     parts = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets, *blocks))
     addresses = whole_addresses(cased, parts) if parts else ()

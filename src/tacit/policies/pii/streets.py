@@ -81,6 +81,7 @@ _SUFFIXES = (
 _AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
 _AFTER_FOUR = (b" A", b"A", b"-000")
 _TOWNS = (b" A", b" ?")
+_INSIDE_CODE = frozenset((b"0", b"A", b"a", b"_", b".", b"-"))
 _LINKED = re.compile(rf"[ ]{_LINK}[ ']", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W\d_]+")
 _SUFFIX_ENDS = frozenset(suffix[-2:] for suffix in _SUFFIXES)
@@ -103,7 +104,7 @@ _REACH_BARE = 60
 def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Streets with their numbers, boxes and postal codes; `look` is the outline. Findings may overlap."""
     signs = [hit for hit in hits if hit[2] in STREET_SIGNS]
-    types = [start for start, end, sign in signs if sign in _TYPE_SIGNS and _opens_name(text, look, end)]
+    types = sorted(start for start, end, sign in signs if sign in _TYPE_SIGNS and _opens_name(text, look, end))
     suffixes = [start for start, _, sign in signs if sign in _SUFFIX_SIGNS]
     last = 0
     for start, end in numbers:
@@ -119,7 +120,7 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
             yield from _postal_code(text, look, start)
     yield from _bare(text, [sign for sign in signs if sign[2] in _SUFFIX_SIGNS])
     for start in _beside_types(types, look, numbers) if types else ():
-        yield from _beside_type(text, start)
+        yield from _beside_type(text, start, types)
     for window in _windows([start for start, _, sign in signs if sign in _SURE_SIGNS]):
         matches = _TYPE_FIRST.finditer(text, *window)
         yield from (Span(*match.span(), "ADDRESS") for match in matches if _SURE_TYPES.match(match.group()))
@@ -180,6 +181,9 @@ _BETWEEN_PARTS = re.compile(r"[ ,.\n#-]{0,4}")
 _MOST_PARTS = 8
 _REACH = 24
 _LONGEST_UNIT = 13
+_AFTER_UNIT = (" ", ",", "/", "\n")
+_SIGN = re.compile(r"[^\W\d_]{1,20}°?|/")
+_UNIT_SIGNS = phrases(_UNIT_WORDS) | {"h", "/"}
 
 
 def whole_addresses(text: str, parts: Sequence[Span]) -> tuple[Span, ...]:
@@ -194,7 +198,9 @@ def whole_addresses(text: str, parts: Sequence[Span]) -> tuple[Span, ...]:
 def _whole_address(text: str, span: Span) -> Span:
     """The address with its flat, and the postal code, town, region and country that follow it."""
     window = max(0, span.start - _REACH)
-    before = _UNIT_BEFORE.search(text[window : span.start])
+    near = text[window : span.start]
+    told = near.endswith(_AFTER_UNIT) and not _UNIT_SIGNS.isdisjoint(_SIGN.findall(near.lower()))
+    before = _UNIT_BEFORE.search(near) if told else None
     start, end = _house_start(text, window + before.start() if before else span.start), span.end
     if cut := _UNIT_NUMBER.search(text, max(start, end - _LONGEST_UNIT), end + _NEAR):
         end = max(end, cut.end()) if cut.start() < end else end
@@ -267,17 +273,24 @@ def _between(places: Sequence[int], start: int, end: int) -> bool:
     return at < len(places) and places[at] < end
 
 
-def _beside_type(text: str, start: int) -> Iterator[Span]:
-    """The street whose type is written near the number at `start`."""
-    for match in _TYPE_FIRST.finditer(text, max(0, start - _BACK), start + _AHEAD):
-        if match.start() <= start < match.end() and _CAPITAL.search(match.group()):
+def _beside_type(text: str, start: int, types: Sequence[int]) -> Iterator[Span]:
+    """The street whose type, one of the sorted places `types`, is written near the number at `start`."""
+    first = bisect_left(types, start - _BACK)
+    for place in types[first : bisect_left(types, start + _NEAR, first)]:
+        match = _TYPE_FIRST.match(text, min(place, start), start + _AHEAD)
+        if match and start < match.end() and _CAPITAL.search(match.group()):
             yield Span(*match.span(), "ADDRESS")
+
+
+def _opens_code(look: bytes, start: int) -> bool:
+    """Whether a capital is at `start`, and nothing before it that it would belong to."""
+    return look[start : start + 1] == b"A" and look[max(0, start - 1) : start] not in _INSIDE_CODE
 
 
 def _postal_code(text: str, look: bytes, start: int) -> Iterator[Span]:
     """The postal code that the number at `start` is part of: four digits or more, or few beside capitals."""
     before = look[start - 1 : start]
-    offsets = [(_POSTCODES, 1), (_POSTCODES, 2)] if before == b"A" else []
+    offsets = [(_POSTCODES, 1 + two) for two in (0, 1) if _opens_code(look, start - 1 - two)] if before == b"A" else []
     if look.startswith(b"0000", start):
         if look.startswith(_AFTER_FOUR, start + 4):
             offsets.append((_POSTCODES, 0))
