@@ -3,7 +3,7 @@
 Optimizers are SGD: where a gradient is rounding alone, Adam would turn its sign into a whole step.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,10 +122,10 @@ def _changed(plan: Plan, change: Callable[[Noisy], Any]) -> Plan:
     )
 
 
-def all_parts(folder: Path) -> dict[str, Parts]:
+def all_parts(folder: Path, mechanisms: Iterable[str] = tuple(PLANS)) -> dict[str, Parts]:
     """What each mechanism is made of."""
     found = {}
-    for mechanism in PLANS:
+    for mechanism in mechanisms:
         caps = {"user_cap": 2, "entity_cap": 1} if mechanism == "uedp" else {}
         few = {} if mechanism in ("plain", "redaction", "invented") else {"expected_batch_size": 4}
         place = folder / mechanism

@@ -73,6 +73,27 @@ def test_micro_batches_and_rows_that_are_read_later_change_nothing(name: str, me
         assert found.targets == whole.targets
 
 
+@pytest.mark.parametrize("method", ["fused", "layers"])
+def test_parameters_that_are_other_objects_during_a_pass_are_known_by_their_place(method: Method) -> None:
+    """As FSDP does it: each layer gets another object in place of its weight before it computes."""
+    model, batch = made("gpt with lora"), language.mixed_batch()
+    expected = clipped_sum(model, batch, Flat(0.6), method=method)
+
+    def swap(layer: nn.Module, _: object) -> None:
+        for local, value in list(layer.named_parameters(recurse=False)):
+            setattr(layer, local, nn.Parameter(value.detach().clone(), value.requires_grad))
+
+    adapters = [layer for path, layer in model.module.named_modules() if path.endswith(".default")]
+    handles = [layer.register_forward_pre_hook(swap) for layer in adapters]
+    before = {id(value) for value in model.module.parameters()}
+    found = clipped_sum(model, batch, Flat(0.6), method=method)
+    for handle in handles:
+        handle.remove()
+    assert not before & {id(value) for value in model.module.parameters() if value.requires_grad}
+    assert found.sums.keys() == expected.sums.keys()
+    assert all(torch.equal(found.sums[name], value) for name, value in expected.sums.items())
+
+
 @every_method
 def test_an_empty_batch_gives_a_zero_sum_of_every_parameter(method: Method) -> None:
     model = made("gpt")

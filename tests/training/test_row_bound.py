@@ -94,7 +94,7 @@ def test_one_row_moves_the_sum_by_at_most_the_clip_norm(name: str, bfloat16: boo
     model = large(name)
     batch = crafted(name, model)
     counted = replace(batch, weights=(batch.weights != 0).float())
-    of_head = list(names_within(model.head, moving_parameters(model.module)))[:1]
+    of_head = list(names_within(model.module, model.head, moving_parameters(model.module)))[:1]
     with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
         longest = [own_length(model, batch, style) for style in STYLES]
         longest += [moved_by(model, counted, style) for style in STYLES]
@@ -149,7 +149,7 @@ def test_norms_in_bfloat16_would_break_the_bound(name: str, monkeypatch: pytest.
     """The negative control: the rows above find the mistake when it is put back."""
     monkeypatch.setattr("tacit.training.gradients.clipped.Outer", InAutocast)
     model = large(name)
-    (of_head, *_) = names_within(model.head, moving_parameters(model.module))
+    (of_head, *_) = names_within(model.module, model.head, moving_parameters(model.module))
     assert own_length(model, crafted(name, model), Flat(0.7), [of_head]) > 100
 
 

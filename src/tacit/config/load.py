@@ -292,6 +292,18 @@ def _check_execution(config: Config, adapts: bool) -> None:
     )
     checkpoints = execution.gradient_checkpointing != "none"
     require(adapts or not checkpoints, "gradient_checkpointing for a gpt or a folder", "leave it out")
+    if execution.fsdp == "base":
+        require(not config.is_new, "fsdp for the adapters of a model from a folder", "leave execution.fsdp out")
+        require(
+            execution.cache_activations_gb is None,
+            "fsdp, where all processes compute each layer together, or kept activations",
+            "leave execution.cache_activations_gb out, or fsdp",
+        )
+        require(
+            config.training.minutes is None,
+            "minutes without fsdp: one process alone times rows before the others begin",
+            "give epochs instead of minutes, or leave execution.fsdp out",
+        )
 
 
 def _check_cache(config: Config) -> None:

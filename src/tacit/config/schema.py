@@ -128,6 +128,11 @@ class ExecutionConfig:
         "public: public steps of a gpt or a folder compute activations twice instead of keeping them, if you run out of"
         " memory; private steps need them for the norms of single records.",
     )
+    fsdp: Literal["none", "base"] = constant(
+        "none",
+        "base: each of several processes keeps only its share of the frozen layers of a base model with adapters; use"
+        " it if the base does not fit into the memory of each (docs/scale.md).",
+    )
     threads: int | None = constant(
         None, "Threads of torch; reduce to leave cores to others.", ge=1, le=1024, auto="OMP_NUM_THREADS, or all cores"
     )

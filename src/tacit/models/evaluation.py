@@ -39,6 +39,9 @@ class Readers(Protocol):
     def sum_(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over all processes."""
 
+    def finish_passes(self, idle: Callable[[], object]) -> None:
+        """Take part in passes of processes that have more to read, if they need this one; `idle` is such a pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class OneReader:
@@ -49,6 +52,9 @@ class OneReader:
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
         """They are the sums already."""
+
+    def finish_passes(self, idle: Callable[[], object]) -> None:
+        """There are no others."""
 
 
 _ALONE = OneReader()
@@ -93,6 +99,7 @@ def evaluate(
             private += _quality(losses, right, counts & secret)
             records.add(rows, losses, right, counts)
             observe(min(len(store), (rows.stop - part.start) * readers.size))
+        readers.finish_passes(lambda: _idle_pass(learner))
     totals = torch.tensor([astuple(public), astuple(private)], dtype=torch.float64)
     readers.sum_([totals, records.sums])
     public, private = (TokenQuality(int(tokens), nats, int(right)) for tokens, nats, right in totals.tolist())
@@ -142,9 +149,16 @@ def mean_nats(
             batch = reader.batch(range(start, min(start + _ROWS, part.stop)), view, targets).to(_device(learner))
             losses = learner.token_losses(batch)
             totals += torch.tensor([float(losses.total), float(batch.weights.sum())], dtype=torch.float64)
+        readers.finish_passes(lambda: _idle_pass(learner))
     readers.sum_([totals])
     nats, tokens = totals.tolist()
     return float(nats / max(tokens, 1.0))
+
+
+def _idle_pass(learner: Trainable[Any]) -> None:
+    """A pass of one token that is nobody's."""
+    with speaking(learner.module):
+        learner.logits(torch.zeros(1, 1, dtype=torch.int64, device=_device(learner)))
 
 
 def _device(learner: Trainable[Any]) -> torch.device:
@@ -171,6 +185,7 @@ def label_quality(
         scores = _log_probabilities(classifier, reader.batch(rows, View.FULL))
         summed.index_add_(0, torch.from_numpy(number[rows.start : rows.stop]), scores)
         observe(min(len(reader.store), (rows.stop - part.start) * readers.size))
+    readers.finish_passes(lambda: _idle_pass(classifier))
     readers.sum_([summed])
     labels = reader.labels[first]
     secret = np.bincount(number, reader.store.span_counts(), len(records)) > 0

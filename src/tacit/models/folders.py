@@ -21,6 +21,7 @@ from tacit.data.tokenizer import Tokenizer
 from tacit.errors import ModelError, PrepareError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner, speaking
+from tacit.models.shards import blocks_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -127,22 +128,25 @@ class MemoryNeed:
             expected=f"memory for the model: about {size_of(self.total)} (weights {size_of(self.weights)}, gradients "
             f"and optimizers {size_of(self.updates)}, activations {size_of(self.activations)})",
             found=f"{size_of(available)} available",
-            way_out="train adapters (--lora-rank 8), use a smaller model or smaller execution.microbatch_tokens, or "
-            "close other programs",
+            way_out="train adapters (--lora-rank 8), let several machines share the base model of adapters "
+            "(execution.fsdp: base), use a smaller model or smaller execution.microbatch_tokens, or close programs",
         )
 
 
-def memory_need(sketch: Learner | Classifier, positions: int, copies: int) -> MemoryNeed:
+def memory_need(sketch: Learner | Classifier, positions: int, copies: int, shares: int = 1) -> MemoryNeed:
     """Of a model through which `positions` pass at a time.
 
-    copies: how many numbers are kept for every number that is trained.
+    copies: how many numbers are kept for every number that is trained. shares: among how many processes its frozen
+    layers are shared.
     """
     parameters = list(sketch.module.parameters())
+    layers = [value for block in blocks_of(sketch.module) for value in block.parameters() if not value.requires_grad]
+    elsewhere = sum(one.numel() for one in layers) * (shares - 1) // shares
     trained = sum(one.numel() for one in parameters if one.requires_grad)
     outputs = sum(_outputs(layer) for layer in sketch.module.modules() if layer is not sketch.head)
     scores = len(sketch.head.get_parameter("weight"))
     return MemoryNeed(
-        weights=_NUMBER * sum(one.numel() for one in parameters),
+        weights=_NUMBER * (sum(one.numel() for one in parameters) - elsewhere),
         updates=_NUMBER * copies * trained,
         activations=_NUMBER * positions * (_KEPT * outputs + scores),
     )

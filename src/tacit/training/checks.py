@@ -155,6 +155,11 @@ def check_beginning(config: Config) -> None:
         "disjoint_from_model with the model of an earlier run",
         "leave it out: a model from elsewhere is an assumption of every claim",
     )
+    require(
+        config.execution.fsdp == "none" or config.lora is not None,
+        "adapters (lora) with fsdp, which shares the weights that do not move",
+        "add --lora-rank 8, or leave execution.fsdp out",
+    )
     base = base_architecture(config)
     if base is not None:
         _check_base(config, base)

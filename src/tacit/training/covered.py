@@ -3,7 +3,9 @@
 `tests/claims/test_neighbors.py` draws settings from this table, makes two runs that differ in one unit, and compares
 them; `make test-all` draws every pair of values that is allowed here. What the table does not have was never compared,
 and is refused under a claim. Settings that are numbers (sizes, rates, limits) are drawn at random there and not listed;
-a device other than a processor, on which nothing was compared, is an assumption of the claim.
+a device other than a processor, on which nothing was compared, is an assumption of the claim. How many processes train,
+and whether they share a base model (`execution.fsdp`), is not listed either: what moves then has the bits that it has
+without shares (tests/training/test_group_shares.py).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -82,6 +82,7 @@ class Execution:
         with (
             with_cache(config, self.learner, run.path(PrivateFile.SETTINGS).parent, len(parts.store)) as trained,
             watched(run, log, observe) as watching,
+            self.group.passing(),
         ):
             trainer = Trainer(run, trained, self.plan, reader, parts.pools, train_settings(config), choice, self.group)
             trainer.train(streams, _keeping(watching, run, config.training.save_steps, self.learner), announce)
@@ -94,10 +95,11 @@ class Execution:
         def told(done: int) -> None:
             observe(Progress("measuring", done, len(store)))
 
-        if isinstance(learner, Classifier) and isinstance(reader, LabelReader):
-            labels, contributions = label_quality(learner, reader, told, self.group)
-            return Utility(TokenQuality(), TokenQuality(), 0, labels), contributions
-        return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told, self.group)
+        with self.group.passing():
+            if isinstance(learner, Classifier) and isinstance(reader, LabelReader):
+                labels, contributions = label_quality(learner, reader, told, self.group)
+                return Utility(TokenQuality(), TokenQuality(), 0, labels), contributions
+            return evaluate(cast(Learner, learner), store, cast(RowReader, reader), characters, told, self.group)
 
 
 def make_choice(

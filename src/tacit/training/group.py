@@ -8,6 +8,9 @@ G3 (by cost). `share` gives each rank about the same work, by public lengths; th
    speed, nothing else.
 G4 (answers). A rank that hears nothing of the others within the timeout raises a RunError; nobody waits forever.
 G5 (no pickle). What is sent is raw numbers, or bytes that are JSON or safetensors.
+G6 (together). Where the weights of a model are shared among the ranks, a pass through it needs all of them. Each pass
+   is announced (`begin_pass`); a rank with less work than others takes part in theirs (`finish_passes`), with a pass of
+   made-up tokens of which nothing is kept.
 
 Everything that is sent is exact: gradients before noise, and the key of the noise. Whoever can read the network between
 the machines, or their memory, sees it; a claim says so.
@@ -18,9 +21,9 @@ import heapq
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
 
@@ -40,6 +43,14 @@ _JOINED = count()  # every rank joins the same groups, one after the other
 _READY, _DONE = "ready", "done"
 
 
+@dataclass(slots=True)
+class Passes:
+    """Whether passes through the model need every rank, and whether this one has no work of its own left."""
+
+    together: bool = False
+    idle: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """This process among `size`; `launch` names what started them, the same after every elastic restart."""
@@ -50,6 +61,7 @@ class Group:
     restarts: int = 0
     device: torch.device = _HOST
     store: Store | None = None  # of this restart; None without torchrun
+    passes: Passes = field(default_factory=Passes)
 
     @property
     def writes(self) -> bool:
@@ -105,6 +117,42 @@ class Group:
     def barrier(self) -> None:
         """Return when every rank is here."""
         self.sum_([torch.zeros(1)])
+
+    def begin_pass(self) -> None:
+        """Call all ranks to a pass through the model, where it needs them."""
+        if self.passes.together and not self.passes.idle:
+            self._anyone(True)
+
+    def finish_passes(self, idle: Callable[[], object]) -> None:
+        """Take part in passes of ranks that have more work, where they need this one; then all of them return.
+
+        idle: one pass of the kind that the others make; nothing of it is kept.
+        """
+        if not self.passes.together:
+            return
+        while self._anyone(False):
+            self.passes.idle = True
+            try:
+                idle()
+            finally:
+                self.passes.idle = False
+
+    def _anyone(self, here: bool) -> bool:
+        """Whether this holds in any rank."""
+        found = torch.tensor([int(here)], device=self.device)
+        with _answered():
+            dist.all_reduce(found, dist.ReduceOp.MAX)
+        return bool(found)
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Errors of passes that need every rank as what they mean."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.passes.together and _is_lost(error):
+                raise _silence(error) from error
+            raise
 
     def check_equal(self, what: str, content: bytes) -> None:
         """Stop every rank unless all have the same content."""
@@ -220,8 +268,17 @@ def _answered() -> Iterator[None]:
     except TacitError:
         raise
     except RuntimeError as error:
-        raise RunError(
-            expected="every process of the run to answer in time",
-            found=f"silence or a closed connection ({type(error).__name__})",
-            way_out="see what the other processes and the network did; then tacit train --resume RUN",
-        ) from error
+        raise _silence(error) from error
+
+
+def _silence(error: RuntimeError) -> RunError:
+    return RunError(
+        expected="every process of the run to answer in time",
+        found=f"silence or a closed connection ({type(error).__name__})",
+        way_out="see what the other processes and the network did; then tacit train --resume RUN",
+    )
+
+
+def _is_lost(error: RuntimeError) -> bool:
+    """Whether an error is of a collective; those of gloo are known by their words alone."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error)

@@ -42,7 +42,9 @@ from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.release import PrivateFile
 from tacit.training.chats import template_of
 from tacit.training.checks import base_architecture, duplicates_of, invents, needs_of
+from tacit.training.group import ALONE, Group
 from tacit.training.marking import counted, held_out_records, marked_corpus, training_records
+from tacit.training.sharing import loading_shares, share_model, try_pass
 from tacit.training.tokenizers import given_tokenizer
 from tacit.training.trainer import TrainSettings
 from tacit.training.updates import DEFAULT_NOISED_STATES, UpdateSettings
@@ -148,15 +150,21 @@ def sketch_learner(config: Config, vocabulary_size: int) -> Model:
     return learner
 
 
-def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
-    """A new model, or the one of a folder with room for the tokenizer's special tokens; on the device asked for."""
+def make_learner(config: Config, tokenizer: Tokenizer, group: Group = ALONE) -> Model:
+    """A new model, or the one of a folder with room for the tokenizer's special tokens; on the device asked for.
+
+    group: the processes that make it together, and share its frozen layers if that was asked for.
+    """
     torch.manual_seed(config.seed or 0 if config.mode == Mode.RESEARCH else torch.seed())
-    if not config.is_new and is_run(Path(config.model)):
-        learner = _of_run(config)
-    else:
-        learner = (_classifier if config.classifies else _learner)(config, tokenizer.vocabulary_size)
+    with loading_shares(config, group) as kept:
+        if not config.is_new and is_run(Path(config.model)):
+            learner = _of_run(config)
+        else:
+            learner = (_classifier if config.classifies else _learner)(config, tokenizer.vocabulary_size)
     if config.execution.gradient_checkpointing == "public":
         checkpoint_activations(learner.module)
+    if kept is not None:
+        share_model(learner, kept, group)
     try:
         learner.module.to(config.execution.device)
     except (RuntimeError, AssertionError) as error:
@@ -165,6 +173,8 @@ def make_learner(config: Config, tokenizer: Tokenizer) -> Model:
             found=type(error).__name__,
             way_out="device: cpu, or install a torch that was built for the device",
         ) from error
+    if kept is not None:
+        try_pass(learner)
     return learner
 
 

@@ -66,6 +66,7 @@ from tacit.training.prepared import (
     prepare_run,
     take_over,
 )
+from tacit.training.sharing import check_processes
 from tacit.training.starting import check_model, set_threads
 
 _USER_ORIGINS = {"given": None, "documents": "each record is taken as one user's", "dealt": DEALT_USERS}
@@ -112,7 +113,8 @@ def _begun(config: Config, folder: Path, observe: Observer, prepared: Path | Non
     config = with_adapters_of_base(config)
     mechanism = check_start(config)
     config = with_defaults(config, mechanism.plan())
-    check_model(config, mechanism.plan())
+    check_processes(config, group)
+    check_model(config, mechanism.plan(), group.size)
     check_chats(config)
     policies = make_policies(config)
     base = BaseRun.of(config, policies)
@@ -154,6 +156,7 @@ def _resumed(folder: Path, observe: Observer, group: Group) -> Trained:
                 way_out="train again with the same --out",
             )
         config = load_config(run.read_json(dict, PrivateFile.SETTINGS))
+        check_processes(config, group)
         check_stores(run)
         policies = make_policies(config)
         check_identity(run, config, policies)
@@ -216,7 +219,7 @@ def _carried_out(
     chance = Random(f"forms {config.seed or 0}") if seeded else SystemRandom()
     forms = release_forms(run, planned.plan, parts.store, tokenizer, chance)
     group.announce_ready()
-    learner = make_learner(config, tokenizer)
+    learner = make_learner(config, tokenizer, group)
     execution = Execution(parts, planned.plan, forms, learner, run, group)
     execution.train(_priced(observe, run, planned), observe)
     utility, contributions = execution.measure(summary.held_out_characters, observe)
@@ -247,7 +250,7 @@ def _followed(folder: Path, observe: Observer, group: Group) -> Trained:
     parts = RunParts.of(config, tokenizer, run)
     terms = run.read_json(Terms, ReleaseFile.PLAN)
     forms = run.read_optional(Forms, PrivateFile.FORMS)
-    execution = Execution(parts, terms.plan, forms, make_learner(config, tokenizer), run, group)
+    execution = Execution(parts, terms.plan, forms, make_learner(config, tokenizer, group), run, group)
     execution.train(unwatched, unwatched)
     utility, _ = execution.measure(0, unwatched)
     while not group.done():

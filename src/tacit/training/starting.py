@@ -14,12 +14,16 @@ from tacit.models.folders import check_restores, check_sketch, check_tokenizer_f
 from tacit.privacy.plan import Plan
 from tacit.runs.folder import is_run
 from tacit.training.parts import DEFAULT_VOCABULARY, Model, sketch_learner
+from tacit.training.sharing import shares_base
 from tacit.training.tokenizers import given_tokenizer
 from tacit.training.updates import default_positions
 
 
-def check_model(config: Config, plan: Plan) -> None:
-    """Refuse a tokenizer or a model folder that is damaged, does not fit the settings, or does not fit into memory."""
+def check_model(config: Config, plan: Plan, processes: int = 1) -> None:
+    """Refuse a tokenizer or a model folder that is damaged, does not fit the settings, or does not fit into memory.
+
+    processes: how many train the model, and share its frozen layers if that was asked for.
+    """
     folder = None if config.is_new else Path(config.model)
     if folder is not None and is_run(folder):
         execution = config.execution
@@ -36,10 +40,10 @@ def check_model(config: Config, plan: Plan) -> None:
     largest = config.data.vocabulary_size or DEFAULT_VOCABULARY
     sketch = sketch_learner(config, largest if tokenizer is None else tokenizer.vocabulary_size)
     check_sketch(folder, sketch)
-    _check_memory(config, plan, sketch)
+    _check_memory(config, plan, sketch, processes if shares_base(config) else 1)
 
 
-def _check_memory(config: Config, plan: Plan, sketch: Model) -> None:
+def _check_memory(config: Config, plan: Plan, sketch: Model, shares: int) -> None:
     """On another device, the weights alone pass through this machine's memory."""
     used = {step.optimizer for step in plan.executions()}
     rules = [rule for name, rule in (("public", config.public), ("private", config.private)) if name in used]
@@ -47,7 +51,7 @@ def _check_memory(config: Config, plan: Plan, sketch: Model) -> None:
     copies = 1 + sum(2 for rule in rules if rule.optimizer != "sgd") if whole else 0
     positions = config.execution.microbatch_tokens or default_positions(sketch.vocabulary_size)
     here = config.execution.device == "cpu"
-    memory_need(sketch, positions if here else 0, copies if here else 0).check(available_memory())
+    memory_need(sketch, positions if here else 0, copies if here else 0, shares).check(available_memory())
 
 
 def set_threads(config: Config) -> None:

@@ -7,7 +7,8 @@ G4 (public choice). Under a claim, which model is kept and when to stop is decid
    the redacted view where the claim is about secrets. When to stop depends on the models, so a run that stopped early
    is priced as if it had not.
 G5 (ranks). Every rank of a group begins with the state of rank 0, which alone reads and writes checkpoints and charges
-   the ledger. Their weights are compared before the first step, every hundred steps, and after the last.
+   the ledger. Their weights are compared before the first step, every hundred steps, and after the last; of a base
+   model that they share, the files are compared instead.
 """
 
 import hashlib
@@ -29,6 +30,7 @@ from tacit.errors import ConfigError, ModelError, RunError
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
+from tacit.models.shards import whole_tensors
 from tacit.models.transformers_model import own_parameters
 from tacit.privacy.plan import Plan, Step
 from tacit.runs.folder import RunFolder
@@ -137,7 +139,7 @@ class Trainer:
         saved, saved_at = done, time.monotonic()
         self._choose_methods()
         self._learner.module.train()
-        if self._group.writes:
+        if self._group.writes and not self._group.passes.together:  # the others would have to pass all that, too
             self._estimate(done, announce)
         for number, step in enumerate(islice(self._plan.steps(), done, None), done + 1):
             if self._choice is not None and self._choice.exhausted:
@@ -173,7 +175,7 @@ class Trainer:
             beginning = shared(self._checkpoint(done, streams), group.broadcast)
             self._restore(beginning)
             done, streams = beginning.step, streams.shared(group.broadcast)
-            self._compare(self._learner.module.state_dict().values())
+            self._compare(whole_tensors(self._learner.module))
         return done, streams
 
     def _compare(self, tensors: Iterable[Tensor]) -> None:

@@ -6,7 +6,8 @@ G1 (as priced). A private draw reaches the model only through its noisy sum, ove
 G2 (rates). An optimizer's schedule spans all the updates it will make; those printed have SGD and one rate.
 G3 (ranks). Each rank of a group computes the gradients of its share of a draw; they are summed, and then noise is added
    once, from the key that all ranks have. A draw with nothing for a rank, or for any, is summed all the same. Batches
-   that Selective-DPSGD as printed takes segment by segment are not divided: every rank computes all of them.
+   that Selective-DPSGD as printed takes segment by segment are not divided: every rank computes all of them. Where a
+   pass through the model needs every rank, those with fewer passes join the others with a row that is nobody's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from tacit.config.model_schema import LocalConfig, OptimizerConfig
-from tacit.data.batches import BatchReader, Examples, RowsInParts, Trainable, parts_of
+from tacit.data.batches import BatchReader, Examples, LabeledBatch, RowsInParts, TextBatch, Trainable, parts_of
 from tacit.errors import ConfigError
 from tacit.models.classifier import Classifier
 from tacit.models.language_model import Learner
@@ -181,6 +182,8 @@ class Updates:
             torch.manual_seed((torch.initial_seed() + self.group.rank) % 2**63)
         batch, moving = self.read(step, rows[self._own(rows)]), self.moving[step.trainable]
         result = plain_sum(self.learner, batch, parameters=moving, **self.how(step))
+        idle = partial(plain_sum, self.learner, self._nobodys(), parameters=moving, **self.how(step))
+        self.group.finish_passes(idle)
         totals = self._numbers(result.loss, result.weight, int(batch.weights.count_nonzero()))
         self.group.sum_([*result.sums.values(), totals])
         loss, weight, targets = totals.tolist()
@@ -198,12 +201,20 @@ class Updates:
         clipping = _STYLES[update.style if isinstance(update, Noisy) else "flat"](update.clip_norm)
         moving = self.moving[step.trainable]
         result = clipped_sum(self.learner, batch, clipping, parameters=moving, **self.how(step))
+        idle = partial(clipped_sum, self.learner, self._nobodys(), clipping, parameters=moving, **self.how(step))
+        self.group.finish_passes(idle)
         totals = self._numbers(result.losses.sum(), result.targets, result.non_finite)
         norms = self._placed(result.norms, own, len(rows))
         self.group.sum_([*result.sums.values(), norms, totals])
         self._apply(rule, update, result.sums, result.sensitivity, streams)
         loss, targets, non_finite = totals.tolist()
         return Done(int(targets), None, {**_facts(norms, int(non_finite)), "loss": loss / max(1, targets)})
+
+    def _nobodys(self) -> Examples:
+        """A row of made-up tokens, for a pass of which nothing is kept."""
+        classifies = isinstance(self.learner, Classifier | SequenceClassifier)
+        made: Examples = LabeledBatch.of_rows([[0, 0]], [0]) if classifies else TextBatch.of_rows([[0, 0, 0]])
+        return made.to(self._device)
 
     def _own(self, rows: np.ndarray) -> np.ndarray:
         """Which of these rows are this rank's."""
@@ -242,14 +253,16 @@ class Updates:
                 counts.append(int(batch.weights.count_nonzero()))
                 yield LocalUnit(batch, float(weight), (key, self.pools.owner(rows)))
 
-        result = local_sum(
+        update_of = partial(
+            local_sum,
             self.learner,
-            units(),
-            _STYLES[update.style](update.clip_norm),
-            replace(self.settings.local, epochs=epochs),
+            clipping=_STYLES[update.style](update.clip_norm),
             parameters=self.moving[step.trainable],
             **self.how(step),
         )
+        result = update_of(units(), settings=replace(self.settings.local, epochs=epochs))
+        nobody = LocalUnit(self._nobodys(), 1.0, (0,))
+        self.group.finish_passes(partial(update_of, [nobody], settings=replace(self.settings.local, epochs=1)))
         totals, norms = self._numbers(sum(counts), result.non_finite), self._placed(result.norms, own, len(members))
         self.group.sum_([*result.sums.values(), norms, totals])
         self._apply(self.optimizers[step.optimizer], update, result.sums, most * result.sensitivity, streams)

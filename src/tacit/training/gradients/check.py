@@ -108,7 +108,7 @@ class _Truth:
     @classmethod
     def of(cls, model: Trainable[BatchKind], rows: list[BatchKind], chosen: Mapping[str, nn.Parameter]) -> "_Truth":
         sums, norms = zero_sums(chosen), []
-        with only_moving(model.module, chosen.values()):
+        with only_moving(model.module, chosen):
             for row in rows:
                 found, _ = gradients_of(model, row, chosen)
                 norms.append(_length(found))

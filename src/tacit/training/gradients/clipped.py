@@ -75,7 +75,7 @@ def plain_sum(
         loss = _add_fused(model, batch, positions, chosen, sums)
     else:
         loss = _zero_loss(batch)
-        with only_moving(model.module, chosen.values()):
+        with only_moving(model.module, chosen):
             for _, part in batch.micro_batches(positions):
                 found, losses = gradients_of(model, part, chosen)
                 for name, value in found.items():
@@ -109,7 +109,7 @@ def _add_fused(
     chosen: dict[str, nn.Parameter],
     sums: dict[str, Tensor],
 ) -> Tensor:
-    of_head = {local: sums[name] for name, local in names_within(model.head, chosen).items()}
+    of_head = {local: sums[name] for name, local in names_within(model.module, model.head, chosen).items()}
     loss = _zero_loss(batch)
     with memory() as room:
         for _, part in batch.micro_batches(positions):
@@ -263,7 +263,7 @@ def _by_rows(model: Trainable[BatchKind], chosen: dict[str, nn.Parameter]) -> It
             losses.append(loss)
         return torch.stack(norms), torch.cat(losses)
 
-    with only_moving(model.module, chosen.values()):
+    with only_moving(model.module, chosen):
         yield one_pass
 
 
@@ -286,8 +286,8 @@ def _by_layers(
     model: Trainable[BatchKind], chosen: dict[str, nn.Parameter], method: Literal["fused", "layers"]
 ) -> Iterator[Pass[BatchKind]]:
     """All rows at once; gradients are read off the layers."""
-    recording = Recording(chosen, unwatched=model.head if method == "fused" else None)
-    with recording.watching(model.module), memory() as room:
+    recording = Recording(model.module, chosen, unwatched=model.head if method == "fused" else None)
+    with recording.watching(), memory() as room:
 
         def one_pass(part: BatchKind, sums: dict[str, Tensor], clipping: Clipping) -> tuple[Tensor, Tensor]:
             recording.start(part)

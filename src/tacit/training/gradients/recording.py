@@ -4,6 +4,8 @@ G1 (no trace). Hooks are on the model only inside the `with` block; `requires_gr
    error.
 G2 (coverage). Every parameter that is to move belongs to a layer with a rule, else it is refused by name before the
    pass; and its layer took part in the loss, else it is refused by name after it.
+G3 (by place). A parameter is known by its layer and by what the layer calls it, not as an object: FSDP puts others in
+   its place and takes them away.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -41,34 +43,50 @@ def zero_sums(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
     }
 
 
-def names_within(layer: nn.Module, parameters: dict[str, nn.Parameter]) -> dict[str, str]:
-    """Which of `parameters` are the layer's own, and what it calls them."""
-    names = {id(parameter): name for name, parameter in parameters.items()}
-    own = layer.named_parameters(recurse=False)
-    return {names[id(value)]: local for local, value in own if id(value) in names}
+Place = tuple[nn.Module, str]
+"""A layer, and what it calls one of its own parameters."""
+
+
+def places_of(module: nn.Module, names: Collection[str]) -> dict[Place, str]:
+    """Where the parameters of these names are; a tied one is in several places, and has its first name."""
+    first: dict[int, str] = {}
+    found: dict[Place, str] = {}
+    for path, layer in module.named_modules():
+        for local, value in layer.named_parameters(recurse=False):
+            name = first.setdefault(id(value), f"{path}.{local}".lstrip("."))
+            if name in names:
+                found[layer, local] = name
+    return found
+
+
+def names_within(module: nn.Module, layer: nn.Module, names: Collection[str]) -> dict[str, str]:
+    """Which of these parameters of `module` are the layer's own, and what it calls them."""
+    return {name: local for (where, local), name in places_of(module, names).items() if where is layer}
 
 
 @contextmanager
-def only_moving(module: nn.Module, moving: Collection[nn.Parameter]) -> Iterator[None]:
-    """Inside, these parameters require a gradient and no others do; afterwards all flags are as they were."""
-    flags = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
-    chosen = {id(parameter) for parameter in moving}
+def only_moving(module: nn.Module, names: Collection[str]) -> Iterator[None]:
+    """Inside, the parameters of these names require a gradient and no others do; afterwards all flags are as before."""
+    flags = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
     try:
-        for parameter, _ in flags:
-            parameter.requires_grad_(id(parameter) in chosen)
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(name in names)
         yield
     finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(flags[name])
 
 
 class Recording:
     """The uses of each parameter, as the backward pass reaches them; those of `unwatched` are noted by others."""
 
-    def __init__(self, parameters: dict[str, nn.Parameter], unwatched: nn.Module | None) -> None:
-        self._parameters = parameters
-        self._unwatched = unwatched
-        self._names = {id(parameter): name for name, parameter in parameters.items()}
+    def __init__(self, module: nn.Module, names: Collection[str], unwatched: nn.Module | None) -> None:
+        self._module, self._unwatched = module, unwatched
+        self._names = list(names)
+        self._places = places_of(module, names)
+        self._within: dict[nn.Module, list[str]] = {}
+        for layer, local in self._places:
+            self._within.setdefault(layer, []).append(local)
         self._uses: dict[str, list[Use]] = {}
         self._sequences = Sequences()
         self.handles: list[RemovableHandle] = []  # of hooks that are removed when the pass is over
@@ -77,7 +95,7 @@ class Recording:
 
     def start(self, batch: Examples) -> None:
         """Forget the last pass; the next one reads `batch`."""
-        self._uses = {name: [] for name in self._parameters}
+        self._uses = {name: [] for name in self._names}
         self._sequences = Sequences()
         self.rows, self._time = batch.inputs.shape
 
@@ -98,11 +116,11 @@ class Recording:
         return {name: sorted(found, key=lambda use: isinstance(use, Lookup)) for name, found in uses.items()}
 
     @contextmanager
-    def watching(self, module: nn.Module) -> Iterator[None]:
+    def watching(self) -> Iterator[None]:
         """Hooks on every layer that holds a parameter that moves; inside, no parameter requires a gradient."""
-        watched = self._covered(module)
+        watched = self._covered()
         handles = []
-        with only_moving(module, ()):
+        with only_moving(self._module, ()):
             try:
                 for layer, rule in watched:
                     if layer is self._unwatched:
@@ -115,11 +133,11 @@ class Recording:
                 for handle in handles:
                     handle.remove()
 
-    def _covered(self, module: nn.Module) -> list[tuple[nn.Module, LayerRule]]:
+    def _covered(self) -> list[tuple[nn.Module, LayerRule]]:
         found: list[tuple[nn.Module, LayerRule]] = []
         refused = []
-        for path, layer in module.named_modules():
-            own = {local for local, value in layer.named_parameters(recurse=False) if id(value) in self._names}
+        for path, layer in self._module.named_modules():
+            own = set(self.moves(layer))
             if not own:
                 continue
             rule = rule_of(layer)
@@ -138,11 +156,11 @@ class Recording:
 
     def moves(self, layer: nn.Module) -> Collection[str]:
         """What the layer calls those of its own parameters that move."""
-        return [local for local, value in layer.named_parameters(recurse=False) if id(value) in self._names]
+        return self._within.get(layer, ())
 
     def note(self, layer: nn.Module, local: str, use: Use) -> None:
         """One use of the parameter that the layer calls `local`, if it moves."""
-        name = self._names.get(id(getattr(layer, local, None)))
+        name = self._places.get((layer, local))
         if name is not None:
             self._uses[name].append(use)
 
