@@ -116,17 +116,21 @@ def measure(make: Callable[[Path], Settings], settings: Settings) -> Measured:
 
 
 class Known:
-    """What was measured before, in a file."""
+    """What was measured before, in a file that several processes may add to."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.cases: dict[str, Measured] = json.loads(path.read_text()) if path.exists() else {}
+
+    @property
+    def cases(self) -> dict[str, Measured]:
+        """All that is in the file by now."""
+        return json.loads(self._path.read_text()) if self._path.exists() else {}
 
     def measured(self, name: str, make: Callable[[Path], Settings], settings: Settings) -> Measured:
         """From the file, or measured now and kept."""
         if name not in self.cases:
-            self.cases[name] = measure(make, settings)
-            self._path.write_text(json.dumps(self.cases, indent=1) + "\n")
+            found = measure(make, settings)
+            self._path.write_text(json.dumps(self.cases | {name: found}, indent=1) + "\n")
         return self.cases[name]
 
 

@@ -4,18 +4,18 @@
     python benchmarks/no_options.py --model SMOLLM2
 
 MultiWOZ 2.1, clauses of SEC filings and sentences of CoNLL-2003: 400,000 tokens each for the LSTM; 40,000 for adapters
-of a pretrained model, with three passes. Each mechanism runs with the default learning rate, with half and with twice
-of it. Printed are the perplexity of each, as a multiple of `plain` and of the best of the three, and processor time.
-Each case is trained once, and kept in no_options.results.json.
+of a pretrained model, with three passes. Each private mechanism runs with the default learning rate, with half and with
+twice of it. Printed are the perplexity of each, as a multiple of `plain` and of the best of the three, and processor
+time. Each case is trained once, default rates first, and kept in no_options.results.json.
 """
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 
 from defaults import Known, Measured, Settings, written
 from tacit.config.load import load_config
-from tacit.config.model_schema import OptimizerConfig
 from tacit.data.english_tokenizer import english_tokenizer
 from tacit.data.records import Record
 from tacit.training.checks import check_start
@@ -26,7 +26,8 @@ from corpora import conll2003, dialogs, sec_clauses  # isort: skip  (`defaults` 
 RESULTS = Path(__file__).with_suffix(".results.json")
 HELD_OUT = 10  # of the tokens, one in so many
 FACTORS = (1.0, 0.5, 2.0)
-MECHANISMS = ("plain", "invented", "dpsgd", "selective", "crt", "user")
+EXACT = ("plain", "invented")
+MECHANISMS = (*EXACT, "dpsgd", "selective", "crt", "user")
 CORPORA: Mapping[str, Callable[[], Iterator[Record]]] = {
     "MultiWOZ": lambda: dialogs("multiwoz-2.1/train_restaurant_subset.jsonl"),
     "SEC clauses": sec_clauses,
@@ -59,50 +60,51 @@ def corpus(name: str, tokens: int) -> Callable[[Path], Settings]:
 
 
 def with_rate(settings: Settings, factor: float) -> Settings:
-    """The settings with the learning rate of their most important steps, as a multiple of the default."""
+    """The settings with the learning rate of their private steps as a multiple of the default."""
     if factor == 1.0:
         return settings
     config = load_config({"corpus": "corpus.jsonl", **settings})
-    whole = with_defaults(config, check_start(config).plan())
-    noisy = whole.plan.mechanism not in ("plain", "invented")
-    rule: OptimizerConfig = whole.private if noisy else whole.public
-    steps = "private" if noisy else "public"
+    rule = with_defaults(config, check_start(config).plan()).private
     assert rule.learning_rate is not None
     return settings | {
-        f"{steps}.optimizer": rule.optimizer,
-        f"{steps}.lr_scheduler": rule.lr_scheduler,
-        f"{steps}.learning_rate": rule.learning_rate * factor,
+        "private.optimizer": rule.optimizer,
+        "private.lr_scheduler": rule.lr_scheduler,
+        "private.learning_rate": rule.learning_rate * factor,
     }
 
 
 def settings_of(mechanism: str, model: str | None) -> Settings:
     """No options, except that a pretrained model takes adapters and three passes."""
-    target = {} if mechanism in ("plain", "invented") else {"plan.epsilon": 8}
+    target = {} if mechanism in EXACT else {"plan.epsilon": 8}
     pretrained = {} if model is None else {"model": model, "lora": {"rank": 8}, "plan.epochs": 3}
     return {"plan.mechanism": mechanism, **target, **pretrained}
 
 
-def rows(known: Known, names: Iterable[str], mechanisms: Iterable[str], model: str | None) -> Iterator[str]:
-    """One line for each corpus and mechanism."""
-    tokens = 400_000 if model is None else 40_000
-    for name in names:
-        plain: Measured | None = None
-        for mechanism in mechanisms:
-            if mechanism == "user" and name not in WITH_USERS:
-                continue
-            settings, make = settings_of(mechanism, model), corpus(name, tokens)
-            kind = "lstm" if model is None else "adapters"
-            found = [
-                known.measured(f"{kind} {name} {mechanism} {factor:g}", make, with_rate(settings, factor))
-                for factor in FACTORS
-            ]
-            plain = plain or found[0]
-            own, best = found[0]["perplexity"], min(one["perplexity"] for one in found)
-            others = ", ".join(f"{one['perplexity']:.4g}" for one in found[1:])
-            yield (
-                f"{name:12} {mechanism:10} {own:8.4g} ({others})  {own / plain['perplexity']:6.2f} of plain,"
-                f" {own / best:5.2f} of the best, {found[0]['seconds']:.0f} s"
-            )
+def cases(names: Iterable[str], mechanisms: Iterable[str]) -> Iterator[tuple[str, str, float]]:
+    """Corpus, mechanism and factor on the learning rate; default rates of all come first."""
+    for factor, name, mechanism in product(FACTORS, names, mechanisms):
+        of_users = mechanism != "user" or name in WITH_USERS
+        if of_users and (factor == 1.0 or mechanism not in EXACT):
+            yield name, mechanism, factor
+
+
+def measured(known: Known, case: tuple[str, str, float], model: str | None) -> Measured:
+    """From the file, or trained now."""
+    name, mechanism, factor = case
+    kind, tokens = ("lstm", 400_000) if model is None else ("adapters", 40_000)
+    settings = with_rate(settings_of(mechanism, model), factor)
+    return known.measured(f"{kind} {name} {mechanism} {factor:g}", corpus(name, tokens), settings)
+
+
+def row(name: str, mechanism: str, plain: Measured, found: Mapping[float, Measured]) -> str:
+    """One line for a corpus and a mechanism."""
+    own = found[1.0]
+    line = f"{name:12} {mechanism:10} {own['perplexity']:8.4g}  {own['perplexity'] / plain['perplexity']:6.2f} of plain"
+    if mechanism not in EXACT:
+        best = min(one["perplexity"] for one in found.values())
+        others = ", ".join(f"{found[factor]['perplexity']:.4g}" for factor in FACTORS[1:])
+        line += f", {own['perplexity'] / best:5.2f} of the best (others {others})"
+    return f"{line}, {own['seconds']:.0f} s"
 
 
 def main() -> None:
@@ -112,8 +114,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--mechanisms", nargs="+", choices=MECHANISMS, default=list(MECHANISMS))
     options = parser.parse_args()
-    for row in rows(Known(RESULTS), options.only, options.mechanisms, options.model):
-        print(row, flush=True)
+    known, found = Known(RESULTS), dict[tuple[str, str], dict[float, Measured]]()
+    for case in cases(options.only, options.mechanisms):
+        found.setdefault(case[:2], {})[case[2]] = measured(known, case, options.model)
+        print(*case, f"{found[case[:2]][case[2]]['perplexity']:.4g}", flush=True)
+    for (name, mechanism), measurements in found.items():
+        plain = measured(known, (name, "plain", 1.0), options.model)
+        print(row(name, mechanism, plain, measurements))
 
 
 if __name__ == "__main__":
