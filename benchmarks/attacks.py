@@ -1,14 +1,18 @@
-"""Every attack on every mechanism: CustomerSim, one LSTM each, and a table of what was found with n and interval.
+"""Every attack on every mechanism: CustomerSim, one model each, and a table of what was found with n and interval.
 
-    python benchmarks/attacks.py FOLDER [--dialogs 2000] [--only plain,dpsgd] [--model FOLDER] [--scale F]
+    python benchmarks/attacks.py FOLDER [--dialogs 2000] [--only plain,dpsgd] [--scale F] [--shadow-models 2]
+    python benchmarks/attacks.py FOLDER --model FOLDER_OF_A_MODEL
 
+With --model: adapters of rank 8 on a Hugging Face folder, 300 dialogs, three passes, and plain, dpsgd and selective.
 Runs and audits are kept in FOLDER and resumed there: what is finished is not made again. results.json has every figure,
-table.md the table. Half of the people are held out, so that both sides have many secrets.
+table.md the table: one row per mechanism and attack, with the control (blind baseline) beside it. Half of the people
+are held out, so that both sides have many secrets.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,77 +32,174 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "cadp": {"epsilon": 8, "epochs": 4, "public_epochs": 10},
     "user": {"epsilon": 8, "epochs": 4},
 }
+OF_ADAPTERS = ("plain", "dpsgd", "selective")
+PASSES, RANK, DIALOGS = 3, 8, 300
+"""Of adapters."""
 MORE: dict[str, dict[str, Any]] = {"crt": {"conservative_policy": "conservative"}}
 SHARED = {"policy": "pii", "held_out": 0.5, "mode": "research", "max_tokens": 128, "max_full_tokens": 128}
-TITLES = {
-    "membership of secrets": "secrets",
-    "membership in": "membership",
-    "inference:": "inference",
-    "secrets that came out": "extraction",
-    "epsilon, with": "epsilon",
-    "exposure of planted": "exposure",
-    "what these canaries": "power",
-}
+SMALLER = {"candidates": 150, "secrets": 100, "surrogates": 2, "sampling.texts": 128, "extraction.tries": 4}
+"""How hard the audit of a model from a folder attacks: each text takes it a hundred times as long."""
+
+Found = tuple[str, str, str]
+"""An attack, what it found, and its control."""
+
+
+def plan_of(mechanism: str, adapters: bool, scale: float) -> dict[str, Any]:
+    """The settings of a plan."""
+    plan = MECHANISMS[mechanism]
+    if adapters:
+        plan = {name: PASSES if "epochs" in name else value for name, value in plan.items()}
+    return {name: value * (scale if "epochs" in name else 1) for name, value in plan.items()}
 
 
 def trained(mechanism: str, corpus: Path, folder: Path, model: str, scale: float) -> Path:
     """The finished run, begun, resumed or taken as it is."""
-    place = folder / mechanism
+    place, adapters = folder / mechanism, model != "lstm"
     if (place / "release/tacit/manifest.json").exists():
         return place
     if (place / "private/settings.json").exists():
         api.resume(place, observe=unwatched)
         return place
-    plan = {name: value * (scale if "epochs" in name else 1) for name, value in MECHANISMS[mechanism].items()}
     settings = {**SHARED, **MORE.get(mechanism, {}), "model": model}
-    settings |= {f"plan.{name}": value for name, value in {"mechanism": mechanism, **plan}.items()}
+    settings |= {"lora": {"rank": RANK}} if adapters else {}
+    plan = {"mechanism": mechanism, **plan_of(mechanism, adapters, scale)}
+    settings |= {f"plan.{name}": value for name, value in plan.items()}
     api.train_config(api.config(corpus, settings=settings), place)
     return place
 
 
-def audited(run: Path) -> Audit:
+def audited(run: Path, settings: dict[str, Any], shadow_models: int) -> Audit:
     """What its audit found, made here if there is none."""
     if not (run / "private" / PrivateFile.AUDIT).exists():
-        api.audit(run)
+        api.audit(run, settings=settings, shadow_models=shadow_models)
     found = api.load(run).read(Audit, PrivateFile.AUDIT)
     assert found is not None
     return found
 
 
-def cells(found: Audit) -> dict[str, str]:
-    """One line per attack: the first columns of its tables, as they were printed."""
+def _membership(table: Table) -> Iterator[Found]:
+    rows = {row[0]: row for row in table.rows}
+    blind = rows.pop("text alone")
+    for name, (_, sides, accuracy, auc, low, *_) in rows.items():
+        found = f"{accuracy} % right; AUC {auc}; {low} % at 1 % false alarms; members, others {sides}"
+        yield f"membership, {name}", found, f"text alone {blind[2]} %"
+
+
+def _secrets(table: Table) -> Iterator[Found]:
+    rows = {row[0]: row[1] for row in table.rows}
+    control = f"form alone {rows.get('form alone, no model', '–')}; held-out places {rows.get('held-out places', '–')}"
+    for name, right in rows.items():
+        if name not in ("form alone, no model", "held-out places"):
+            yield f"secrets, {name}", right, control
+
+
+def _two_sides(attack: str) -> Callable[[Table], Iterator[Found]]:
+    def cells(table: Table) -> Iterator[Found]:
+        for way, own, other, *_ in table.rows:
+            yield f"{attack}, {way}", own, f"held out {other}"
+
+    return cells
+
+
+def _inference(table: Table) -> Iterator[Found]:
+    for own, other, chance in table.rows:
+        yield "inference among 100", own, f"held out {other}; chance {chance}"
+
+
+def _sampling(table: Table) -> Iterator[Found]:
+    for way, texts, own, other, precision in table.rows:
+        yield (
+            f"sampling, {way}",
+            f"recall {own}; precision {precision}; {texts} texts",
+            f"held out {other}; precision 50 %",
+        )
+
+
+def _exposure(table: Table) -> Iterator[Found]:
+    for template, _, planted, median, best, most, p, _ in table.rows:
+        yield (
+            f"exposure, {template}",
+            f"median {median}, best {best} of {most} bits; planted {planted}",
+            f"in brackets; p {p}",
+        )
+
+
+def _paraphrases(table: Table) -> Iterator[Found]:
+    for template, count, itself, reworded, _, p in table.rows:
+        yield f"paraphrases, {template}", f"own words {itself}; {count} rewordings {reworded}", f"in brackets; p {p}"
+
+
+def _epsilon(table: Table) -> Iterator[Found]:
+    for template, count, unit, least, ideal, claimed, _, outcome in table.rows:
+        found = f"at least {least} for {unit}; claimed {claimed}: {outcome}; n {count}"
+        yield f"epsilon, {template}", found, f"ideal attacker {ideal}"
+
+
+def _power(table: Table) -> Iterator[Found]:
+    for template, count, _, least, control in table.rows:
+        yield (
+            f"power, {template}",
+            f"shows {least} or more to an ideal attacker; n {count}",
+            f"unprotected copy {control}",
+        )
+
+
+CELLS: dict[str, Callable[[Table], Iterator[Found]]] = {  # by how the title of a table begins
+    "exposure of planted": _exposure,
+    "canaries retrieved": _paraphrases,
+    "epsilon, with": _epsilon,
+    "what these canaries": _power,
+    "membership in": _membership,
+    "membership of secrets": _secrets,
+    "inference:": _inference,
+    "secrets that came out": _two_sides("extraction"),
+    "reconstruction:": _two_sides("reconstruction"),
+    "sampling:": _sampling,
+}
+
+
+def cells(found: Audit) -> list[Found]:
+    """What every attack found, in one order."""
     tables = [table for finding in found.findings for table in finding.tables]
-    return {name: _cell(table) for title, name in TITLES.items() for table in tables if table.title.startswith(title)}
+    return [
+        one for title, read in CELLS.items() for table in tables if table.title.startswith(title) for one in read(table)
+    ]
 
 
-def _cell(table: Table) -> str:
-    return "; ".join(" ".join(filter(None, row[:5])) for row in table.rows)
+def table_of(known: dict[str, Any]) -> str:
+    """One row per attack and mechanism, those of one attack together."""
+    attacks = list(dict.fromkeys(attack for one in known.values() for attack, _, _ in one["cells"]))
+    lines = ["| attack | mechanism | found | control |", "|---|---|---|---|"]
+    for attack in attacks:
+        for mechanism, one in known.items():
+            row = next((cell for cell in one["cells"] if cell[0] == attack), None)
+            found, control = ("–", "–") if row is None else row[1:]
+            lines.append(f"| {attack} | {mechanism} | {found} | {control} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--dialogs", type=int, default=2000)
-    parser.add_argument("--only", default=",".join(MECHANISMS))
+    parser.add_argument("--dialogs", type=int, help="Default: 2000, with --model 300.")
+    parser.add_argument("--only", help="Mechanisms, with commas.")
     parser.add_argument("--model", default="lstm")
     parser.add_argument("--scale", type=float, default=1.0, help="Factor on all passes.")
+    parser.add_argument("--shadow-models", type=int, default=0)
     given = parser.parse_args()
+    adapters = given.model != "lstm"
     given.folder.mkdir(parents=True, exist_ok=True)
     corpus, results = given.folder / "corpus.jsonl", given.folder / "results.json"
     if not corpus.exists():
-        api.simulate("customersim", dialogs=given.dialogs, out=corpus)
+        api.simulate("customersim", dialogs=given.dialogs or (DIALOGS if adapters else 2000), out=corpus)
     known: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
-    for mechanism in given.only.split(","):
-        found = audited(trained(mechanism, corpus, given.folder, given.model, given.scale))
+    for mechanism in given.only.split(",") if given.only else OF_ADAPTERS if adapters else MECHANISMS:
+        run = trained(mechanism, corpus, given.folder, given.model, given.scale)
+        found = audited(run, SMALLER if adapters else {}, given.shadow_models)
         known[mechanism] = {"verdict": found.verdict.sentence, "figures": found.figures, "cells": cells(found)}
         results.write_text(json.dumps(known, indent=1))
+        (given.folder / "table.md").write_text(table_of(known))
         sys.stderr.write(f"{mechanism}: {found.verdict.outcome}\n")
-    heads = sorted({name for one in known.values() for name in one["cells"]})
-    lines = [f"| mechanism | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-    lines += [
-        f"| {name} | {' | '.join(one['cells'].get(head, '–') for head in heads)} |" for name, one in known.items()
-    ]
-    (given.folder / "table.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -138,12 +138,14 @@ def test_the_result_is_written_and_reads_back(leaky: Path, found: Audit) -> None
     assert RunFolder.view(leaky).read_json(Audit, PrivateFile.AUDIT) == found
     outside = RunFolder.view(leaky).read_json(Audit, ReleaseFile.AUDIT)
     assert outside == Audit(found.canaries, (), found.verdict)
-    assert [one.attack for one in found.canaries] == ["exposure", "epsilon", "power"]
+    assert [one.attack for one in found.canaries] == ["exposure", "paraphrases", "epsilon", "power"]
     assert [one.attack for one in found.training_records] == [
         "membership",
         "secrets",
         "inference",
         "extraction",
+        "reconstruction",
+        "sampling",
         "two-stage",
     ]
     assert {one.about for one in found.training_records} == {About.TRAINING_RECORDS}

@@ -26,7 +26,7 @@ LAYERS: dict[str, str] = {  # a package imports from its own row only, itself in
     "runs": "errors common privacy config mechanisms data policies",
     "models": "errors common privacy config data runs",
     "training": "errors common privacy config mechanisms data policies models runs",
-    "audits": "errors common privacy config data models runs",
+    "audits": "errors common privacy config data policies models runs",
     "reports": "errors common privacy config mechanisms policies runs audits",
     "papers": "errors common privacy config mechanisms data policies models training audits runs reports",
     "sweeps": "errors common privacy config data policies training audits reports runs simulation",

@@ -242,9 +242,16 @@ def _extraction(leak: float) -> ExtractionResult:
         ExtractedShare(found, 200),
         10,
         ExtractedShare(min(200, 2 * found), 200),
+        10,
+        ExtractedShare(found, 200),
         (Discoverable(100, 0.5, ExtractedShare(found, 200)),),
     )
     held_out = Extraction(
-        ExtractedShare(1, 200), 10, ExtractedShare(1, 200), (Discoverable(100, 0.5, ExtractedShare(2, 200)),)
+        ExtractedShare(1, 200),
+        10,
+        ExtractedShare(1, 200),
+        10,
+        ExtractedShare(1, 200),
+        (Discoverable(100, 0.5, ExtractedShare(2, 200)),),
     )
     return ExtractionResult(trained, held_out)

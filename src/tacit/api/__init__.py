@@ -25,7 +25,17 @@ from tacit.api.five_ways import quickstart
 from tacit.api.plans import mechanisms, plan
 from tacit.api.prepared import prepare, prepare_config
 from tacit.api.private_step import PrivateStep
-from tacit.api.results import audit, audit_model, export, report, sweep, sweep_board, sweep_slurm, verify
+from tacit.api.results import (
+    audit,
+    audit_model,
+    export,
+    report,
+    shadow_seconds,
+    sweep,
+    sweep_board,
+    sweep_slurm,
+    verify,
+)
 from tacit.api.settings import config
 from tacit.api.training import Run, generate, load, resume, train, train_config
 
@@ -53,6 +63,7 @@ __all__ = [
     "report",
     "resume",
     "scan",
+    "shadow_seconds",
     "simulate",
     "sweep",
     "sweep_board",

@@ -24,6 +24,7 @@ def audit(
     attacks: Sequence[str] | None = None,
     reference: str | Path | Run | None = None,
     settings: Mapping[str, Any] | None = None,
+    shadow_models: int = 0,
     observe: "Observer" = unwatched,
 ) -> "Audit":
     """Attack a run's model and compare the findings with its claim.
@@ -35,6 +36,8 @@ def audit(
         reference: a run with the same tokenizer that did not see the records.
         settings: how hard to attack, such as {"candidates": 100, "confidence": 0.99}, over the settings under `audit`
             that the run was trained with.
+        shadow_models: train so many models (1 or 2) like the run on other halves of its corpus, for stronger attacks on
+            membership. They are kept in `private/shadows/`, and resumed there.
         observe: called with progress events.
 
     Examples:
@@ -50,7 +53,19 @@ def audit(
     other = None if reference is None else folder_of(reference)
     trained_with = {name: value for name, value in load(run).config.get("audit", {}).items() if name != "canaries"}
     config = load_settings(AuditConfig, trained_with, settings or {})
-    return attack(folder_of(run), config, logged(observe), other, attacks)
+    shadows: tuple[Path, ...] = ()
+    if shadow_models:
+        from tacit.training.shadows import train_shadows
+
+        shadows = train_shadows(folder_of(run), shadow_models, logged(observe))
+    return attack(folder_of(run), config, logged(observe), other, attacks, shadows)
+
+
+def shadow_seconds(run: str | Path | Run, shadow_models: int) -> float | None:
+    """About how long `audit(run, shadow_models=...)` will train models; None where nothing tells."""
+    from tacit.training.shadows import seconds_for
+
+    return seconds_for(folder_of(run), shadow_models)
 
 
 def audit_model(

@@ -29,6 +29,7 @@ from tacit.audits.attacks.exposure import best_chance, exposures_of
 from tacit.audits.candidates import Spelling, listed, part_progress
 from tacit.audits.findings import Attack, Audit, Checkpoint
 from tacit.audits.ranks import Exposure
+from tacit.audits.shadows import Shadow
 from tacit.audits.target import Target, check_attackable, check_finite
 from tacit.common.charts import Note, Result, Table
 from tacit.common.files import open_file, why
@@ -51,10 +52,12 @@ def audit(
     observe: Observer,
     reference: Path | None = None,
     names: Iterable[str] | None = None,
+    shadows: Sequence[Path] = (),
 ) -> Audit:
     """Attack the run in `folder`; private/audit.json gets everything, release/tacit/audit.json what canaries showed.
 
-    reference: a run that did not see its records. names: of the attacks to make, if not all.
+    reference: a run that did not see its records. names: of the attacks to make, if not all. shadows: runs that were
+    trained on other halves of the corpus.
     """
     attacks = load_attacks(names)
     other = None if reference is None else load(reference)[0]
@@ -62,7 +65,7 @@ def audit(
         other.module.eval()
     check_attackable(RunFolder.view(folder))
     with RunFolder.open(folder) as run:
-        target = Target.of(run, other)
+        target = Target.of(run, other, tuple(map(Shadow.of, shadows)))
         models = kept_models(run) if config.checkpoints else ()
         findings = [attack.run(target, config, observe) for attack in attacks]
         checkpoints = _checkpoints(target, models, attacks, config, observe)

@@ -90,13 +90,18 @@ def zlib_scores(speaker: Speaker, passages: Sequence[Passage], texts: Mapping[st
 
 def reference_scores(speaker: Speaker, reference: Speaker, passages: Sequence[Passage]) -> Scores:
     """How much more probable than under `reference`: a model with the same tokens that did not see the candidates."""
+    check_reference(speaker, reference)
+    return _difference(loss_scores(speaker, passages), loss_scores(reference, passages).by_id)
+
+
+def check_reference(speaker: Speaker, reference: Speaker) -> None:
+    """Refuse a model with another number of tokens."""
     if speaker.vocabulary_size != reference.vocabulary_size:
         raise AttackError(
             expected=f"a reference with {speaker.vocabulary_size} tokens",
             found=f"one with {reference.vocabulary_size}",
             way_out="take a reference with the same tokenizer, such as the model before training",
         )
-    return _difference(loss_scores(speaker, passages), loss_scores(reference, passages).by_id)
 
 
 def min_k_scores(speaker: Outspoken, passages: Sequence[Passage], share: float = MIN_K_SHARE) -> Scores:

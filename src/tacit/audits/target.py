@@ -19,6 +19,7 @@ import torch
 
 from tacit.audits.candidates import Spelling
 from tacit.audits.passages import Passage
+from tacit.audits.shadows import Shadow
 from tacit.config.audit_schema import FEWEST, AuditConfig
 from tacit.config.load import load_config
 from tacit.data.chats import ASSISTANT, ChatRows, ChatTemplate
@@ -156,7 +157,7 @@ class Target:
 
     trained: what training read. members: every record of the corpus, those that de-duplication left out included, as
     nobody leaves them out of the held-out side: the sides of a membership attack differ by a coin alone. reference: a
-    model that did not see its records.
+    model that did not see its records. shadows: models trained on other halves of the corpus.
     """
 
     learner: Learner
@@ -169,10 +170,11 @@ class Target:
     longest: int
     keeps_duplicates: bool
     reference: Learner | None = None
+    shadows: tuple[Shadow, ...] = ()
     _candidates: "dict[AuditConfig, Candidates | None]" = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: RunFolder, reference: Learner | None = None) -> "Target":
+    def of(cls, run: RunFolder, reference: Learner | None = None, shadows: tuple[Shadow, ...] = ()) -> "Target":
         """Of a run that `check_attackable` let pass."""
         learner, tokenizer = load_unchecked(run)
         learner.module.eval()
@@ -187,7 +189,8 @@ class Target:
         guarantee = run.read_json(Guarantee, ReleaseFile.GUARANTEE)
         keeps = not whole.exists()
         planted = tuple(_as_marked(one, trained) for one in planted_canaries(run).planted)
-        target = cls(learner, tokenizer, guarantee, planted, trained, members, held_out, longest, keeps, reference)
+        sides = trained, members, held_out
+        target = cls(learner, tokenizer, guarantee, planted, *sides, longest, keeps, reference, shadows)
         target.check_planted()
         return target
 
@@ -237,6 +240,7 @@ class Candidates:
     neighbors: dict[str, list[Passage]]
     texts: dict[str, str]
     inside: dict[str, bool]
+    records: dict[str, str]
 
     @classmethod
     def of(cls, target: Target, settings: AuditConfig) -> "Candidates | None":
@@ -251,14 +255,14 @@ class Candidates:
             (side, row, side is sides[0]) for side, rows in zip(sides, chosen, strict=True) for row in rows[:size]
         ]
         rng.shuffle(places)
-        passages, neighbors, inside = [], {}, {}
+        passages, neighbors, inside, records = [], {}, {}, {}
         for number, (side, row, trained) in enumerate(places):
             name = f"candidate-{number}"
             passages.append(side.passage(name, row))
             neighbors[name] = side.surrogates(name, row, settings.surrogates, rng)
-            inside[name] = trained
+            inside[name], records[name] = trained, side.store.record_id(row)
         texts = {one.id: target.members.text(one) for one in passages}
-        return cls(tuple(passages), neighbors, texts, inside)
+        return cls(tuple(passages), neighbors, texts, inside, records)
 
 
 def check_finite(learner: Learner) -> None:

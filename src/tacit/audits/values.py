@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,13 +23,17 @@ _SHARED = 3
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A secret where it is first: all that comes before it, and how many records contain it."""
+    """A secret where it is first: what comes before and after it, and how many records contain it.
+
+    after: up to the end of the row, or up to a later secret that resembles this one.
+    """
 
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     text: str
     kind: str
     records: int
+    after: tuple[int, ...] = ()
 
     @property
     def look(self) -> tuple[str, str]:
@@ -103,17 +108,18 @@ def alike(places: Iterable[Place]) -> dict[tuple[str, str], list[Place]]:
     return found
 
 
-def single_owner_places(trained: CandidateRows, held_out: CandidateRows) -> tuple[list[Place], list[Place]]:
-    """Of both sides, the places of values that one user alone has."""
+@lru_cache(maxsize=1)
+def single_owner_places(trained: CandidateRows, held_out: CandidateRows) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """Of both sides, the places of values that one user alone has; kept for the next attack on the same run."""
     sides = (trained, held_out)
     seen = [_seen(side) for side in sides]
     shared = seen[0].keys() & seen[1].keys()
     first, second = (
-        [
+        tuple(
             place
             for value, one in found.items()
             if not one.several and value not in shared and (place := _place(side, value, one)) is not None
-        ]
+        )
         for side, found in zip(sides, seen, strict=True)
     )
     return first, second
@@ -148,7 +154,16 @@ def _place(side: CandidateRows, value: _Value, one: _Seen) -> Place | None:
     earlier = [side.tokenizer.decode(tokens) for tokens in side.secrets(row)[:number]]
     if _shares(hidden.text, earlier):
         return None
-    return Place(tuple(hidden.prompt), tuple(hidden.tokens), hidden.text, value[0], one.records)
+    after = _after(side, row, number, hidden.text)
+    return Place(tuple(hidden.prompt), tuple(hidden.tokens), hidden.text, value[0], one.records, after)
+
+
+def _after(side: CandidateRows, row: int, number: int, text: str) -> tuple[int, ...]:
+    """What follows a secret in the part of its row that training read, up to a later secret that resembles it."""
+    tokens, _, starts, ends = side.store.full(row)
+    later = list(zip(starts.tolist(), ends.tolist(), strict=True))[number + 1 :]
+    alike_at = (at for at, end in later if _shares(text, [side.tokenizer.decode(tokens[at:end].tolist())]))
+    return tuple(tokens[int(ends[number]) : min(next(alike_at, side.longest), side.longest)].tolist())
 
 
 def _shares(text: str, earlier: Sequence[str]) -> bool:

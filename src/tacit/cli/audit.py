@@ -18,6 +18,7 @@ from tacit import api
 from tacit.cli.output import AsJson, print_part, show, watching
 from tacit.common.charts import Note, Table
 from tacit.common.files import open_file, write_bytes
+from tacit.common.formatting import about
 from tacit.common.serialize import LARGEST_SEED
 from tacit.errors import ConfigError
 
@@ -36,6 +37,15 @@ def audit(
     reference: Annotated[
         Path | None, typer.Option(help="A run with the same tokenizer that did not see the records.")
     ] = None,
+    shadow_models: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=2,
+            help="Train 1 or 2 models like the run on other halves of its corpus first, for stronger attacks on "
+            "membership; they stay in RUN/private/shadows.",
+        ),
+    ] = 0,
     attacks: Annotated[
         str | None, typer.Option(help="Attacks to make, separated by commas: exposure,membership.", show_default="all")
     ] = None,
@@ -63,20 +73,41 @@ def audit(
     if run is not None:
         _refuse(out is not None, "--out with --model", f"leave it out: the result is {run}/release/tacit/audit.json")
         asked = {"candidates": _rows(candidates), "confidence": confidence, "seed": seed, "checkpoints": checkpoints}
-        _audit_run(run, asked, attacks, reference, show_secrets, as_json)
+        _announce(run, shadow_models)
+        _audit_run(run, asked, attacks, reference, shadow_models, show_secrets, as_json)
     elif model is not None:
-        of_runs = (reference, checkpoints, confidence, attacks) != (None, None, None, None)
-        _refuse(of_runs, "--attacks, --reference, --checkpoints and --confidence with a run", "leave them out")
+        of_runs = (reference, checkpoints, confidence, attacks) != (None, None, None, None) or shadow_models > 0
+        _refuse(
+            of_runs,
+            "--attacks, --shadow-models, --reference, --checkpoints and --confidence with a run",
+            "leave them out",
+        )
         _audit_model(model, candidates, seed or 0, out, show_secrets, as_json)
 
 
+def _announce(run: Path, shadow_models: int) -> None:
+    """How long the training of shadow models takes, before it begins."""
+    seconds = api.shadow_seconds(run, shadow_models) if shadow_models else 0.0
+    if seconds != 0:
+        takes = "an unknown time" if seconds is None else about(seconds)
+        Console(stderr=True, highlight=False).print(f"training of shadow models: {takes}; resumed if interrupted")
+
+
 def _audit_run(
-    folder: Path, asked: dict[str, Any], attacks: str | None, reference: Path | None, show_secrets: bool, as_json: bool
+    folder: Path,
+    asked: dict[str, Any],
+    attacks: str | None,
+    reference: Path | None,
+    shadow_models: int,
+    show_secrets: bool,
+    as_json: bool,
 ) -> None:
     settings = {name: value for name, value in asked.items() if value is not None}
     names = None if attacks is None else [name.strip() for name in attacks.split(",")]
     with watching() as observe:
-        found = api.audit(folder, attacks=names, reference=reference, settings=settings, observe=observe)
+        found = api.audit(
+            folder, attacks=names, reference=reference, settings=settings, shadow_models=shadow_models, observe=observe
+        )
     console, run = Console(highlight=False), api.load(folder)
     if not as_json:
         print_part(console, Note(run.guarantee.sentence()))

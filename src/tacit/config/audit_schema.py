@@ -157,11 +157,37 @@ class ExposureConfig:
 class ExtractionConfig:
     """How hard to try. discoverable: pairs (n, p)."""
 
-    tries: int = setting(10, "Generated continuations per secret.")
+    tries: int = setting(10, "Generated continuations per secret.", ge=0)
+    beams: int = setting(10, "Continuations per secret that a beam search keeps.", ge=1)
     temperature: float = setting(1.0, "Temperature of the generated text.")
     discoverable: tuple[tuple[int, float], ...] = setting(
         ((1, 0.5), (100, 0.5), (10_000, 0.5)), "Pairs (n, p): extracted with chance p within n tries."
     )
+
+
+@section
+class ReconstructionConfig:
+    """How many values are tried for a masked slot: those of a beam search, and sampled ones."""
+
+    beams: int = setting(10, "Values per slot from a beam search.", ge=1)
+    samples: int = setting(10, "Values per slot that are sampled, besides.", ge=0)
+
+
+@section
+class SamplingConfig:
+    """How much text is generated to look for secrets in."""
+
+    texts: int = setting(500, "Texts sampled freely, and as many from beginnings of records.", ge=1)
+    tokens: int = setting(64, "Tokens of each sampled text.", ge=1)
+    beginning: int = setting(8, "Tokens of a record that a sampled text begins with; never a secret.", ge=1)
+
+
+@section
+class ParaphrasesConfig:
+    """How often the prompt of a canary is said in other words, and how many values are read off each."""
+
+    paraphrases: int = setting(20, "Other wordings of a canary's prompt.", ge=1)
+    values: int = setting(100, "Most probable values read off each prompt, at most: as many as were planted.", ge=1)
 
 
 FEWEST = 10  # candidates of each side
@@ -172,15 +198,20 @@ class AuditConfig:
     """candidates: rows of each side; secrets: of each side, for extraction; checkpoints: whether kept models, too."""
 
     candidates: int = setting(500, "Records attacked on each side; raise it for narrower intervals.")
-    secrets: int = setting(200, "Secrets of each side that extraction tries.")
+    secrets: int = setting(200, "Secrets of each side that extraction, reconstruction and inference try.")
     group_size: int = setting(20, "Records per group in the group attack.")
     surrogates: int = setting(5, "Invented secrets that each real one is compared with.")
-    longest_prompt: int = setting(64, "Tokens before a secret that the attacker knows.")
+    longest_prompt: int = setting(
+        64, "Tokens before a secret (and after it, in reconstruction) that the attacker knows."
+    )
     confidence: float = setting(0.95, "Confidence level for intervals and verdict.")
     seed: int = setting(0, "Seed of the attacks, which repeat exactly.")
     checkpoints: bool = setting(False, "Attack the models kept by `training.save_steps`, too.")
     exposure: ExposureConfig = setting(ExposureConfig, "How exposure is measured.")
     extraction: ExtractionConfig = setting(ExtractionConfig, "How hard extraction tries.")
+    reconstruction: ReconstructionConfig = setting(ReconstructionConfig, "How hard reconstruction tries.")
+    sampling: SamplingConfig = setting(SamplingConfig, "How much text is sampled.")
+    paraphrases: ParaphrasesConfig = setting(ParaphrasesConfig, "How canaries are asked for in other words.")
     canaries: tuple[CanaryPlan, ...] | None = setting(
         None,
         "Made-up secrets to plant before training: {template: My ID is {6 digits}, count: 20}; [] plants none.",

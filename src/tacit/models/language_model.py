@@ -5,7 +5,7 @@ What every model shares in speaking: losses of targets, sampled text, log-probab
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -170,19 +170,82 @@ def generate(
     speaker: Speaker, prompt: Tensor, length: int, generator: torch.Generator, temperature: float = 1.0
 ) -> Tensor:
     """`length` tokens after each row of `prompt` (rows, >= 1), sampled; temperature 0 takes the most probable."""
+    return continued(speaker.begin(prompt), length, generator, temperature, _drawn)
+
+
+def continued(
+    reading: DecoderState,
+    length: int,
+    generator: torch.Generator,
+    temperature: float = 1.0,
+    draw: Callable[[Tensor, torch.Generator], Tensor] | None = None,
+) -> Tensor:
+    """The same after what was read already. draw: how a token is drawn from each row; quickly for many rows if None."""
     if not 0 <= temperature < math.inf:
         raise ModelError("a finite temperature of 0 or more", str(temperature), "0 is greedy, 1 samples from the model")
-    said = []
-    reading = speaker.begin(prompt)
+    said = [torch.zeros(len(reading.next_log_probabilities), 0, dtype=torch.int64)]
     for index in range(length):
-        scores = reading.next_log_probabilities
-        if scores.isnan().any():
-            raise ModelError("a model that gives probabilities", "not-a-number", "its weights are damaged: train again")
+        scores = _checked(reading.next_log_probabilities)
         if temperature >= _COLDEST:
-            token = torch.multinomial(torch.softmax(scores / temperature, dim=-1), 1, generator=generator)[:, 0]
+            token = (draw or _drawn_from_sums)(torch.softmax(scores / temperature, dim=-1), generator)
         else:
             token = scores.argmax(dim=-1)
-        said.append(token)
+        said.append(token[:, None])
         if index + 1 < length:
             reading = reading.read(token)
-    return torch.stack(said, dim=1) if said else prompt[:, :0]
+    return torch.cat(said, dim=1)
+
+
+def _drawn(chances: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.multinomial(chances, 1, generator=generator)[:, 0]
+
+
+def _drawn_from_sums(chances: Tensor, generator: torch.Generator) -> Tensor:
+    """By a uniform number among the cumulated probabilities: for many rows in a fifth of the time."""
+    sums = chances.double().cumsum(dim=-1)
+    places = torch.rand(len(sums), 1, dtype=torch.float64, generator=generator).to(sums.device) * sums[:, -1:]
+    return torch.searchsorted(sums, places, right=True)[:, 0].clamp_max(chances.shape[-1] - 1)
+
+
+def _checked(scores: Tensor) -> Tensor:
+    if scores.isnan().any():
+        raise ModelError("a model that gives probabilities", "not-a-number", "its weights are damaged: train again")
+    return scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beams:
+    """Continuations of each prompt, the most probable first: tokens (rows, width, length), totals (rows, width)."""
+
+    tokens: Tensor
+    totals: Tensor
+
+
+def beam_search(speaker: Speaker, prompt: Tensor, length: int, width: int) -> Beams:
+    """The best `width` continuations of `length` tokens that a beam search finds for each row of `prompt` (rows, >= 1).
+
+    After each token the `width` most probable beginnings of a row are kept. If `width` is as large as the number of all
+    continuations, these are the most probable ones of all; otherwise some may be missed, as in every beam search.
+    """
+    if length < 1 or width < 1:
+        raise ModelError("a length and a width of at least 1", f"{length} and {width}", "raise them")
+    *_, found = growing_beams(speaker.begin(prompt), length, width)
+    return found
+
+
+def growing_beams(reading: DecoderState, length: int, width: int) -> Iterator[Beams]:
+    """The beams after each token: those after n tokens are what a search for n tokens ends with."""
+    rows, vocabulary = reading.next_log_probabilities.shape
+    totals, tokens = torch.zeros(rows, 1, dtype=torch.float64), torch.zeros(rows, 1, 0, dtype=torch.int64)
+    for index in range(length):
+        scores = _checked(reading.next_log_probabilities).view(rows, -1, vocabulary)
+        best, places = scores.topk(min(width, vocabulary), dim=2)  # no other token of a beam can be among the best
+        sums = (totals[..., None] + best.double().cpu()).flatten(1)
+        totals, chosen = sums.topk(min(width, sums.shape[1]), dim=1)
+        parents = chosen // best.shape[2]
+        new = places.cpu().flatten(1).gather(1, chosen)
+        tokens = torch.cat([tokens.gather(1, parents[..., None].expand(-1, -1, index)), new[..., None]], dim=2)
+        yield Beams(tokens, totals)
+        if index + 1 < length:
+            before = torch.arange(rows)[:, None] * scores.shape[1] + parents
+            reading = reading.branch(before.flatten(), new.flatten())

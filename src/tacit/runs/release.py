@@ -92,6 +92,7 @@ class PrivateFile(StrEnum):
     FORMS = "forms.json"
     PROCESSES = "processes.json"
     TIMING = "timing.json"
+    SHADOWS = "shadows"
 
 
 FileName = ReleaseFile | PrivateFile

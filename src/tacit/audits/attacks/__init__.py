@@ -8,10 +8,13 @@ from tacit.errors import ConfigError
 
 ATTACKS = [
     "tacit.audits.attacks.exposure:EXPOSURE",
+    "tacit.audits.attacks.paraphrases:PARAPHRASES",
     "tacit.audits.attacks.membership:MEMBERSHIP",
     "tacit.audits.attacks.secrets:SECRETS",
     "tacit.audits.attacks.inference:INFERENCE",
     "tacit.audits.attacks.extraction:EXTRACTION",
+    "tacit.audits.attacks.reconstruction:RECONSTRUCTION",
+    "tacit.audits.attacks.sampling:SAMPLING",
     "tacit.audits.attacks.epsilon:EPSILON",
     "tacit.audits.attacks.power:POWER",
     "tacit.papers.two_stage:TWO_STAGE",

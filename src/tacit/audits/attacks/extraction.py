@@ -4,6 +4,7 @@
 |---|---|---|
 | greedy | the most probable continuation begins with the secret | Carlini et al. 2023, 2202.07646 |
 | sampled | one of `tries` sampled continuations does | |
+| beam search | one of the `beams` continuations that a beam search finds does | |
 | discoverable (n, p) | with probability at least p one of n samples does | Hayes et al. 2024, 2410.19482 |
 
 The last is computed, not sampled: a secret of probability z after its prompt comes out among n samples with probability
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from tacit.audits.candidates import AttackProgress, part_progress
 from tacit.audits.findings import Attack, Column, Finding, Highlight
@@ -28,9 +30,10 @@ from tacit.common.charts import ChartRow, Dot, LegendItem, RowChart, Table, Whis
 from tacit.common.formatting import Interval, exact_interval, interval, percent
 from tacit.common.progress import Observer
 from tacit.config.audit_schema import AuditConfig, ExtractionConfig
-from tacit.models.language_model import Speaker, generate
+from tacit.models.language_model import Speaker, continued, growing_beams
 
-_ROWS = 256
+_ROWS = 64
+_LONG, _STEP = 32, 8  # tokens
 NO_SECRETS = "Extraction was not tried: one side of the corpus has no marked secrets."
 
 
@@ -71,6 +74,8 @@ class Extraction:
     greedy: ExtractedShare
     tries: int
     sampled: ExtractedShare
+    beams: int
+    by_beams: ExtractedShare
     discoverable: tuple[Discoverable, ...]
 
 
@@ -91,24 +96,34 @@ def extract(
     progress: AttackProgress = lambda done, total: None,
 ) -> Extraction:
     """Try to extract each secret; `decode` gives the text of tokens."""
-    settings = settings or ExtractionConfig()
-    greedy: set[str] = set()
-    sampled: set[str] = set()
-    rounds = [(0.0, greedy), *[(settings.temperature, sampled)] * settings.tries]
-    for number, (temperature, found) in enumerate(rounds):
-        for part in _parts([secret for secret in secrets if secret.id not in found]):
-            prompts = torch.tensor([list(one.prompt) for one in part])
-            length = max(len(one.tokens) for one in part)
-            texts = map(decode, generate(speaker, prompts, length, generator, temperature).tolist())
-            found |= {one.id for one, text in zip(part, texts, strict=True) if text.startswith(one.text)}
-        progress(number + 1, len(rounds))
+    settings, done = settings or ExtractionConfig(), 0
+    greedy, sampled, by_beams = set[str](), set[str](), set[str]()
+    for places, prompts in parts_by_length([one.prompt for one in secrets]):
+        reading, part = speaker.begin(prompts), [secrets[place] for place in places]
+        length = max(len(one.tokens) for one in part)
+        greedy |= _said(part, continued(reading, length, generator, 0.0), decode)
+        again = torch.arange(len(part)).repeat_interleave(settings.tries)
+        if settings.tries:
+            drawn = continued(reading.select(again), length, generator, settings.temperature)
+            sampled |= _said([part[place] for place in again.tolist()], drawn, decode)
+        for size, beams in enumerate(growing_beams(reading, length, settings.beams), 1):
+            for one, tokens in zip(part, beams.tokens, strict=True):
+                if len(one.tokens) == size:
+                    by_beams |= _said([one] * len(tokens), tokens, decode)
+        done += len(part)
+        progress(done, len(secrets))
     chances = secret_log_probabilities(speaker, secrets).values()
     discoverable = []
     for tries, least in settings.discoverable:
         likely = sum(_comes_out(chance, tries) >= least for chance in chances)
         discoverable.append(Discoverable(tries, least, ExtractedShare(likely, len(chances))))
-    greedily, by_sampling = (ExtractedShare(len(found), len(secrets)) for found in (greedy, sampled))
-    return Extraction(greedily, settings.tries, by_sampling, tuple(discoverable))
+    shares = [ExtractedShare(len(found), len(secrets)) for found in (greedy, sampled, by_beams)]
+    return Extraction(shares[0], settings.tries, shares[1], settings.beams, shares[2], tuple(discoverable))
+
+
+def _said(secrets: Sequence[Hidden], said: Tensor, decode: Callable[[Sequence[int]], str]) -> set[str]:
+    """The ids of secrets with which what was generated for them begins."""
+    return {one.id for one, tokens in zip(secrets, said.tolist(), strict=True) if decode(tokens).startswith(one.text)}
 
 
 def secret_log_probabilities(speaker: Speaker, secrets: Sequence[Hidden]) -> dict[str, float]:
@@ -124,14 +139,19 @@ def _comes_out(log_probability: float, tries: int) -> float:
     return -math.expm1(tries * math.log1p(-math.exp(log_probability)))
 
 
-def _parts(secrets: Sequence[Hidden]) -> Iterator[list[Hidden]]:
-    """Secrets whose prompts are equally long, some at a time."""
+def parts_by_length(prompts: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
+    """Places of prompts that are equally long, some at a time, and these prompts.
+
+    Long prompts lose up to seven tokens of their beginning: few lengths are left, and many prompts are read together.
+    """
     by_length = defaultdict(list)
-    for secret in secrets:
-        by_length[len(secret.prompt)].append(secret)
-    for group in by_length.values():
+    for place, prompt in enumerate(prompts):
+        size = len(prompt)
+        by_length[size if size < _LONG else size - size % _STEP].append(place)
+    for size, group in by_length.items():
         for start in range(0, len(group), _ROWS):
-            yield group[start : start + _ROWS]
+            places = group[start : start + _ROWS]
+            yield places, torch.tensor([list(prompts[place])[-size:] for place in places])
 
 
 def extraction(target: Target, config: AuditConfig, observe: Observer) -> ExtractionResult | None:
@@ -139,7 +159,7 @@ def extraction(target: Target, config: AuditConfig, observe: Observer) -> Extrac
     sides = [_hidden(side, config) for side in (target.trained, target.held_out)]
     if not all(sides):
         return None
-    reports = part_progress(observe, "extraction", [1 + config.extraction.tries] * 2)
+    reports = part_progress(observe, "extraction", [len(side) for side in sides])
     found = []
     for secrets, report in zip(sides, reports, strict=True):
         generator = torch.Generator().manual_seed(config.seed)
@@ -181,6 +201,7 @@ def _ways(found: ExtractionResult) -> list[tuple[str, str, ExtractedShare, Extra
         ("most probable text", "Most probable continuation", own.greedy, other.greedy),
         (f"one of {own.tries} samples", f"In {_samples(own.tries)} that were drawn", own.sampled, other.sampled),
     ]
+    ways.append((f"one of {own.beams} by beam search", f"In {own.beams} beams", own.by_beams, other.by_beams))
     for a, b in zip(own.discoverable, other.discoverable, strict=True):
         way = f"one of {a.tries:,} with probability {a.probability:g}"
         ways.append((way, f"Likely within {_samples(a.tries)}", a.share, b.share))

@@ -1,4 +1,4 @@
-"""Membership: was this record trained on? Five scores, each beside what the texts alone give away."""
+"""Membership: was this record trained on? Up to seven scores, each beside what the texts alone give away."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +18,7 @@ from tacit.audits.passages import (
     zlib_scores,
 )
 from tacit.audits.sample_sizes import ENOUGH, FEWEST_FOR_THOUSANDTHS, dash, measured, smaller_side
+from tacit.audits.shadows import shadow_scores
 from tacit.audits.statistics import Judged, RateAt, Rates, Scores, grouped, judged, rates, roc
 from tacit.audits.target import Candidates, Target
 from tacit.common.charts import Point, ScatterChart, Series, Table
@@ -30,7 +31,7 @@ from tacit.privacy.plan import Neighbors, Unit
 from tacit.privacy.tradeoff import tradeoff_chart
 
 FEW_ROWS = "Membership was not attacked: one side of the corpus has fewer than 10 records. Raise held_out."
-ATTACKS = ("loss", "zlib", "min-k", "neighborhood", "reference")
+ATTACKS = ("loss", "zlib", "min-k", "neighborhood", "reference", "likelihood ratio", "rmia")
 _BLIND = "without the model (blind)"
 _MEANING = "accuracy of ranking by loss; chance is 0.5"
 _CURVE_POINTS = 200
@@ -84,7 +85,9 @@ def _every_score(target: Target, candidates: Candidates, observe: Observer) -> d
     for place, (attack, score) in enumerate(attacks.items(), 1):
         found[attack] = score()
         observe(Progress("membership", place, len(attacks)))
-    return found
+    scores = shadow_scores(learner, target.shadows, passages, candidates.records) if target.shadows else {}
+    both = (one for one in scores.items() if len({candidates.inside[name] for name in one[1].by_id}) == 2)
+    return found | dict(both)
 
 
 def _judged_attack(attack: str, scores: Scores, inside: dict[str, bool], config: AuditConfig) -> AttackRates:
