@@ -11,7 +11,7 @@ time. Each case is trained once, default rates first, and kept in no_options.res
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 from defaults import Known, Measured, Settings, written
@@ -29,7 +29,7 @@ FACTORS = (1.0, 0.5, 2.0)
 EXACT = ("plain", "invented")
 MECHANISMS = (*EXACT, "dpsgd", "selective", "crt", "user")
 CORPORA: Mapping[str, Callable[[], Iterator[Record]]] = {
-    "MultiWOZ": lambda: dialogs("multiwoz-2.1/train_restaurant_subset.jsonl"),
+    "MultiWOZ": lambda: chain(dialogs("multiwoz-2.1/val.jsonl"), dialogs("multiwoz-2.1/test.jsonl")),
     "SEC clauses": sec_clauses,
     "CoNLL": conll2003,
 }
