@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.audits.attacks.epsilon import judge
+from tacit.audits.attacks.epsilon import delta_for, judge
 from tacit.audits.epsilon_bounds import LowerBound, one_run_bound
 from tacit.audits.findings import Outcome, Verdict
 from tacit.audits.statistics import Judged
@@ -80,7 +80,7 @@ def test_a_run_without_a_figure_is_not_comparable() -> None:
     nothing = Guarantee("plain", "No guarantee.", (), (), (), Evidence())
     verdict = judge(nothing, RECORD, bound(5.0))
     assert verdict.outcome is Outcome.NOT_COMPARABLE
-    assert "plain claims no figure" in verdict.sentence
+    assert "plain guarantees nothing" in verdict.sentence
 
 
 def test_other_deltas_are_compared_with_the_claim_at_a_smaller_one() -> None:
@@ -101,6 +101,8 @@ def test_a_claim_of_nothing_read_is_contradicted_by_anything() -> None:
     assert judge(redacted, SECRETS, bound(0.0)).outcome is Outcome.CONSISTENT
     assert judge(redacted, SECRETS, bound(0.1)).outcome is Outcome.CONTRADICTED
     assert judge(redacted, SECRETS, bound(0.1, 0.0)).outcome is Outcome.CONTRADICTED
+    assert redacted.figures[0].delta == 0 < delta_for(redacted)
+    assert delta_for(claim(1.0, SECRETS)) == DELTA
 
 
 @pytest.mark.statistical

@@ -130,7 +130,7 @@ def test_epsilon_is_bounded_by_either_kind_of_coin(measured: Results) -> None:
 
 def test_a_run_without_a_claim_is_not_comparable(found: Audit) -> None:
     assert found.verdict.outcome is Outcome.NOT_COMPARABLE
-    assert "plain claims no figure" in found.verdict.sentence
+    assert "plain guarantees nothing" in found.verdict.sentence
 
 
 def test_the_result_is_written_and_reads_back(leaky: Path, found: Audit) -> None:

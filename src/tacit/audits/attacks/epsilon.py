@@ -34,6 +34,7 @@ from tacit.runs.verify import Planted
 WHICH_CANARIES = """\
 Canaries measure a claim about secrets with known: true, repetitions: 1 and inside_probability: 1.0 (a coin chose each
 value); one about records or users with inside_probability: 0.5 (a coin chose whether there is one)."""
+_DELTA_OF_NO_CLAIM = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,16 @@ def plan_bounds(target: Target, config: AuditConfig) -> tuple[PlanBound, ...]:
     ]
     comparable = sum(figure_for(guarantee, measured) is not None for _, measured in tried)
     confidence = 1 - (1 - config.confidence) / max(1, comparable)
-    delta = max((figure.delta for figure in guarantee.figures), default=1e-5)
-    found = []
+    found, delta = [], delta_for(guarantee)
     for planted, measured in tried:
         bound = _bound(target, planted, delta, confidence)
         found.append(PlanBound(planted.plan.template, measured, bound, judge(guarantee, measured, bound)))
     return tuple(found)
+
+
+def delta_for(guarantee: Guarantee) -> float:
+    """At which epsilon is bounded: the claim's. That of content which was not read is 0, where no bound shows much."""
+    return max((figure.delta for figure in guarantee.figures), default=0.0) or _DELTA_OF_NO_CLAIM
 
 
 def _is_fair(plan: CanaryPlan, canaries: Sequence[CanaryRecord]) -> bool:
@@ -162,7 +167,7 @@ def figure_for(guarantee: Guarantee, measured: Neighbors) -> Figure | None:
 
 def _why_not(guarantee: Guarantee, measured: Neighbors) -> str:
     if not guarantee.figures:
-        return f"{guarantee.mechanism} claims no figure that an attack on {measured} could contradict"
+        return f"{guarantee.mechanism} guarantees nothing that an attack could contradict"
     protected = " and ".join(str(figure.neighbors) for figure in guarantee.figures)
     return f"the attack measured {measured}; the claim protects {protected}"
 
