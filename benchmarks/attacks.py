@@ -5,8 +5,9 @@
 
 With --model: adapters of rank 8 on a Hugging Face folder, 300 dialogs, three passes, and plain, dpsgd and selective.
 Runs and audits are kept in FOLDER and resumed there: what is finished is not made again. results.json has every figure,
-table.md the table: one row per mechanism and attack, with the control (blind baseline) beside it. Half of the people
-are held out, so that both sides have many secrets.
+table.md two tables: one row per mechanism, with the first figure of its main attacks and their controls (blind
+baselines); and one row per attack and mechanism, with all of them. Half of the people are held out, so that both sides
+have many secrets.
 """
 
 import argparse
@@ -158,6 +159,37 @@ CELLS: dict[str, Callable[[Table], Iterator[Found]]] = {  # by how the title of 
 }
 
 
+MAIN = {
+    "membership, min-k": "membership, Min-K%++; text alone",
+    "secrets, single values": "secrets, %; form alone",
+    "secrets, groups of 20": "groups of 20 secrets, %; form alone",
+    "inference among 100": "inference; held out",
+    "extraction, one of 10 by beam search": "extraction; held out",
+    "reconstruction, guessed, by the text on both sides": "reconstruction; held out",
+    "sampling, both together": "sampling; held out",
+    "exposure, {word}": "exposure of a rare token (never planted)",
+    "epsilon, {word}": "epsilon; ideal attacker",
+}
+"""Attacks of the short table, and the heads of their columns."""
+
+
+def short_table_of(known: dict[str, Any]) -> str:
+    """One row per mechanism."""
+    lines = [f"| mechanism | {' | '.join(MAIN.values())} |", "|---" * (len(MAIN) + 1) + "|"]
+    for mechanism, one in known.items():
+        found = {attack: (figure, control) for attack, figure, control in one["cells"]}
+        row = [_first(*found[attack]) if attack in found else "–" for attack in MAIN]
+        lines.append(f"| `{mechanism}` | {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _first(found: str, control: str) -> str:
+    """The first figure of both; where the control is in brackets already, of the finding alone."""
+    figure, beside = found.split(";")[0].split(" for ")[0].removeprefix("recall "), control.split(";")[0]
+    names = ("text alone ", "form alone ", "held out ", "ideal attacker ")
+    return "; ".join([figure, *(beside.removeprefix(name) for name in names if beside.startswith(name))])
+
+
 def cells(found: Audit) -> list[Found]:
     """What every attack found, in one order."""
     tables = [table for finding in found.findings for table in finding.tables]
@@ -198,7 +230,7 @@ def main() -> None:
         found = audited(run, SMALLER if adapters else {}, given.shadow_models)
         known[mechanism] = {"verdict": found.verdict.sentence, "figures": found.figures, "cells": cells(found)}
         results.write_text(json.dumps(known, indent=1))
-        (given.folder / "table.md").write_text(table_of(known))
+        (given.folder / "table.md").write_text(f"{short_table_of(known)}\n{table_of(known)}")
         sys.stderr.write(f"{mechanism}: {found.verdict.outcome}\n")
 
 
