@@ -11,6 +11,7 @@ import pytest
 from runs import PLANS, experiment, quiet, write_corpus
 from tacit.config.load import load
 from tacit.config.plan_schema import PlanConfig
+from tacit.config.schema import Config
 from tacit.data.tokenizer import byte_tokenizer
 from tacit.errors import ConfigError
 from tacit.mechanisms.build import Terms
@@ -19,7 +20,7 @@ from tacit.mechanisms.registry import build_mechanism
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.training import budget
-from tacit.training.budget import MOST_PASSES, RowSeconds, duration, time_rows, within
+from tacit.training.budget import MOST_PASSES, SMALL_LSTM, RowSeconds, duration, time_rows, within
 from tacit.training.checks import check_run, check_start
 from tacit.training.stages import resume, train
 
@@ -130,3 +131,32 @@ def test_a_run_times_rows_before_it_reads_and_keeps_its_plan(
     resume(run, quiet)
     done = duration(RunFolder.view(run).read_json(Terms, ReleaseFile.PLAN).plan, RowSeconds(1.0, 2.0), 24)
     assert 60 < done.exact + done.private < 180
+
+
+@pytest.mark.parametrize(("minutes", "shape"), [(2.0, {}), (0.5, SMALL_LSTM)])
+def test_a_new_lstm_is_small_if_few_passes_of_the_usual_one_fit(
+    minutes: float, shape: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """24 rows of .6 s: 8 passes fit into two minutes, two into half a minute. The size is kept by a resumed run."""
+    config = experiment(write_corpus(tmp_path, 30), "plain", {"steps": None, "public_epochs": None}, minutes=minutes)
+    config = replace(config, model_config={})
+    monkeypatch.setattr(budget, "time_rows", lambda config, *_: RowSeconds(0.1 if config.model_config else 0.6, 0.0))
+    monkeypatch.setattr("tacit.training.stages.make_learner", _stop_with_shape)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        train(config, tmp_path / "run", quiet)
+    assert stopped.value.args == (shape,)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        resume(tmp_path / "run", quiet)
+    assert stopped.value.args == (shape,)
+
+
+def _stop_with_shape(config: Config, *_: object) -> None:
+    raise KeyboardInterrupt(config.model_config)
+
+
+def test_a_size_that_was_given_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "time_rows", lambda *_: RowSeconds(0.6, 0.0))
+    words: dict[str, Any] = {"steps": None, "public_epochs": None}
+    config = experiment(write_corpus(tmp_path, 30), "plain", words, minutes=0.5, **SMALL)
+    train(config, tmp_path / "run", quiet)
+    assert RunFolder.view(tmp_path / "run").read_json(budget.Timing, PrivateFile.TIMING).small is None

@@ -1,4 +1,4 @@
-"""`minutes`: passes and batches that fit into a time, from the speed of made-up rows and public counts.
+"""`minutes`: passes, batches and a size of model that fit into a time, by the speed of made-up rows and public counts.
 
 G1 (before). Rows are timed before the corpus is read, with random tokens, as long as a row may be: neither times nor
    lengths of the corpus's rows decide anything, so training usually takes less.
@@ -34,6 +34,9 @@ from tacit.training.updates import default_positions, moving_names
 
 MOST_PASSES = 20.0
 """Time for more of them is spent on larger batches, which are worth more to private steps."""
+FEW_PASSES = 5.0
+"""If no more of them fit, a new LSTM is small: more passes are then worth more than a larger model."""
+SMALL_LSTM = {"embedding_size": 64.0, "hidden_size": 128.0}
 _MANY_PASSES = 1000.0
 _LONG_ENOUGH = 1.0  # seconds that a timing should have
 _MOST_ROWS = 64
@@ -47,21 +50,40 @@ class RowSeconds:
     private: float
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Rows of the model that was asked for, and of a small one where the size is left to us."""
+
+    usual: RowSeconds
+    small: RowSeconds | None
+
+
 def keep_timing(config: Config, policies: Policies, base: BaseRun | None, run: RunFolder) -> None:
     """Time rows once for a run, if it asks for minutes; a run that resumes keeps its plan."""
     if config.training.minutes is None or run.path(PrivateFile.TIMING).exists():
         return
     tokenizer = given_tokenizer(config) if base is None else base.tokenizer(policies, config.plan.disjoint_from_model)
     assert tokenizer is not None  # others were refused
-    run.write_json(PrivateFile.TIMING, time_rows(config, tokenizer, check_start(config).plan()))
+    plan = check_start(config).plan()
+    open_size = config.model == "lstm" and not SMALL_LSTM.keys() & config.model_config.keys()
+    small = time_rows(_small(config), tokenizer, plan) if open_size else None
+    run.write_json(PrivateFile.TIMING, Timing(time_rows(config, tokenizer, plan), small))
 
 
-def plan_in_time(config: Config, run: RunFolder, counts: MeasuredCounts) -> PlanConfig:
-    """The plan that was asked for, or the one that fits into the minutes that were asked for."""
-    if config.training.minutes is None:
-        return config.plan
-    seconds, build = run.read_json(RowSeconds, PrivateFile.TIMING), partial(build_mechanism, measured=counts)
-    return within(config.plan, config.training.minutes, seconds, int(counts["records"]()), build)
+def _small(config: Config) -> Config:
+    return replace(config, model_config=config.model_config | SMALL_LSTM)
+
+
+def fitted(config: Config, run: RunFolder, counts: MeasuredCounts) -> tuple[Config, PlanConfig]:
+    """The settings and the plan that were asked for, or a size of model and a plan that fit into the minutes."""
+    minutes = config.training.minutes
+    if minutes is None:
+        return config, config.plan
+    timing, build = run.read_json(Timing, PrivateFile.TIMING), partial(build_mechanism, measured=counts)
+    records, seconds = int(counts["records"]()), timing.usual
+    if timing.small is not None and passes_within(config.plan, minutes, seconds, records, build) < FEW_PASSES:
+        config, seconds = _small(config), timing.small
+    return config, within(config.plan, minutes, seconds, records, build)
 
 
 def time_rows(config: Config, tokenizer: Tokenizer, plan: Plan) -> RowSeconds:
@@ -125,21 +147,26 @@ def duration(plan: Plan, seconds: RowSeconds, records: int) -> RowSeconds:
     return RowSeconds(exact, private)
 
 
-def within(
-    plan: PlanConfig, minutes: float, seconds: RowSeconds, records: int, build: Callable[[PlanConfig], Mechanism]
-) -> PlanConfig:
-    """The plan with as many passes as fit, and no more than usual; then with batches as large as fit."""
+Building = Callable[[PlanConfig], Mechanism]
 
-    def taking(passes: float) -> RowSeconds:
-        return duration(build(replace(plan, epochs=passes)).plan(), seconds, records)
 
-    budget = 60 * minutes
-    fixed, each = _line(taking)
+def _taking(plan: PlanConfig, seconds: RowSeconds, records: int, build: Building, passes: float) -> RowSeconds:
+    return duration(build(replace(plan, epochs=passes)).plan(), seconds, records)
+
+
+def passes_within(plan: PlanConfig, minutes: float, seconds: RowSeconds, records: int, build: Building) -> float:
+    """How many passes fit."""
+    fixed, each = _line(partial(_taking, plan, seconds, records, build))
     if not each:
         raise ConfigError("minutes, or public_epochs", "both", "leave one of them out: each decides the other")
-    passes = min(MOST_PASSES, (budget - fixed) / each)
+    return (60 * minutes - fixed) / each
+
+
+def within(plan: PlanConfig, minutes: float, seconds: RowSeconds, records: int, build: Building) -> PlanConfig:
+    """The plan with as many passes as fit, and no more than usual; then with batches as large as fit."""
+    passes = min(MOST_PASSES, passes_within(plan, minutes, seconds, records, build))
     if passes < 1:
-        enough = (fixed + each) / 60
+        enough = sum(_line(partial(_taking, plan, seconds, records, build))) / 60
         raise ConfigError(
             expected="minutes for one pass at least",
             found=f"{minutes:g}, where one pass may take {enough:.3g}",
@@ -149,10 +176,10 @@ def within(
     private = build(planned).private
     if passes < MOST_PASSES or private is None or plan.expected_batch_size or plan.sampling_rate:
         return planned
-    spent = taking(passes)
+    spent = _taking(plan, seconds, records, build, passes)
     if not spent.private:
         return planned
-    larger = private.expected_batch * (1 + max(0.0, budget - spent.exact - spent.private) / spent.private)
+    larger = private.expected_batch * (1 + max(0.0, 60 * minutes - spent.exact - spent.private) / spent.private)
     return replace(plan, steps=private.steps, expected_batch_size=min(float(private.population), larger))
 
 

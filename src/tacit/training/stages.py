@@ -46,7 +46,7 @@ from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import Utility, evidence_outside, hash_outside, release_utility
 from tacit.runs.verify import check_stores, check_verified, planted_canaries
 from tacit.training.base_run import BaseRun
-from tacit.training.budget import keep_timing, plan_in_time
+from tacit.training.budget import fitted, keep_timing
 from tacit.training.chats import check_chats
 from tacit.training.checkpoints import check_identity, identity_of
 from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice, with_adapters_of_base
@@ -199,7 +199,8 @@ def _carried_out(
     evidence = replace(evidence, planted=planted_canaries(run).copies)
     earlier, disjoint = None if base is None else base.earlier, config.plan.disjoint_from_model
     counts = measured_counts(parts.annotation, parts.pools, config.plan)
-    planned = price(plan_in_time(config, run, counts), evidence, counts, earlier)
+    config, plan = fitted(config, run, counts)
+    planned = price(plan, evidence, counts, earlier)
     _check_dependence(planned.mechanism, tokenizer.depends_on, hash_outside(policy, run.key))
     check_mechanism(config, planned.mechanism)
     if planned.mechanism.notions():
@@ -248,6 +249,7 @@ def _followed(folder: Path, observe: Observer, group: Group) -> Trained:
     set_threads(config)
     tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
     parts = RunParts.of(config, tokenizer, run)
+    config, _ = fitted(config, run, measured_counts(parts.annotation, parts.pools, config.plan))
     terms = run.read_json(Terms, ReleaseFile.PLAN)
     forms = run.read_optional(Forms, PrivateFile.FORMS)
     execution = Execution(parts, terms.plan, forms, make_learner(config, tokenizer, group), run, group)
