@@ -68,3 +68,12 @@ def test_the_mask_does_not_depend_on_the_secrets() -> None:
 
 def test_no_word_of_the_list_has_a_capital() -> None:
     assert all(word == word.lower() for word in common_words())
+
+
+@pytest.mark.parametrize("time", ["5:30 pm", "11 am", "7 p.m.", "6 o'clock", "18 Uhr", "next monday", "le 3 jeudi"])
+def test_times_and_weekdays_are_marked_whole(time: str) -> None:
+    assert any(time.removeprefix("le ") in one for one in marked(f"come at {time} or not")), time
+
+
+def test_a_verb_is_no_time() -> None:
+    assert marked("i am here and they are there") == []

@@ -158,7 +158,7 @@ class _Meter:
         if done.stage == "preparing" and done.share is not None and left:
             return f"records{left} to read the corpus; tokenizing and training come on top"
         if done.stage == "reading":
-            rate = done.characters / max(now - self._began, 1e-9)
+            rate = done.characters / max(now - self._made, 1e-9)
             return f"records, {done.characters:,} characters, {rate:,.0f} characters/s{left}"
         if done.stage != "training":
             return left.removeprefix(", ")

@@ -105,10 +105,10 @@ def _is_gap(between: str) -> bool:
 def conservative(words: Path | None) -> Policy:
     """Nearly everything that could be a secret; `words` is a list of common words in place of the built-in one."""
     rare = _builtin() if words is None else RareWords.from_file(words)
-    return Joined(rare | Capitals() | Digits() | _spelled() | Pii())
+    return Joined(rare | Capitals() | Digits() | _spelled() | _hours() | Pii())
 
 
-class _SpelledOut(Regex):
+class _BuiltIn(Regex):
     """A pattern that comes with tacit."""
 
     public = True
@@ -120,8 +120,22 @@ def _spelled() -> Regex:
     figures = "|".join(sorted(FIGURES, key=lambda word: (-len(word), word)))
     dots = "dot|punto|point|punkt|ponto|punt"
     signs = f"{dots}|at|arroba|arobase|chiocciola|underscore|dash|slash"
-    return _SpelledOut(
+    return _BuiltIn(
         rf"(?i)\b(?:{figures})(?:[ ,.-]{{1,3}}(?:{figures}))+\b|\b\w+(?: (?:{signs}) \w+)* (?:{dots}) \w+\b", "ID"
+    )
+
+
+@cache
+def _hours() -> Regex:
+    """What belongs to the figures of a time, and weekdays; each by itself, so that masks do not depend on figures."""
+    days = (
+        "(?:mon|tues|wednes|thurs|fri|satur|sun)days?|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|lundis?|mardis?|"
+        "mercredis?|jeudis?|vendredis?|samedis?|dimanches?|lunes|martes|miércoles|jueves|viernes|sábados?|domingos?|"
+        "(?:lune|marte|mercole|giove|vener)dì|sabato|domenica|(?:segunda|terça|quarta|quinta|sexta)-feira|"
+        "(?:maan|dins|woens|donder|vrij|zater|zon)dag"
+    )
+    return _BuiltIn(
+        rf"(?i)\b(?:(?:(?:next|last|this|coming) )?(?:{days})|pm|o['’]clock|uhr)\b|\b[ap]\.m\.|\d ?am\b", "TIME"
     )
 
 
