@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audits.attacks.epsilon import PlanBound, epsilon_finding, judge, measured_by
+from tacit.audits.attacks.epsilon import PlanBound, delta_for, epsilon_finding, judge, measured_by
 from tacit.audits.attacks.exposure import CanaryExposure, ExposureResult, PlanExposure, exposure_finding
 from tacit.audits.attacks.extraction import (
     Discoverable,
@@ -178,9 +178,8 @@ def make_audit(guarantee: Guarantee, leak: float, template: str = "My ID is {6 d
     truth = judged(
         Scores({one.id: one.own.bits - one.twin.bits for one in canaries}), {one.id: one.inside for one in canaries}
     )
-    measured = measured_by(guarantee, known=True, replaced=False, copies=1)
-    delta = max([figure.delta for figure in guarantee.figures if figure.delta > 0], default=1e-5)
-    bound = one_run_bound(truth, delta)
+    measured = measured_by(guarantee, known=True, flagged=True, replaced=False, copies=1)
+    bound = one_run_bound(truth, delta_for(guarantee))
     bounds = (PlanBound(template, measured, bound, judge(guarantee, measured, bound)),)
     attacks = tuple(
         AttackRates(attack, rates(scores), _curve(scores), 20, None)

@@ -67,3 +67,17 @@ def test_a_default_run_plants_them_and_its_audit_reports_something(tmp_path: Pat
     released = "".join(path.read_text("utf-8", "replace") for path in (tmp_path / "run/release").rglob("*.json"))
     secrets = [one for one in planted.planted if one.plan.known]
     assert not any(f'"{canary.value}"' in released for one in secrets for canary in one.canaries)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "coins"), [("crt", [0.5, 0.5, 1.0]), ("cadp", [0.5, 0.5, 0.5]), ("dpsgd", [0.5, 0.5, 1.0])]
+)
+def test_default_canaries_measure_what_is_claimed(mechanism: str, coins: list[float], tmp_path: Path) -> None:
+    """Of flagged records, too, where canaries are among them: a default audit has a verdict on every claim."""
+    second = {"conservative_policy": "conservative"} if mechanism == "crt" else {}
+    config = experiment(write_corpus(tmp_path), mechanism, canaries=None, tokenizer="english", **second)
+    train(config, tmp_path / "run", quiet)
+    planted = planted_canaries(RunFolder.view(tmp_path / "run")).planted
+    assert [one.plan.inside_probability for one in planted] == coins
+    found = audit(tmp_path / "run", AuditConfig(candidates=10), quiet, names=["epsilon"])
+    assert found.verdict.outcome is Outcome.CONSISTENT

@@ -4,6 +4,7 @@ G1 (as trained). Canaries that bound an epsilon are in the prepared rows, each a
    training never read would make any claim look consistent. Those left out as duplicates are counted.
 G2 (as marked). A canary counts as known, and is spelled so, if the policy marked it in the prepared rows, whatever its
    plan says: a policy finds digits that nobody listed for it, and tokens that training did not see look like no leak.
+   Canaries count as records of the protected set if all that were planted are there.
 G3 (apart). No two candidates of a side are from one user: a coin decided about users, so that what one user's records
    have in common would count several times, and would help the blind baseline.
 """
@@ -25,6 +26,7 @@ from tacit.config.load import load_config
 from tacit.data.chats import ASSISTANT, ChatRows, ChatTemplate
 from tacit.data.inventions import surrogate
 from tacit.data.marked import QUESTION
+from tacit.data.ownership import RecordMarks
 from tacit.data.store import PreparedCorpus
 from tacit.data.tokenizer import Tokenizer
 from tacit.data.views import encode_all
@@ -156,14 +158,16 @@ class Target:
     """A finished run. longest: where training ended the full view of a row.
 
     trained: what training read. members: every record of the corpus, those that de-duplication left out included, as
-    nobody leaves them out of the held-out side: the sides of a membership attack differ by a coin alone. reference: a
-    model that did not see its records. shadows: models trained on other halves of the corpus.
+    nobody leaves them out of the held-out side: the sides of a membership attack differ by a coin alone. flagged: ids
+    of planted records in the protected set. reference: a model that did not see its records. shadows: models trained on
+    other halves of the corpus.
     """
 
     learner: Learner
     tokenizer: Tokenizer
     guarantee: Guarantee
     planted: tuple[Planted, ...]
+    flagged: frozenset[str]
     trained: CandidateRows
     members: CandidateRows
     held_out: CandidateRows
@@ -190,7 +194,8 @@ class Target:
         keeps = not whole.exists()
         planted = tuple(_as_marked(one, trained) for one in planted_canaries(run).planted)
         sides = trained, members, held_out
-        target = cls(learner, tokenizer, guarantee, planted, *sides, longest, keeps, reference, shadows)
+        flagged = _flagged(trained, RecordMarks.load(run.path(PrivateFile.MARKS)))
+        target = cls(learner, tokenizer, guarantee, planted, flagged, *sides, longest, keeps, reference, shadows)
         target.check_planted()
         return target
 
@@ -209,6 +214,10 @@ class Target:
         """Planted records that training did not read, as de-duplication left them out."""
         rows = self._planted_rows()
         return sum(rows[one] == 0 for one in _planned(planted))
+
+    def is_protected(self, planted: Planted) -> bool:
+        """Whether all planted records of these canaries are in the protected set."""
+        return _planned(planted).keys() <= self.flagged
 
     def _planted_rows(self) -> Counter[str]:
         store = self.trained.store
@@ -294,6 +303,12 @@ def check_attackable(run: RunFolder) -> None:
             )
     check_verified(run, AFTER_TRAINING)
     check_stores(run)
+
+
+def _flagged(trained: CandidateRows, marks: RecordMarks) -> frozenset[str]:
+    store = trained.store
+    rows = np.flatnonzero(marks.flagged[store.records.astype(np.int64)]).tolist()
+    return frozenset(store.record_id(row) for row in rows if trained.is_planted(row))
 
 
 def _as_marked(planted: Planted, trained: CandidateRows) -> Planted:

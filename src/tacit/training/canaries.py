@@ -6,10 +6,11 @@
 | two random words | one for 50 records, 8 to 500 | the same, by words that are no secret |
 | `My ID is {4 digits}.`, marked as a secret | one for 20 records, 16 to 1,000 | claims about the content of secrets |
 
-The first two are inside by fair coins; of the last a fair coin chose which of two values is. They are made-up records
-and enter N and q like any other. Tokens come from the end of the vocabulary, where byte-pair encoding has what it met
-least often: nothing of the corpus decides which. A token that nothing else contains moves weights that nothing else
-moves, so that its trace is as large as the claim allows (Panda et al. 2025, 2503.06808).
+The first two are inside by fair coins; of the last a fair coin chose which of two values is. Where the claim is about
+flagged records and not about content, the last are inside by fair coins, too: they alone are flagged for sure. They are
+made-up records and enter N and q like any other. Tokens come from the end of the vocabulary, where byte-pair encoding
+has what it met least often: nothing of the corpus decides which. A token that nothing else contains moves weights that
+nothing else moves, so that its trace is as large as the claim allows (Panda et al. 2025, 2503.06808).
 """
 
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from tacit.config.audit_schema import CanaryPlan
 from tacit.config.schema import Config
 from tacit.data.english_tokenizer import english_tokenizer
 from tacit.data.tokenizer import Tokenizer, load_tokenizer
+from tacit.mechanisms.registry import entry_of
+from tacit.privacy.plan import Unit
 from tacit.runs.folder import RunFolder, whole_run
 from tacit.runs.release import ReleaseFile
 from tacit.training.checks import base_architecture
@@ -42,16 +45,21 @@ def plans_for(config: Config, records: int) -> tuple[CanaryPlan, ...]:
     """What to plant among so many training records."""
     if config.audit.canaries is not None:
         return config.audit.canaries
-    return default_canaries(records, _tokenizer(config)) if plants(config) else ()
+    units = entry_of(config.plan.mechanism).units
+    content = Unit.FLAGGED_RECORD not in units or Unit.SECRETS in units
+    return default_canaries(records, _tokenizer(config), content) if plants(config) else ()
 
 
-def default_canaries(records: int, tokenizer: Tokenizer | None) -> tuple[CanaryPlan, ...]:
-    """The rule; without a tokenizer that is known beforehand there are no rare tokens."""
+def default_canaries(records: int, tokenizer: Tokenizer | None, content: bool = True) -> tuple[CanaryPlan, ...]:
+    """The rule; without a tokenizer that is known beforehand there are no rare tokens.
+
+    content: secrets are there to measure what is known of their content, and not whether they are there.
+    """
     wanted = max(_FEWEST, min(_MOST, records // _RECORDS_FOR_EACH))
     others = max(_FEWEST_WORDS, min(_MOST_WORDS, records // _RECORDS_FOR_WORDS))
     plans = [
         CanaryPlan("{2 words}", others, known=False, words=common_words(_WORDS)),
-        CanaryPlan("My ID is {4 digits}.", wanted, inside_probability=1.0),
+        CanaryPlan("My ID is {4 digits}.", wanted, inside_probability=1.0 if content else 0.5),
     ]
     rare = () if tokenizer is None else rare_words(tokenizer, 2 * wanted)
     if len(rare) >= 2 * _FEWEST:

@@ -51,7 +51,16 @@ def plan_bounds(target: Target, config: AuditConfig) -> tuple[PlanBound, ...]:
     """Of plans whose coins are fair and whose records were all read. Those that could contradict share the doubt."""
     guarantee = target.guarantee
     tried = [
-        (planted, measured_by(guarantee, plan.known, plan.inside_probability == 1.0, plan.repetitions))
+        (
+            planted,
+            measured_by(
+                guarantee,
+                known=plan.known,
+                flagged=target.is_protected(planted),
+                replaced=plan.inside_probability == 1.0,
+                copies=plan.repetitions,
+            ),
+        )
         for planted in target.planted
         if _is_fair(plan := planted.plan, planted.canaries) and not target.left_out(planted)
     ]
@@ -104,14 +113,15 @@ def _totals(
     return total_log_probabilities(speaker, TokenTree.of(spelling.of_values(space, values), spelling.opening))
 
 
-def measured_by(guarantee: Guarantee, known: bool, replaced: bool, copies: int) -> Neighbors:
+def measured_by(guarantee: Guarantee, *, known: bool, flagged: bool, replaced: bool, copies: int) -> Neighbors:
     """What canaries measure, in the terms of the claim where it has them.
 
-    known: the policy marks their values. replaced: a coin chose between two values; otherwise whether there is one at
-    all, which a claim about secrets alone does not hide. copies: records of each, all of one user.
+    known: the policy marks their values. flagged: they are in the protected set. replaced: a coin chose between two
+    values; otherwise whether there is one at all, which a claim about secrets alone does not hide. copies: records of
+    each, all of one user.
     """
     relation = Relation.REPLACE if replaced else Relation.ZERO_OUT
-    units = (Unit.USER, *[Unit.SECRETS] * (known and replaced), *[Unit.FLAGGED_RECORD] * known, Unit.RECORD)
+    units = (Unit.USER, *[Unit.SECRETS] * (known and replaced), *[Unit.FLAGGED_RECORD] * flagged, Unit.RECORD)
     for unit in units:
         for figure in guarantee.figures:
             if (figure.neighbors.unit, figure.neighbors.relation) == (unit, relation):
