@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_a_default_run_plants_them_and_its_audit_reports_something(tmp_path: Pat
 )
 def test_default_canaries_measure_what_is_claimed(mechanism: str, coins: list[float], tmp_path: Path) -> None:
     """Of flagged records, too, where canaries are among them: a default audit has a verdict on every claim."""
-    second = {"conservative_policy": "conservative"} if mechanism == "crt" else {}
+    second: dict[str, Any] = {"conservative_policy": "conservative"} if mechanism == "crt" else {}
     config = experiment(write_corpus(tmp_path), mechanism, canaries=None, tokenizer="english", **second)
     train(config, tmp_path / "run", quiet)
     planted = planted_canaries(RunFolder.view(tmp_path / "run")).planted
