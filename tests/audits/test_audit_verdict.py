@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.audits.attacks.epsilon import delta_for, judge
+from tacit.audits.attacks.epsilon import delta_for, judge, measured_by
 from tacit.audits.epsilon_bounds import LowerBound, one_run_bound
 from tacit.audits.findings import Outcome, Verdict
 from tacit.audits.statistics import Judged
@@ -101,6 +101,10 @@ def test_a_claim_of_nothing_read_is_contradicted_by_anything() -> None:
     assert judge(redacted, SECRETS, bound(0.0)).outcome is Outcome.CONSISTENT
     assert judge(redacted, SECRETS, bound(0.1)).outcome is Outcome.CONTRADICTED
     assert judge(redacted, SECRETS, bound(0.1, 0.0)).outcome is Outcome.CONTRADICTED
+    replaced = replace(SECRETS, relation=Relation.REPLACE)
+    assert judge(redacted, replaced, bound(0.1)).outcome is Outcome.CONTRADICTED
+    assert judge(redacted, RECORD, bound(0.1)).outcome is Outcome.NOT_COMPARABLE
+    assert measured_by(redacted, known=True, flagged=False, replaced=True, copies=1) == replaced
     assert redacted.figures[0].delta == 0 < delta_for(redacted)
     assert delta_for(claim(1.0, SECRETS)) == DELTA
 

@@ -71,7 +71,7 @@ def test_a_default_run_plants_them_and_its_audit_reports_something(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "coins"), [("crt", [0.5, 0.5, 1.0]), ("cadp", [0.5, 0.5, 0.5]), ("dpsgd", [0.5, 0.5, 1.0])]
+    ("mechanism", "coins"), [("crt", [0.5, 0.5, 1.0]), ("cadp", [0.5, 0.5, 0.5]), ("redaction", [0.5, 0.5, 1.0])]
 )
 def test_default_canaries_measure_what_is_claimed(mechanism: str, coins: list[float], tmp_path: Path) -> None:
     """Of flagged records, too, where canaries are among them: a default audit has a verdict on every claim."""

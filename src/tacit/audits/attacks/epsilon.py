@@ -124,7 +124,7 @@ def measured_by(guarantee: Guarantee, *, known: bool, flagged: bool, replaced: b
     units = (Unit.USER, *[Unit.SECRETS] * (known and replaced), *[Unit.FLAGGED_RECORD] * flagged, Unit.RECORD)
     for unit in units:
         for figure in guarantee.figures:
-            if (figure.neighbors.unit, figure.neighbors.relation) == (unit, relation):
+            if _is_about(figure, unit, relation):
                 return Neighbors(unit, relation, figure.neighbors.copies if unit == Unit.USER else copies)
     return Neighbors(Unit.RECORD, relation, copies)
 
@@ -169,10 +169,15 @@ def figure_for(guarantee: Guarantee, measured: Neighbors) -> Figure | None:
     covering = [
         figure
         for figure in guarantee.figures
-        if (figure.neighbors.unit, figure.neighbors.relation) == (measured.unit, measured.relation)
-        and figure.neighbors.copies >= measured.copies
+        if _is_about(figure, measured.unit, measured.relation) and figure.neighbors.copies >= measured.copies
     ]
     return min(covering, key=lambda figure: figure.neighbors.copies, default=None)
+
+
+def _is_about(figure: Figure, unit: Unit, relation: Relation) -> bool:
+    """A figure of 0 is about both relations: what equals a world without the content equals all such worlds."""
+    either = figure.epsilon == figure.delta == 0
+    return figure.neighbors.unit == unit and (either or figure.neighbors.relation == relation)
 
 
 def _why_not(guarantee: Guarantee, measured: Neighbors) -> str:
