@@ -73,6 +73,9 @@ def _each(base: Settings, variations: Iterable[Settings]) -> list[Settings]:
 
 
 FAST: Settings = {"private.learning_rate": 2e-2}
+SMALL: Settings = {"model_config": {"embedding_size": 64, "hidden_size": 128}}
+_PASSES: list[Settings] = [{"epochs": 2}, {"epochs": 5, **SMALL}, {"epochs": 5}, {"epochs": 10, **SMALL}]
+"""In pairs that take about the same time."""
 GROUPS: Mapping[str, list[Settings]] = {
     "vocabulary": _each(
         NOISY | {"tokenizer": "english", "private.learning_rate": 1e-2},
@@ -92,6 +95,7 @@ GROUPS: Mapping[str, list[Settings]] = {
     ),
     "views": _each(MIXED | ENGLISH, [{"public_view": view} for view in ("redacted", "invented", "learned")]),
     "lstm-plain": _each(EXACT | ENGLISH, _rates("public", (2e-3, 5e-3, 1e-2))),
+    "lstm-sizes": [*_each(NOISY | ENGLISH, _PASSES), *_each({"plan.mechanism": "plain"} | ENGLISH, _PASSES)],
     "gpt-dpsgd": _each(NOISY | ENGLISH | {"model": "gpt"}, _rates("private", (1e-3, 3e-3, 1e-2))),
     "gpt-plain": _each(EXACT | ENGLISH | {"model": "gpt"}, _rates("public", (3e-4, 1e-3, 3e-3))),
     "adapters-dpsgd": _each(NOISY | SHORT | {"steps": 30}, _rates("private", (5e-4, 2e-3, 5e-3))),
