@@ -11,6 +11,7 @@ import pytest
 
 from elastic import train_arguments
 from runs import write_corpus
+from tacit.cli.main import main
 from tacit.privacy.ledger import read_entries
 from tacit.runs.folder import RunFolder
 from tacit.runs.release import PrivateFile, ReleaseFile
@@ -55,3 +56,22 @@ def test_an_interrupt_loses_no_step(tmp_path: Path) -> None:
     resumed = Checkpoints(RunFolder.view(out)).latest()
     assert resumed is not None
     assert resumed.checkpoint.step == sum(read_entries(ledger).charges().values())
+
+
+def test_arguments_given_by_python_reach_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches processes that are started with the arguments of whatever program called `main`."""
+    started = []
+
+    class Agent:
+        def __init__(self, command: list[str], **_: object) -> None:
+            started.append(command)
+
+        def wait(self) -> int:
+            return 7
+
+    monkeypatch.setattr(subprocess, "Popen", Agent)
+    words = [*train_arguments(write_corpus(tmp_path, 24), 1, tmp_path / "run"), "--processes", "2"]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 7
+    assert started[0][-len(words) - 2 :] == ["-m", "tacit", *words]
