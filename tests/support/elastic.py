@@ -40,7 +40,7 @@ def train_arguments(corpus: Path, steps: int, out: Path, base: Path | None = Non
 
     base: a model whose layers the ranks share, to train adapters to.
     """
-    settings = {
+    settings: dict[str, object] = {
         "noise_multiplier": 1,
         "steps": steps,
         "public_epochs": 1,
@@ -50,7 +50,7 @@ def train_arguments(corpus: Path, steps: int, out: Path, base: Path | None = Non
         "max_tokens": 64,
         "max_full_tokens": 64,
     }
-    small = {"model_config.hidden_size": 8, "model_config.embedding_size": 8}
+    small: dict[str, object] = {"model_config.hidden_size": 8, "model_config.embedding_size": 8}
     settings |= small if base is None else {"model": base, "lora.rank": 2, "fsdp": "base"}
     given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     how = ["--policy", "gold", "--mechanism", "selective", "--expected-batch-size", "8", "--tokenizer", "bytes"]
