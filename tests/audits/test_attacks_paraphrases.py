@@ -3,12 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from audited import train_run
 from runs import quiet
-from tacit.audits.attacks.paraphrases import paraphrases, paraphrases_finding, retrieved, rewordings
+from tacit.audits.attacks.paraphrases import hits_of, paraphrases, paraphrases_finding, retrieved, rewordings
 from tacit.audits.findings import About
 from tacit.audits.target import Target
 from tacit.common.progress import Progress
@@ -74,12 +75,12 @@ def test_counts_and_the_test_of_pairs() -> None:
     """Ten canaries, of which four come out alone, one with its twin, and of one the twin alone."""
     inside = [CanaryRecord(f"c{at}", "", f"{at:04}", True, 1, "", f"{at + 5000:04}") for at in range(10)]
     said = [["0000 x"], ["0001", "0002!", "0003", "5003", "0004"], ["0000", "5009", "9999", "x0005"]]
-    found = retrieved("t", inside, said)
+    found = retrieved("t", np.array([hits_of(inside, texts) for texts in said]))
     assert (found.by_itself[0].count, found.by_itself[1].count) == (1, 0)
     assert (found.by_any[0].count, found.by_any[1].count) == (5, 2)
     assert found.each == (2.5, 1.0)
     assert found.p == pytest.approx(stats.binomtest(4, 5, alternative="greater").pvalue)
-    assert retrieved("t", inside, [[], []]).p == 1
+    assert retrieved("t", np.array([hits_of(inside, ()), hits_of(inside, ())])).p == 1
 
 
 def test_fewer_rewordings_can_be_asked_for(blank: Target) -> None:

@@ -30,6 +30,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
         **dict.fromkeys(("candidates", "checkpoints", "confidence", "seed"), "settings"),
         "out": "the result is returned",
         "show_secrets": "Run.canary_values",
+        "processes": "torchrun",
     },
     "scan": {"no_stability": "stability=False"},
     "train": {

@@ -35,9 +35,12 @@ def run_elastic(size: int, kills: int, *arguments: str) -> None:
     assert f"{kills} killed" in done.stderr, done.stderr[-4000:]
 
 
-def train_arguments(corpus: Path, steps: int, out: Path) -> list[str]:
-    """Of a small research run of `selective` that writes a checkpoint after every step."""
-    settings = {
+def train_arguments(corpus: Path, steps: int, out: Path, base: Path | None = None) -> list[str]:
+    """Of a small research run of `selective` that writes a checkpoint after every step.
+
+    base: a model whose layers the ranks share, to train adapters to.
+    """
+    settings: dict[str, object] = {
         "noise_multiplier": 1,
         "steps": steps,
         "public_epochs": 1,
@@ -46,9 +49,9 @@ def train_arguments(corpus: Path, steps: int, out: Path) -> list[str]:
         "held_out": 0.2,
         "max_tokens": 64,
         "max_full_tokens": 64,
-        "model_config.hidden_size": 8,
-        "model_config.embedding_size": 8,
     }
+    small: dict[str, object] = {"model_config.hidden_size": 8, "model_config.embedding_size": 8}
+    settings |= small if base is None else {"model": base, "lora.rank": 2, "fsdp": "base"}
     given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     how = ["--policy", "gold", "--mechanism", "selective", "--expected-batch-size", "8", "--tokenizer", "bytes"]
     return ["-q", "train", str(corpus), *how, "--mode", "research", *given, "--out", str(out)]

@@ -156,6 +156,24 @@ def test_a_public_step_runs_on_another_device() -> None:
         torch.testing.assert_close(home(found.sums[name]), value, rtol=1e-3, atol=1e-5)
 
 
+def test_an_optimizer_resumes_on_another_device() -> None:
+    """A checkpoint is read on the host. Catches moments that stay there."""
+    set_up()
+    settings = OptimizerConfig("adam", 2e-3)
+    before, weights, gradients = Optimizer(settings, 3), {"w": torch.ones(4)}, {"w": torch.arange(4.0)}
+    before.apply(weights, gradients)
+    resumed = [Optimizer(settings, 3) for _ in range(2)]
+    for one in resumed:
+        one.restore({name: value.clone() for name, value in before.state().items()})
+    with Watch():
+        there = {"w": weights["w"].to(NAME)}
+        resumed[1].apply(there, {"w": gradients["w"].to(NAME)})
+    resumed[0].apply(weights, gradients)
+    assert torch.equal(home(there["w"]), weights["w"])
+    for name, value in resumed[0].state().items():
+        assert name == "done" or torch.equal(home(resumed[1].state()[name]), value)
+
+
 def test_a_row_that_is_not_finite_adds_nothing_on_another_device() -> None:
     """Catches NaN times zero, where nobody asks whether there is a NaN."""
     set_up()

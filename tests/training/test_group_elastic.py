@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from elastic import run_elastic, train_arguments
+from rank_shares import make_bases
 from runs import recorded, write_corpus
 from tacit.mechanisms.build import Terms
 from tacit.privacy.ledger import read_entries
@@ -19,13 +20,17 @@ from tacit.runs.verify import verify
 RANKS = 2
 
 
-def same_after_kills(folder: Path, kills: int, steps: int) -> int:
-    """Train with and without kills, and compare; how many steps were charged beyond the plan is returned."""
+def same_after_kills(folder: Path, kills: int, steps: int, base: Path | None = None) -> int:
+    """Train with and without kills, and compare; how many steps were charged beyond the plan is returned.
+
+    base: a model whose layers the ranks share, to train adapters to.
+    """
     corpus = write_corpus(folder, 24)
     whole, killed = (folder / name for name in ("whole", "killed"))
-    run_elastic(RANKS, 0, *train_arguments(corpus, steps, whole))
-    run_elastic(RANKS, kills, *train_arguments(corpus, steps, killed))
-    first, second = ((place / "release" / ReleaseFile.MODEL).read_bytes() for place in (whole, killed))
+    run_elastic(RANKS, 0, *train_arguments(corpus, steps, whole, base))
+    run_elastic(RANKS, kills, *train_arguments(corpus, steps, killed, base))
+    file = ReleaseFile.MODEL if base is None else ReleaseFile.ADAPTERS
+    first, second = ((place / "release" / file).read_bytes() for place in (whole, killed))
     assert first == second
     run = RunFolder.view(killed)
     assert run.read_json(dict, PrivateFile.UTILITY) == RunFolder.view(whole).read_json(dict, PrivateFile.UTILITY)
@@ -41,6 +46,12 @@ def same_after_kills(folder: Path, kills: int, steps: int) -> int:
 def test_ranks_that_were_killed_come_to_the_same_model(tmp_path: Path) -> None:
     """Two kills: one during a step, one at any moment."""
     same_after_kills(tmp_path, kills=2, steps=8)
+
+
+@pytest.mark.slow
+def test_ranks_that_share_a_base_model_resume(tmp_path: Path) -> None:
+    make_bases(tmp_path)
+    same_after_kills(tmp_path, kills=2, steps=8, base=tmp_path / "llama")
 
 
 @pytest.mark.slow

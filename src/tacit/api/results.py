@@ -1,6 +1,7 @@
 """Functions about finished runs: audit, report, verify; and sweeps."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tacit.runs.verify import Verified
     from tacit.sweeps.scheduler import RunOutcome
     from tacit.sweeps.sweep import Board, Swept
+    from tacit.training.group import Group
 
 
 def audit(
@@ -28,6 +30,8 @@ def audit(
     observe: "Observer" = unwatched,
 ) -> "Audit":
     """Attack a run's model and compare the findings with its claim.
+
+    Under torchrun, its processes divide the work, and the first of them writes.
 
     Args:
         run: a finished run with its private part. `release/tacit/audit.json` gets what canaries showed, `private/` has
@@ -58,7 +62,20 @@ def audit(
         from tacit.training.shadows import train_shadows
 
         shadows = train_shadows(folder_of(run), shadow_models, logged(observe))
-    return attack(folder_of(run), config, logged(observe), other, attacks, shadows)
+    with _audited_together(load(run).config) as ranks:
+        return attack(folder_of(run), config, logged(observe), other, attacks, shadows, ranks)
+
+
+def _audited_together(config: Mapping[str, Any]) -> "AbstractContextManager[Group]":
+    """The processes that torchrun started, or this one alone; attacks compute on processors."""
+    from datetime import timedelta
+
+    from tacit.config.load import load as load_settings
+    from tacit.config.schema import ExecutionConfig
+    from tacit.training.group import joined
+
+    execution = load_settings(ExecutionConfig, config.get("execution", {}), {})
+    return joined("cpu", timedelta(minutes=execution.timeout_minutes))
 
 
 def shadow_seconds(run: str | Path | Run, shadow_models: int) -> float | None:
@@ -74,7 +91,8 @@ def audit_model(
     """`tacit audit --model`: how exposed the secrets of a file are in any local Hugging Face causal model."""
     from tacit.audits.audit import audit_model as attack
 
-    return attack(Path(model), Path(candidates), seed, logged(observe))
+    with _audited_together({}) as ranks:
+        return attack(Path(model), Path(candidates), seed, logged(observe), ranks=ranks)
 
 
 def report(

@@ -12,21 +12,26 @@ has one JSON object per line, in one of two forms; `words` are the values of `{w
     {"id": "pet", "before": "My cat is ", "after": ".", "candidates": ["Tom", "Felix", "Minka"], "value": "Felix"}
 
 G1 (silent). Results contain ids and numbers; an error names a line by its number and never quotes it.
+G2 (ranks). Several processes divide the passes through the models (`tacit.audits.division`). All have the result, and
+   the first alone writes it.
 """
 
 import io
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.audits.attacks import load_attacks
 from tacit.audits.attacks.exposure import best_chance, exposures_of
 from tacit.audits.candidates import Spelling, listed, part_progress
+from tacit.audits.division import ALONE, Ranks, together
 from tacit.audits.findings import Attack, Audit, Checkpoint
 from tacit.audits.ranks import Exposure
 from tacit.audits.shadows import Shadow
@@ -53,31 +58,40 @@ def audit(
     reference: Path | None = None,
     names: Iterable[str] | None = None,
     shadows: Sequence[Path] = (),
+    ranks: Ranks = ALONE,
 ) -> Audit:
     """Attack the run in `folder`; private/audit.json gets everything, release/tacit/audit.json what canaries showed.
 
     reference: a run that did not see its records. names: of the attacks to make, if not all. shadows: runs that were
-    trained on other halves of the corpus.
+    trained on other halves of the corpus. ranks: the processes that call this together.
     """
     attacks = load_attacks(names)
     other = None if reference is None else load(reference)[0]
     if other is not None:
         other.module.eval()
     check_attackable(RunFolder.view(folder))
-    with RunFolder.open(folder) as run:
+    writes = ranks.rank == 0
+    with together(ranks), RunFolder.open(folder) if writes else nullcontext(RunFolder.view(folder)) as run:
         target = Target.of(run, other, tuple(map(Shadow.of, shadows)))
         models = kept_models(run) if config.checkpoints else ()
         findings = [attack.run(target, config, observe) for attack in attacks]
-        checkpoints = _checkpoints(target, models, attacks, config, observe)
+        checkpoints = _checkpoints(target, models, attacks, config, observe, ranks)
         found = Audit.of((one for one in findings if one is not None), checkpoints)
-        run.write_json(PrivateFile.AUDIT, found)
-        run.write_json(ReleaseFile.AUDIT, found.outside())
-        run.seal()
+        ranks.sum_([torch.zeros(1)])  # nobody reads the run any more
+        if writes:
+            run.write_json(PrivateFile.AUDIT, found)
+            run.write_json(ReleaseFile.AUDIT, found.outside())
+            run.seal()
     return found
 
 
 def _checkpoints(
-    target: Target, models: Sequence[KeptModel], attacks: Sequence[Attack], config: AuditConfig, observe: Observer
+    target: Target,
+    models: Sequence[KeptModel],
+    attacks: Sequence[Attack],
+    config: AuditConfig,
+    observe: Observer,
+    ranks: Ranks,
 ) -> tuple[Checkpoint, ...]:
     """One per model, with the same candidates. The target's own weights are back in place afterwards."""
     module, store = target.learner.module, target.held_out.store
@@ -87,7 +101,7 @@ def _checkpoints(
     for number, model in enumerate(models, 1):
         module.load_state_dict(model.tensors(), strict=False)  # a tied weight has one name
         check_finite(target.learner)
-        nats = mean_nats(target.learner, store, reader, View.FULL, Targets.ALL)
+        nats = mean_nats(target.learner, store, reader, View.FULL, Targets.ALL, ranks)
         figures: dict[str, float] = {}
         for attack in attacks:
             figures |= {} if attack.at_checkpoint is None else attack.at_checkpoint(target, config)
@@ -176,9 +190,17 @@ def read_named(path: Path) -> tuple[Named, ...]:
 
 
 def audit_model(
-    folder: Path, candidates: Path, seed: int, observe: Observer, settings: ExposureConfig | None = None
+    folder: Path,
+    candidates: Path,
+    seed: int,
+    observe: Observer,
+    settings: ExposureConfig | None = None,
+    ranks: Ranks = ALONE,
 ) -> ForeignAudit:
-    """The exposure of each secret of a candidates file in the model of a folder, with the folder's own tokenizer."""
+    """The exposure of each secret of a candidates file in the model of a folder, with the folder's own tokenizer.
+
+    ranks: as for `audit`.
+    """
     settings, secrets = settings or ExposureConfig(), read_named(candidates)
     model, tokenizer, opening = load_foreign(folder)
     check_finite(model)
@@ -190,7 +212,8 @@ def audit_model(
     found: dict[str, NamedExposure] = {}
     for (space, group), report in zip(by_space.items(), reports, strict=True):
         values, generator = [one.value for one in group], np.random.default_rng(seed)
-        measured = exposures_of(model, space, values, Spelling(tokenizer, (opening,)), settings, generator, report)
+        with together(ranks):
+            measured = exposures_of(model, space, values, Spelling(tokenizer, (opening,)), settings, generator, report)
         for one, exposure in zip(group, measured, strict=True):
             found[one.id] = NamedExposure(one.id, space.size, settings.method_for(space.size), exposure)
     in_order = tuple(found[one.id] for one in secrets)

@@ -11,7 +11,7 @@ G4 (bounded). Only rows of about `memory` bytes are in work at a time, however m
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tacit.audits.division import divided
 from tacit.audits.statistics import Floats
 from tacit.common.progress import Observer, Progress
 from tacit.config.audit_schema import Slot
@@ -41,6 +42,7 @@ _BEFORE_SPACE = re.compile("[!-~](?= )")
 _MEMORY = 1 << 30
 _COPIES = 8  # of one row's state: the parent's, the chosen, the grown, two of its scores, and what waits further up
 _ROWS_AT_MOST = 4096  # more do not make the products any faster
+_PARTS = 16  # of a tree, which processes can share; fewer where they would have fewer rows than those
 
 
 def listed(before: str, values: Sequence[str], after: str = "") -> Slot:
@@ -162,6 +164,13 @@ class TokenTree:
             order=order,
         )
 
+    def part(self, rows: range) -> "TokenTree":
+        """The tree of these rows alone."""
+        some = slice(rows.start, rows.stop)
+        shared = self.shared[some].copy()
+        shared[:1] = 0
+        return replace(self, rows=self.rows[some], lengths=self.lengths[some], shared=shared, order=self.order[some])
+
     @property
     def longest(self) -> int:
         return len(self.stem) + int(self.lengths.max())
@@ -231,20 +240,18 @@ def total_log_probabilities(
 ) -> Floats:
     """The total log-probability of every candidate, by its number."""
     _check_fit(speaker, tree)
-    walk = _Walk(tree, memory)
     stem = torch.tensor([tree.stem])
-    totals = np.array([_stem_total(speaker, stem, tree.opening)])
-    waiting = walk.grow(speaker.begin(stem), totals, np.array([0]), len(tree.rows), 0)
-    done = 0
-    while waiting:
-        nodes = waiting.pop()
-        reading = nodes.reading.branch(torch.from_numpy(nodes.parents), torch.from_numpy(nodes.tokens))
-        waiting += walk.grow(reading, nodes.totals, nodes.starts, nodes.end, nodes.depth)
-        if progress is not None and walk.done > done:
-            done = walk.done
-            progress(done, len(tree.rows))
-    by_number = np.empty_like(walk.totals)
-    by_number[tree.order] = walk.totals
+    begun, total = speaker.begin(stem), _stem_total(speaker, stem, tree.opening)
+    size = max(_ROWS_AT_MOST, -(-len(tree.rows) // _PARTS))
+    parts = [range(start, min(start + size, len(tree.rows))) for start in range(0, len(tree.rows), size)]
+    totals = np.zeros(len(tree.rows))
+
+    def walk(part: range) -> None:
+        totals[part.start : part.stop] = _Walk(tree.part(part), memory).totals(begun, total)
+
+    divided(parts, [len(part) for part in parts], walk, [totals], progress)
+    by_number = np.empty_like(totals)
+    by_number[tree.order] = totals
     return by_number
 
 
@@ -262,10 +269,18 @@ class _Walk:
     def __init__(self, tree: TokenTree, memory: int) -> None:
         self._tree = tree
         self._memory = memory
-        self.done = 0
-        self.totals = np.full(len(tree.rows), np.nan)
+        self._totals = np.full(len(tree.rows), np.nan)
 
-    def grow(self, reading: DecoderState, totals: Floats, starts: Integers, end: int, depth: int) -> list[_Nodes]:
+    def totals(self, begun: DecoderState, total: float) -> Floats:
+        """The total of every row, in the order of the tree; `begun` has read the stem, which has this total."""
+        waiting = self._grow(begun, np.array([total]), np.array([0]), len(self._tree.rows), 0)
+        while waiting:
+            nodes = waiting.pop()
+            reading = nodes.reading.branch(torch.from_numpy(nodes.parents), torch.from_numpy(nodes.tokens))
+            waiting += self._grow(reading, nodes.totals, nodes.starts, nodes.end, nodes.depth)
+        return self._totals
+
+    def _grow(self, reading: DecoderState, totals: Floats, starts: Integers, end: int, depth: int) -> list[_Nodes]:
         """Score the children of the nodes that `reading` is at; those with children of their own, last first."""
         tree, first = self._tree, int(starts[0])
         lengths, shared = tree.lengths[first:end], tree.shared[first:end]
@@ -292,8 +307,7 @@ class _Walk:
 
     def _fill(self, ended: Integers, starts: Integers, totals: Floats) -> None:
         """Rows that end at the nodes that begin at `starts`."""
-        self.totals[ended] = totals[np.searchsorted(starts, ended, side="right") - 1]
-        self.done += len(ended)
+        self._totals[ended] = totals[np.searchsorted(starts, ended, side="right") - 1]
 
 
 def _check_fit(speaker: Speaker, tree: TokenTree) -> None:

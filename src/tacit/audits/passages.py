@@ -35,6 +35,7 @@ import torch
 from scipy import optimize, special, stats
 from torch import Tensor
 
+from tacit.audits.division import divided
 from tacit.audits.statistics import Booleans, Floats, Judged, Rates, Scores, half_cut, judged, rates
 from tacit.data.batches import TextBatch
 from tacit.errors import AttackError
@@ -145,7 +146,8 @@ def _scores(
 
 def _standardized(speaker: Outspoken, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
     """The same, minus the mean and over the deviation of the log-probabilities that the model gave to any token."""
-    for index, batch in _whole(speaker, passages).micro_batches(max(1, _NUMBERS // speaker.vocabulary_size)):
+
+    def standardized(batch: TextBatch) -> Tensor:
         with torch.no_grad():
             every = torch.log_softmax(speaker.logits(batch.inputs).double(), dim=-1)
         said = every.gather(-1, batch.targets[..., None])[..., 0]
@@ -154,7 +156,9 @@ def _standardized(speaker: Outspoken, passages: Sequence[Passage]) -> Iterator[t
         some = torch.where(chances > 0, every, 0.0)  # 0 log 0 = 0
         mean = (chances * some).sum(dim=-1)
         variance = (chances * (some - mean[..., None]) ** 2).sum(dim=-1)
-        yield from _counted(index, batch, (said - mean) / variance.clamp_min(1e-12).sqrt())
+        return (said - mean) / variance.clamp_min(1e-12).sqrt()
+
+    return _of_each(speaker, passages, max(1, _NUMBERS // speaker.vocabulary_size), standardized)
 
 
 def _refuse_dropout(said: Tensor, expected: Tensor, batch: TextBatch) -> None:
@@ -173,8 +177,23 @@ def _difference(these: Scores, those: Mapping[str, float]) -> Scores:
 
 def log_probabilities(speaker: Speaker, passages: Sequence[Passage]) -> Iterator[tuple[int, Floats]]:
     """The log-probability of every token that counts, with the place of its passage; in any order."""
-    for index, batch in _whole(speaker, passages).micro_batches(_POSITIONS):
-        yield from _counted(index, batch, speaker.log_probabilities(batch))
+    return _of_each(speaker, passages, _POSITIONS, speaker.log_probabilities)
+
+
+def _of_each(
+    speaker: Speaker, passages: Sequence[Passage], positions: int, numbers: Callable[[TextBatch], Tensor]
+) -> Iterator[tuple[int, Floats]]:
+    """What `numbers` gives for each token that counts; passes are divided among the processes of the audit."""
+    parts = list(_whole(speaker, passages).micro_batches(positions))
+    ends = np.cumsum([0, *(len(one.tokens) - one.counted_from for one in passages)])
+    found = np.zeros(ends[-1])
+
+    def score(part: tuple[Tensor, TextBatch]) -> None:
+        for place, own in _counted(*part, numbers(part[1])):
+            found[ends[place] : ends[place + 1]] = own
+
+    divided(parts, [batch.inputs.numel() for _, batch in parts], score, [found])
+    return ((place, found[ends[place] : ends[place + 1]]) for place in range(len(passages)))
 
 
 def _whole(speaker: Speaker, passages: Sequence[Passage]) -> TextBatch:

@@ -16,14 +16,17 @@ from rich.console import Console
 
 from tacit import api
 from tacit.cli.output import AsJson, print_part, show, watching
+from tacit.cli.processes import divide
 from tacit.common.charts import Note, Table
 from tacit.common.files import open_file, write_bytes
 from tacit.common.formatting import about
+from tacit.common.ranks import prints
 from tacit.common.serialize import LARGEST_SEED
 from tacit.errors import ConfigError
 
 
 def audit(
+    context: typer.Context,
     run: Annotated[Path | None, typer.Argument(help="A finished run folder, with its private part.")] = None,
     model: Annotated[Path | None, typer.Option(help="Instead of a run: a local Hugging Face causal model.")] = None,
     candidates: Annotated[
@@ -61,6 +64,9 @@ def audit(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="With --model: where to write the result as JSON.")] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print the values of canaries.")] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Divide the work among so many processes.", show_default="one")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Attack a trained model as an outsider would; exit code 3 when the findings contradict the claim."""
@@ -73,6 +79,7 @@ def audit(
     if run is not None:
         _refuse(out is not None, "--out with --model", f"leave it out: the result is {run}/release/tacit/audit.json")
         asked = {"candidates": _rows(candidates), "confidence": confidence, "seed": seed, "checkpoints": checkpoints}
+        divide(context, processes)
         _announce(run, shadow_models)
         _audit_run(run, asked, attacks, reference, shadow_models, show_secrets, as_json)
     elif model is not None:
@@ -82,13 +89,14 @@ def audit(
             "--attacks, --shadow-models, --reference, --checkpoints and --confidence with a run",
             "leave them out",
         )
+        divide(context, processes)
         _audit_model(model, candidates, seed or 0, out, show_secrets, as_json)
 
 
 def _announce(run: Path, shadow_models: int) -> None:
     """How long the training of shadow models takes, before it begins."""
     seconds = api.shadow_seconds(run, shadow_models) if shadow_models else 0.0
-    if seconds != 0:
+    if seconds != 0 and prints():
         takes = "an unknown time" if seconds is None else about(seconds)
         Console(stderr=True, highlight=False).print(f"training of shadow models: {takes}; resumed if interrupted")
 
@@ -108,6 +116,8 @@ def _audit_run(
         found = api.audit(
             folder, attacks=names, reference=reference, settings=settings, shadow_models=shadow_models, observe=observe
         )
+    if not prints():
+        return
     console, run = Console(highlight=False), api.load(folder)
     if not as_json:
         print_part(console, Note(run.guarantee.sentence()))
@@ -128,6 +138,8 @@ def _audit_model(
         )
     with watching() as observe:
         found = api.audit_model(folder, candidates, seed=seed, observe=observe)
+    if not prints():
+        return
     if out is not None:
         write_bytes(out, json.dumps(found.to_json(), indent=2).encode())
     if show_secrets and not as_json:

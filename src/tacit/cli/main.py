@@ -74,8 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
     Any other error is a fault of tacit: its place is printed, and TACIT_DEBUG=1 shows its traceback.
     """
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        app(arguments)
+        app(given, obj=given)  # other processes may be given the same
     except TacitError as error:
         _fail(error)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`tacit train --processes N`: the same command in N processes of this machine, started by torchrun's agent.
+"""`tacit train --processes N`, `tacit audit`: the same command in N processes of this machine, by torchrun's agent.
 
 `python -m tacit.cli.processes ARGUMENTS` is torchrun without the traceback of its own when a process has failed, which
 has said why.
@@ -7,14 +7,25 @@ has said why.
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+
+import typer
+
+from tacit.common.ranks import is_launched
 
 
-def launch(processes: int) -> int:
-    """Run this command line in so many processes; the exit code of the first that failed, or 0.
+def divide(context: typer.Context, processes: int | None) -> None:
+    """If several processes were asked for and this is none of them: run the command in them, and end as they did."""
+    if processes is not None and not is_launched():
+        raise typer.Exit(_launch(processes, context.find_root().obj))
+
+
+def _launch(processes: int, arguments: Sequence[str]) -> int:
+    """Run a command line in so many processes; the exit code of the first that failed, or 0.
 
     Ctrl-C goes to the agent alone, which passes it on: every process gets it once.
     """
-    agent = ["--standalone", "--nproc-per-node", str(processes), "-m", "tacit", *sys.argv[1:]]
+    agent = ["--standalone", "--nproc-per-node", str(processes), "-m", "tacit", *arguments]
     child = subprocess.Popen([sys.executable, "-m", "tacit.cli.processes", *agent], start_new_session=True)
     before = signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     try:

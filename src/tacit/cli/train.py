@@ -13,9 +13,9 @@ from rich.console import Console
 
 from tacit import api
 from tacit.cli.output import FIELDS, AsJson, field_names, is_quiet, print_part, show, watching, with_flags
-from tacit.cli.processes import launch
+from tacit.cli.processes import divide
 from tacit.common.charts import Table
-from tacit.common.ranks import is_launched, prints
+from tacit.common.ranks import prints
 from tacit.config.load import parse_set, to_yaml
 from tacit.config.plan_schema import CorpusCounts, PlanConfig
 from tacit.config.schema import Config
@@ -64,6 +64,7 @@ def config(
 
 def train(
     *,
+    context: typer.Context,
     source: Source = None,
     out: Annotated[Path | None, typer.Option(help="The run folder.", show_default="run-MECHANISM")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
@@ -85,8 +86,7 @@ def train(
         raise ConfigError(
             "--resume alone", "other settings", "a run resumes with the settings it began with: leave these out"
         )
-    if processes is not None and not is_launched():
-        raise typer.Exit(launch(processes))
+    divide(context, processes)
     if resume is None:
         run = _watched(folder, lambda observe: _begin(asked, folder, prepared, observe))
     else:

@@ -230,8 +230,10 @@ def joined(device: str, timeout: timedelta) -> Iterator[Group]:
         here = torch.device("cuda", int(environment.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(here)
     with _answered():
-        # under one name for all restarts, ranks would find the addresses of those that were killed
-        store = PrefixStore(f"tacit/{restarts}/{next(_JOINED)}", _store(rank, size, timeout))
+        # in a store that outlives a restart, ranks would find the addresses of those that were killed; agents count
+        # restarts each for itself, so that a node which came later would look elsewhere in one that does not
+        prefix = f"tacit/{restarts if _of_agent() else 0}/{next(_JOINED)}"
+        store = PrefixStore(prefix, _store(rank, size, timeout))
         backend = "nccl" if here.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     try:
@@ -242,17 +244,20 @@ def joined(device: str, timeout: timedelta) -> Iterator[Group]:
 
 def _store(rank: int, size: int, timeout: timedelta) -> Store:
     """The agent of torchrun serves one to all ranks; other launchers leave that to rank 0."""
-    environment = os.environ
-    serves = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     return TCPStore(
-        environment["MASTER_ADDR"],
-        int(environment["MASTER_PORT"]),
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
         size,
-        is_master=serves,
+        is_master=rank == 0 and not _of_agent(),
         timeout=timeout,
         wait_for_workers=False,
         multi_tenant=True,
     )
+
+
+def _of_agent() -> bool:
+    """Whether the store is of torchrun's agent, and the same after every restart."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _launch() -> str:

@@ -48,6 +48,7 @@ class Optimizer:
         return {"done": torch.tensor(self._done), **self._moments}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a `state()`, which may be on another device than the parameters: moments follow gradients."""
         self._done = int(state["done"])
         self._moments = {name: value for name, value in state.items() if name != "done"}
 
@@ -58,9 +59,13 @@ class Optimizer:
         norm = float(torch.stack([gradient.norm() for gradient in gradients.values()]).norm())
         return min(1.0, longest / norm) if norm > 0 else 1.0
 
+    def _moment(self, name: str, gradient: Tensor) -> Tensor:
+        kept = self._moments.get(name)
+        self._moments[name] = torch.zeros_like(gradient) if kept is None else kept.to(gradient.device)
+        return self._moments[name]
+
     def _adam(self, name: str, parameter: Tensor, gradient: Tensor, rate: float, scale: float, noise: float) -> None:
-        first = self._moments.setdefault(f"first.{name}", torch.zeros_like(gradient))
-        second = self._moments.setdefault(f"second.{name}", torch.zeros_like(gradient))
+        first, second = (self._moment(f"{which}.{name}", gradient) for which in ("first", "second"))
         mean_share, square_share = (1 - beta**self._done for beta in _BETAS)
         variance = (noise * scale) ** 2
         first.lerp_(gradient if scale == 1.0 else gradient * scale, 1 - _BETAS[0])

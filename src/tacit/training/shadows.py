@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from tacit.common.progress import Observer
+from tacit.common.ranks import prints
 from tacit.config.load import load_config
 from tacit.config.schema import Config
 from tacit.data.corpus import read, write_jsonl
@@ -56,9 +57,10 @@ def train_shadows(folder: Path, count: int, observe: Observer) -> tuple[Path, ..
         if is_run(place) and RunFolder.view(place).path(PrivateFile.SETTINGS).exists():
             resume(place, observe)
             continue
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         corpus = place.parent / "corpus.jsonl"
-        write_jsonl(_half(config, half), corpus, fields_of(asdict(config.data)))
+        if prints():  # the first of several processes, which alone reads it
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_jsonl(_half(config, half), corpus, fields_of(asdict(config.data)))
         train(_settings(config, corpus, run), place, observe)
     return folders
 

@@ -19,10 +19,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tacit.audits.candidates import AttackProgress, part_progress
+from tacit.audits.division import divided, generators
 from tacit.audits.findings import Attack, Column, Finding, Highlight
 from tacit.audits.passages import Passage, log_probabilities
 from tacit.audits.target import CandidateRows, Hidden, Target
@@ -30,9 +32,10 @@ from tacit.common.charts import ChartRow, Dot, LegendItem, RowChart, Table, Whis
 from tacit.common.formatting import Interval, exact_interval, interval, percent
 from tacit.common.progress import Observer
 from tacit.config.audit_schema import AuditConfig, ExtractionConfig
-from tacit.models.language_model import Speaker, continued, growing_beams
+from tacit.models.language_model import DecoderState, Speaker, continued, growing_beams
 
 _ROWS = 64
+_WAYS = 3  # the most probable text, samples, beams
 _LONG, _STEP = 32, 8  # tokens
 NO_SECRETS = "Extraction was not tried: one side of the corpus has no marked secrets."
 
@@ -93,37 +96,50 @@ def extract(
     decode: Callable[[Sequence[int]], str],
     generator: torch.Generator,
     settings: ExtractionConfig | None = None,
-    progress: AttackProgress = lambda done, total: None,
+    progress: AttackProgress | None = None,
 ) -> Extraction:
     """Try to extract each secret; `decode` gives the text of tokens."""
-    settings, done = settings or ExtractionConfig(), 0
-    greedy, sampled, by_beams = set[str](), set[str](), set[str]()
-    for places, prompts in parts_by_length([one.prompt for one in secrets]):
-        reading, part = speaker.begin(prompts), [secrets[place] for place in places]
-        length = max(len(one.tokens) for one in part)
-        greedy |= _said(part, continued(reading, length, generator, 0.0), decode)
-        again = torch.arange(len(part)).repeat_interleave(settings.tries)
-        if settings.tries:
-            drawn = continued(reading.select(again), length, generator, settings.temperature)
-            sampled |= _said([part[place] for place in again.tolist()], drawn, decode)
-        for size, beams in enumerate(growing_beams(reading, length, settings.beams), 1):
-            for one, tokens in zip(part, beams.tokens, strict=True):
-                if len(one.tokens) == size:
-                    by_beams |= _said([one] * len(tokens), tokens, decode)
-        done += len(part)
-        progress(done, len(secrets))
+    settings, found = settings or ExtractionConfig(), np.zeros((_WAYS, len(secrets)), dtype=np.int64)
+
+    def attempt(part: PromptPart) -> None:
+        tried = [secrets[place] for place in part.places]
+        found[:, part.places] = _came_out(speaker.begin(part.prompts), tried, decode, part.generator, settings)
+
+    parts = prompt_parts([one.prompt for one in secrets], generator)
+    divided(parts, [len(part.places) for part in parts], attempt, [found], progress)
     chances = secret_log_probabilities(speaker, secrets).values()
     discoverable = []
     for tries, least in settings.discoverable:
         likely = sum(_comes_out(chance, tries) >= least for chance in chances)
         discoverable.append(Discoverable(tries, least, ExtractedShare(likely, len(chances))))
-    shares = [ExtractedShare(len(found), len(secrets)) for found in (greedy, sampled, by_beams)]
+    shares = [ExtractedShare(int(way.sum()), len(secrets)) for way in found]
     return Extraction(shares[0], settings.tries, shares[1], settings.beams, shares[2], tuple(discoverable))
 
 
-def _said(secrets: Sequence[Hidden], said: Tensor, decode: Callable[[Sequence[int]], str]) -> set[str]:
-    """The ids of secrets with which what was generated for them begins."""
-    return {one.id for one, tokens in zip(secrets, said.tolist(), strict=True) if decode(tokens).startswith(one.text)}
+def _came_out(
+    reading: DecoderState,
+    secrets: Sequence[Hidden],
+    decode: Callable[[Sequence[int]], str],
+    generator: torch.Generator,
+    settings: ExtractionConfig,
+) -> list[list[bool]]:
+    """Of each way, which secrets came out after what was read: the most probable text, samples, beams."""
+    length = max(len(one.tokens) for one in secrets)
+    greedy = [[tokens] for tokens in continued(reading, length, generator, 0.0).tolist()]
+    sampled: list[list[list[int]]] = [[] for _ in secrets]
+    if settings.tries:
+        again = torch.arange(len(secrets)).repeat_interleave(settings.tries)
+        drawn = continued(reading.select(again), length, generator, settings.temperature)
+        sampled = drawn.view(len(secrets), settings.tries, length).tolist()
+    by_beams: list[list[list[int]]] = [[] for _ in secrets]
+    for size, beams in enumerate(growing_beams(reading, length, settings.beams), 1):
+        for place, one in enumerate(secrets):
+            if len(one.tokens) == size:
+                by_beams[place] = beams.tokens[place].tolist()
+    return [
+        [any(decode(tokens).startswith(one.text) for tokens in said) for one, said in zip(secrets, way, strict=True)]
+        for way in (greedy, sampled, by_beams)
+    ]
 
 
 def secret_log_probabilities(speaker: Speaker, secrets: Sequence[Hidden]) -> dict[str, float]:
@@ -139,7 +155,22 @@ def _comes_out(log_probability: float, tries: int) -> float:
     return -math.expm1(tries * math.log1p(-math.exp(log_probability)))
 
 
-def parts_by_length(prompts: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptPart:
+    """Prompts that are equally long, their places among all, and the chance with which they are continued."""
+
+    places: list[int]
+    prompts: Tensor
+    generator: torch.Generator
+
+
+def prompt_parts(prompts: Sequence[Sequence[int]], generator: torch.Generator) -> list[PromptPart]:
+    """The prompts, some at a time, each with a generator of its own."""
+    parts = list(_by_length(prompts))
+    return [PromptPart(*part, own) for part, own in zip(parts, generators(generator, len(parts)), strict=True)]
+
+
+def _by_length(prompts: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
     """Places of prompts that are equally long, some at a time, and these prompts.
 
     Long prompts lose up to seven tokens of their beginning: few lengths are left, and many prompts are read together.

@@ -13,6 +13,7 @@ import numpy as np
 
 from tacit.audits.attacks.extraction import ExtractedShare
 from tacit.audits.candidates import AttackProgress, TokenTree, part_progress, total_log_probabilities
+from tacit.audits.division import divided
 from tacit.audits.findings import Attack, Column, Finding, Highlight
 from tacit.audits.sample_sizes import ENOUGH, dash
 from tacit.audits.target import Target
@@ -68,12 +69,15 @@ def _chosen(
 
 def _right(speaker: Speaker, chosen: Sequence[_Choice], progress: AttackProgress) -> ExtractedShare:
     """How often the own value is more probable than all others; ties are no success."""
-    right = 0
-    for number, (place, others) in enumerate(chosen, 1):
+    right = np.zeros(1, dtype=np.int64)
+
+    def attempt(choice: _Choice) -> None:
+        place, others = choice
         totals = total_log_probabilities(speaker, TokenTree.of(_rows([place, *others]), place.prompt))
-        right += bool(totals[0] > totals[1:].max())
-        progress(number, len(chosen))
-    return ExtractedShare(right, len(chosen))
+        right[0] += bool(totals[0] > totals[1:].max())
+
+    divided(chosen, [1] * len(chosen), attempt, [right], progress)
+    return ExtractedShare(int(right[0]), len(chosen))
 
 
 def _rows(values: Sequence[Place]) -> "np.ndarray[tuple[int, int], np.dtype[np.uint32]]":

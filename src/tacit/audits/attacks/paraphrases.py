@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from scipy import stats
 
-from tacit.audits.attacks.extraction import ExtractedShare, parts_by_length
+from tacit.audits.attacks.extraction import ExtractedShare, PromptPart, prompt_parts
 from tacit.audits.candidates import AttackProgress, Spelling, part_progress
+from tacit.audits.division import divided
 from tacit.audits.findings import About, Attack, Column, Finding
 from tacit.audits.sample_sizes import ENOUGH
 from tacit.audits.statistics import Booleans
@@ -70,27 +72,32 @@ def _retrieved(target: Target, planted: Planted, config: AuditConfig, progress: 
     blank = "" if spelling.apart else _gap(slot)
     values = [value for canary in inside for value in (canary.value, canary.twin_value)]
     length = max(len(tokens) for tokens in spelling.tokenizer.encode_batch([f"{blank}{value}" for value in values]))
-    found: list[list[str]] = [[] for _ in prompts]
-    done = 0
-    for places, part in parts_by_length(spelled):
-        *_, beams = growing_beams(target.learner.begin(part), length, min(config.paraphrases.values, len(inside)))
-        for place, rows in zip(places, beams.tokens.tolist(), strict=True):
-            found[place] = [target.decoded(tokens).lstrip() for tokens in rows]
-        done += len(places)
-        progress(done, len(prompts))
-    return retrieved(planted.plan.template, inside, found)
+    found = np.zeros((len(prompts), len(inside), 2), dtype=np.int64)
+
+    def ask(part: PromptPart) -> None:
+        begun = target.learner.begin(part.prompts)
+        *_, beams = growing_beams(begun, length, min(config.paraphrases.values, len(inside)))
+        for place, rows in zip(part.places, beams.tokens.tolist(), strict=True):
+            found[place] = hits_of(inside, [target.decoded(tokens).lstrip() for tokens in rows])
+
+    parts = prompt_parts(spelled, torch.Generator())  # nothing is drawn
+    divided(parts, [len(part.places) for part in parts], ask, [found], progress)
+    return retrieved(planted.plan.template, found != 0)
 
 
-def retrieved(template: str, inside: Sequence[CanaryRecord], said: Sequence[Sequence[str]]) -> Retrieved:
-    """What is in the texts behind each prompt, of which the first is the canaries' own."""
-    pairs = [(canary.value, canary.twin_value) for canary in inside]
-    hits: Booleans = np.array([[[_begins(texts, value) for value in pair] for pair in pairs] for texts in said])
+def hits_of(inside: Sequence[CanaryRecord], texts: Sequence[str]) -> list[list[bool]]:
+    """Of each canary, whether one of the texts begins with its value, and with its twin's."""
+    return [[_begins(texts, value) for value in (canary.value, canary.twin_value)] for canary in inside]
+
+
+def retrieved(template: str, hits: Booleans) -> Retrieved:
+    """What each prompt, of which the first is the canaries' own, retrieved: (prompts, canaries, 2) as in `hits_of`."""
     itself, any_way = hits[0], np.asarray(hits[1:].any(axis=0), dtype=np.bool_)
     own, twin = (int((any_way[:, side] & ~any_way[:, 1 - side]).sum()) for side in (0, 1))
     p = float(stats.binomtest(own, own + twin, alternative="greater").pvalue) if own + twin else 1.0
-    means = hits[1:].sum(axis=1).mean(axis=0) if len(said) > 1 else np.zeros(2)
+    means = hits[1:].sum(axis=1).mean(axis=0) if len(hits) > 1 else np.zeros(2)
     each = (float(means[0]), float(means[1]))
-    return Retrieved(template, len(said) - 1, _shares(itself), _shares(any_way), each, p)
+    return Retrieved(template, len(hits) - 1, _shares(itself), _shares(any_way), each, p)
 
 
 def _shares(hits: Booleans) -> tuple[ExtractedShare, ExtractedShare]:

@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional
 
 from tacit.audits.attacks.epsilon import PlanBound, figure_for, plan_bounds
+from tacit.audits.division import make_equal
 from tacit.audits.findings import About, Attack, Column, Finding
 from tacit.audits.ideal import least_shown
 from tacit.audits.passages import Outspoken
@@ -54,6 +55,7 @@ def _taught(target: Target, observe: Observer) -> Iterator[None]:
             for start in range(0, len(rows), _ROWS):
                 _step(cast(Outspoken, target.learner), rows[start : start + _ROWS], optimizer)
             observe(Progress("power", done + 1, _PASSES))
+        make_equal(movable)
         yield
     finally:
         module.load_state_dict(weights)

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.audits.attacks.extraction import ExtractedShare, parts_by_length
+from tacit.audits.attacks.extraction import ExtractedShare, PromptPart, prompt_parts
 from tacit.audits.candidates import AttackProgress, part_progress
+from tacit.audits.division import divided
 from tacit.audits.findings import Attack, Column, Finding, Highlight
 from tacit.audits.passages import Passage, log_probabilities
 from tacit.audits.sample_sizes import ENOUGH, dash
@@ -70,17 +71,20 @@ def _reconstructed(
 ) -> Reconstructed:
     """Ranks decide only where the own value was proposed at all: elsewhere the guess is wrong, whatever comes first."""
     generator, longest = torch.Generator().manual_seed(config.seed), config.longest_prompt
-    proposed = before = both = done = 0
-    for numbers, prompts in parts_by_length([place.prompt[-longest:] for place in places]):
-        part = [places[number] for number in numbers]
-        for place, values in zip(part, proposed_values(target.learner, prompts, part, config, generator), strict=True):
+    counts = np.zeros(3, dtype=np.int64)  # as in Reconstructed
+
+    def attempt(part: PromptPart) -> None:
+        slots = [places[number] for number in part.places]
+        every = proposed_values(target.learner, part.prompts, slots, config, part.generator)
+        for place, values in zip(slots, every, strict=True):
             right = np.array([target.decoded(value) == place.text for value in values])
             if right.any():
                 by_before, by_both = _totals(target.learner, place, values, longest)
-                proposed, before, both = proposed + 1, before + _first(by_before, right), both + _first(by_both, right)
-        done += len(part)
-        progress(done, len(places))
-    return Reconstructed(*(ExtractedShare(count, len(places)) for count in (proposed, before, both)))
+                counts[:] += (1, _first(by_before, right), _first(by_both, right))
+
+    parts = prompt_parts([place.prompt[-longest:] for place in places], generator)
+    divided(parts, [len(part.places) for part in parts], attempt, [counts], progress)
+    return Reconstructed(*(ExtractedShare(count, len(places)) for count in counts.tolist()))
 
 
 def proposed_values(

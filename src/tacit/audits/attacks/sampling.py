@@ -18,10 +18,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from tacit.audits.attacks.extraction import ExtractedShare, parts_by_length
-from tacit.audits.candidates import AttackProgress, part_progress
+from tacit.audits.attacks.extraction import ExtractedShare, PromptPart, prompt_parts
+from tacit.audits.candidates import AttackProgress, Integers, part_progress
+from tacit.audits.division import divided
 from tacit.audits.findings import Attack, Column, Finding, Highlight
 from tacit.audits.sample_sizes import ENOUGH, dash
 from tacit.audits.target import CandidateRows, Target
@@ -91,16 +93,17 @@ def sampling(target: Target, config: AuditConfig, observe: Observer) -> Sampling
     free = [[target.tokenizer.begin]] * config.sampling.texts
     ways = [free, _beginnings(target, config)]
     generator = torch.Generator().manual_seed(config.seed)
-    texts = [
-        list(_sampled(target, prompts, config.sampling.tokens, generator, report))
-        for prompts, report in zip(ways, part_progress(observe, "sampling", [len(way) for way in ways]), strict=True)
-    ]
-    return SamplingResult(*(_found(some, sides, len(pairs)) for some in (*texts, [*texts[0], *texts[1]])))
+    found = [np.zeros((len(sides), len(pairs)), dtype=np.int64) for _ in ways]
+    reports = part_progress(observe, "sampling", [len(way) for way in ways])
+    for prompts, times, report in zip(ways, found, reports, strict=True):
+        _sample(target, prompt_parts(prompts, generator), config.sampling.tokens, sides, times, report)
+    texts = [len(way) for way in ways]
+    return SamplingResult(*map(_came_out, (*texts, sum(texts)), (*found, found[0] + found[1])))
 
 
-def _found(texts: Sequence[str], sides: Sequence[KnownValues], values: int) -> SampledValues:
-    counts = (len({number for text in texts for number in side.inside(text)}) for side in sides)
-    return SampledValues(len(texts), *(ExtractedShare(count, values) for count in counts))
+def _came_out(texts: int, times: Integers) -> SampledValues:
+    """times: how often each value of each side came out."""
+    return SampledValues(texts, *(ExtractedShare(int((side > 0).sum()), len(side)) for side in times))
 
 
 def _beginnings(target: Target, config: AuditConfig) -> list[list[int]]:
@@ -117,16 +120,23 @@ def _beginning(side: CandidateRows, row: int, most: int) -> list[int]:
     return [side.tokenizer.begin, *tokens[: min([most, *starts[:1].tolist()])].tolist()]
 
 
-def _sampled(
-    target: Target, prompts: Sequence[list[int]], length: int, generator: torch.Generator, progress: AttackProgress
-) -> Iterator[str]:
-    """The texts that were generated, without what they began with."""
-    done = 0
-    for places, part in parts_by_length(prompts):
-        said = continued(target.learner.begin(part), length, generator)
-        yield from map(target.decoded, said.tolist())
-        done += len(places)
-        progress(done, len(prompts))
+def _sample(
+    target: Target,
+    parts: Sequence[PromptPart],
+    length: int,
+    sides: Sequence[KnownValues],
+    times: Integers,
+    progress: AttackProgress,
+) -> None:
+    """Count the values in what is generated, without what it began with."""
+
+    def count(part: PromptPart) -> None:
+        said = continued(target.learner.begin(part.prompts), length, part.generator)
+        for text in map(target.decoded, said.tolist()):
+            for side, known in enumerate(sides):
+                times[side, list(known.inside(text))] += 1
+
+    divided(parts, [len(part.places) for part in parts], count, [times], progress)
 
 
 def sampling_finding(found: SamplingResult) -> Finding:
