@@ -13,6 +13,7 @@ import usaddress
 
 from tacit.data.records import US_STATES, Range, Span
 from tacit.policies.pii.cues import NEVER_A_NAME, words
+from tacit.policies.pii.phrases import Grouped
 
 _STATE_CODES = US_STATES | words("AS GU MP VI FM MH PW AA AE AP")
 
@@ -64,6 +65,13 @@ _HOME = re.compile(
     r"\b(?:address|live|lives|living|located|ship|deliver|send|sent|moved|stay|staying)\b[^.\n]{0,20}\s$"
 )
 
+ADDRESS_SIGNS = {
+    "military": words("apo fpo dpo"),
+    "apartment": words("apt apartment suite"),
+    "po box": words("box obox pobox"),
+}
+"""Words without which there is no such address to be found."""
+
 _BOX = re.compile(r"(?<!\w)p\.?[ ]?o\.?[ ]?box[ ]#?\d{1,7}(?!\w)")
 
 _MILITARY = re.compile(
@@ -80,7 +88,9 @@ _LOOK_BACK = 80
 _MOST_TOKENS = 20
 
 
-def find_addresses(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def find_addresses(
+    text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]
+) -> Iterator[Span]:
     """Addresses and parts of addresses; `look` is the outline of the text. Findings may overlap."""
     done = 0
     coded = b"A0" in look
@@ -97,11 +107,11 @@ def find_addresses(text: str, folded: str, look: bytes, numbers: Sequence[Range]
             unit = _UNIT_BEFORE.search(folded[before:start])
             yield Span(before + unit.start() if unit else start, end, "ADDRESS")
             done = end
-    if "apo" in folded or "fpo" in folded or "dpo" in folded:
+    if signs["military"]:
         yield from (Span(*match.span(), "ADDRESS") for match in _MILITARY.finditer(folded))
-    if "apt" in folded or "apartment" in folded or "suite" in folded:
+    if signs["apartment"]:
         yield from (Span(*match.span(), "ADDRESS") for match in _UNIT_ALONE.finditer(folded))
-    if "box" in folded:
+    if signs["po box"]:
         for match in _BOX.finditer(folded):
             yield Span(match.start(), (_PLACE.match(text, match.end()) or match).end(), "ADDRESS")
     if b"AA 00000" in look or b"AA, 00000" in look:

@@ -60,10 +60,10 @@ _FIRST_GROUPS = {2: (b"000 ",), 3: (b"00000-", b"00-")}
 _COUNTRIES = (b"AAA-", b"AA-", b"A-")
 
 
-def find_blocks(text: str, look: bytes, hits: Sequence[Hit], numbers: Sequence[Range]) -> Iterator[Span]:
+def find_blocks(text: str, look: bytes, signs: Sequence[Hit], numbers: Sequence[Range]) -> Iterator[Span]:
     """Addresses with a postal code, or where somebody lives; `look` is the outline. Findings may overlap."""
     done = 0
-    homes = [end for _, end, sign in hits if sign in HOME_SIGNS]
+    homes = [end for _, end, _ in signs]
     for start, end in numbers:
         if start < done:
             continue

@@ -60,12 +60,11 @@ class Announcements:
         self._text = text
         self.cues: list[_CodeCue] = []
         for start, end, cue in cues:
-            if cue in CODE_CUES:
-                compound = cue in _GENERIC and self.cues and 0 < start - self.cues[-1].end <= 2
-                speaker = cue in _PERSONS and folded.startswith(":", end)
-                named = compound or (_STRONG.match(folded, end) and not speaker)
-                kind = self.cues[-1].kind if compound else CODE_CUES[cue]
-                self.cues.append(_CodeCue(start, end, kind, cue in _ALWAYS_STRONG or bool(named)))
+            compound = cue in _GENERIC and self.cues and 0 < start - self.cues[-1].end <= 2
+            speaker = cue in _PERSONS and folded.startswith(":", end)
+            named = compound or (_STRONG.match(folded, end) and not speaker)
+            kind = self.cues[-1].kind if compound else CODE_CUES[cue]
+            self.cues.append(_CodeCue(start, end, kind, cue in _ALWAYS_STRONG or bool(named)))
         self._starts = [cue.start for cue in self.cues]
 
     def before(self, place: int) -> Announcement | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tacit.data.records import Range, Span
-from tacit.policies.pii.cues import AGE_CUES, DATE_CUES, Cue, words
+from tacit.policies.pii.cues import AGE_CUES, Cue, words
 from tacit.policies.pii.times import TIME
 
 _DAY_WORDS = (
@@ -61,16 +61,15 @@ _ANY_WORD = re.compile(
 )
 
 
-def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
+def find_dates(text: str, folded: str, months: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
     """Dates in figures, and dates whose month is written out."""
-    for start, end, cue in cues:
-        if cue in DATE_CUES:
-            window = max(0, start - 24)
-            day = _BEFORE_MONTH.search(folded[window:start])
-            rest = (_AFTER_DAY if day else _AFTER_MONTH).match(folded, end)
-            if day or rest:
-                first = window + day.start() if day else start
-                yield Span(_with_weekday(folded, first), _with_time(text, rest.end() if rest else end), "DATE")
+    for start, end, _ in months:
+        window = max(0, start - 24)
+        day = _BEFORE_MONTH.search(folded[window:start])
+        rest = (_AFTER_DAY if day else _AFTER_MONTH).match(folded, end)
+        if day or rest:
+            first = window + day.start() if day else start
+            yield Span(_with_weekday(folded, first), _with_time(text, rest.end() if rest else end), "DATE")
     for start, end in numbers:
         if end - start == 4 and _YEAR_ALONE.match(text, start) and _BIRTH.search(folded[max(0, start - 24) : start]):
             yield Span(start, end, "DATE")
@@ -158,13 +157,13 @@ _TH = re.compile(r"\d{2}(?:st|nd|rd|th)(?= (?:to|birthday|b-day|geburtstag))")
 def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
     """Ages of people; durations are none."""
     for start, end, cue in cues:
-        role = AGE_CUES.get(cue)
+        role = AGE_CUES[cue]
         if role == "unit":
             window = max(0, start - 36)
             age = _BEFORE_UNIT.search(folded[window:start])
             if age and not _LASTING.search(folded[max(0, window + age.start() - 12) : window + age.start()]):
                 yield Span(window + age.start(1), window + age.end(1), "AGE")
-        elif role and (found := _AFTER[role].match(folded, end)):
+        elif found := _AFTER[role].match(folded, end):
             yield Span(*found.span(1), "AGE")
     for start, end in numbers:
         if end - start <= _MOST_DIGITS:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from tacit.data.records import Span
 from tacit.policies.pii.common_words import common_words
 from tacit.policies.pii.cues import FIELD_CUES, NEVER_A_NAME, Cue, phrases
+from tacit.policies.pii.phrases import Hit
 
 _ASSIGNED = re.compile(r"[ ]?(?:[\"']?[ ]{0,2}(?::|=|=>|→)[ ]{0,3}|[\"'])")
 _SAID = re.compile(
@@ -38,6 +39,9 @@ _AFTER_EMAIL = re.compile(r"@[\w.-]{3,60}[ ]/[ ](\S{5,60})")
 _ANSWER = re.compile(r"(?<=answer: )[^\n.;,]{2,40}")
 _AT_HOST = re.compile(r"(?<![\w.@])([a-z][\w.-]{1,30})@(?=\d{1,3}\.\d{1,3}\.)")
 _ENTERED = re.compile(r"(?<!\w)(?:enter|type)[ ](\d{4,8})(?=[ ])")
+ENTERING = phrases("enter|type")
+"""Words before a code that is entered."""
+
 _TYPED = b"a 0000"
 _TAIL = ".,;:)"
 _COLON = re.compile(r":[^\s:/]")
@@ -53,18 +57,18 @@ _NOT_A_SECRET = frozenset(
 )
 
 
-def find_fields(text: str, folded: str, look: bytes, cues: Sequence[Cue]) -> Iterator[Span]:
-    """Secrets after keys and cues; `look` is the outline of the text. Findings may overlap."""
+def find_fields(
+    text: str, folded: str, look: bytes, cues: Sequence[Cue], entered: Sequence[Hit]
+) -> Iterator[Span]:
+    """Secrets after keys and cues, and what is `entered`; `look` is the outline of the text. Findings may overlap."""
     for _, end, cue in cues:
-        kind = FIELD_CUES.get(cue)
-        if kind:
-            yield from _after(text, folded, end, kind, cue)
+        yield from _after(text, folded, end, FIELD_CUES[cue], cue)
     if "@" in text or "u/" in text:
         for match in _HANDLE.finditer(text):
             yield Span(*match.span(1 if match[1] else 2), "USERNAME")
     if "#" in text:
         yield from (Span(*match.span(1), "USERNAME") for match in _HASHTAG.finditer(text))
-    if _TYPED in look and ("enter " in folded or "type " in folded):
+    if entered and _TYPED in look:
         yield from (Span(*match.span(1), "PASSWORD") for match in _ENTERED.finditer(folded))
     if "Bearer " in text or "Basic " in text:
         yield from (Span(*match.span(1), "PASSWORD") for match in _BEARER.finditer(text))

@@ -21,7 +21,6 @@ from tacit.policies.pii.cues import (
     covers,
     words,
 )
-from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import find_people
 from tacit.policies.pii.phrases import Hit
 
@@ -119,15 +118,14 @@ _MOST_WORDS = 5
 
 
 def find_names(
-    text: str, folded: str, hits: Sequence[Hit], cues: Sequence[Cue], addresses: Sequence[Span]
+    text: str, folded: str, look: bytes, hits: Sequence[Hit], cues: Sequence[Cue], addresses: Sequence[Span]
 ) -> Iterator[Span]:
-    """Names beside a cue, addressees, and further mentions of both; findings may overlap."""
+    """Names beside a cue, addressees, and further mentions of both; findings may overlap. `look` is the outline."""
     found: list[Range] = []
     titled = 0
-    look = outline(text)
     for start, end, cue in cues:
-        role = PERSON_CUES.get(cue)
-        if role and not (role == "title" and start < titled) and _can_name(role, look, end):
+        role = PERSON_CUES[cue]
+        if not (role == "title" and start < titled) and _can_name(role, look, end):
             beside = _beside(role, start, end, text, folded)
             found.extend(beside)
             titled = beside[0][1] if role == "title" and beside else titled

@@ -11,7 +11,7 @@ from tacit.data.records import Range, Span
 from tacit.policies.pii.codes import Announcements
 from tacit.policies.pii.cues import covers, overlaps, phrases
 from tacit.policies.pii.outline import solid
-from tacit.policies.pii.phrases import Hit
+from tacit.policies.pii.phrases import Grouped, Hit
 
 _GROUPED = re.compile(
     r"(?<![\w.,$€£+-])[+(]?\(?\d{1,6}\)?(?:(?:[ ./-]{1,2}|(?<=[ ]\d{4})\n(?=\d{4}))\(?\d{1,10}\)?){1,8}"
@@ -37,6 +37,9 @@ _LATITUDE = re.compile(r"(?<=[\"'_ ])(?:lat|lon|lng|latitude|longitude)[\"']?[ ]
 _CRYPTO = re.compile(r"(?<!\w)(?:0x[0-9a-fA-F]{40}|bc1[a-z0-9]{20,70}|[13LDM][1-9A-HJ-NP-Za-km-z]{25,34})(?!\w)")
 _PASSPORT = re.compile(r"(?<![\w-])(?:[A-Z]{1,3}\d{6,9}[A-Z]?|\d{2}[A-Z]{2}\d{5})(?![\w-])")
 _BIC = re.compile(r"(?<!\w)(?:bic|swift)\W{1,3}([a-z]{6}[a-z0-9]{2,5})(?!\w)")
+DEVICE_SIGNS = {"bank": phrases("bic|swift"), "degree": phrases("lat|lon|lng|latitude|longitude")}
+"""Words without which there is no such number to be found."""
+
 _STANDARDS = re.compile(r"(?:ISO|IEC|RFC|DIN|EN|BS|CVE|PSI|HTTP|USB|HDMI|IP|UTF|SHA|MD|AES)[ -]?\d")
 _MELTS = frozenset({"CARD", "IBAN", "ID", "ORDER", "PHONE", "SSN", "TRACKING"})
 _DIGIT_WORDS = (
@@ -79,7 +82,9 @@ _LEAST = 8
 _SURE = 9
 
 
-def find_devices(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def find_devices(
+    text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]
+) -> Iterator[Span]:
     """MAC addresses, coordinates, wallets and passports; `look` is the outline of the text."""
     unbroken = solid(look)
     patterns = [_MAC] if b":ww:ww" in unbroken or b"-ww-ww" in unbroken or b".wwww.wwww" in unbroken else []
@@ -90,9 +95,9 @@ def find_devices(text: str, folded: str, look: bytes, numbers: Sequence[Range]) 
         yield from _serials(text, look, numbers)
     if b"0.00" in look or "°" in text:
         yield from _places(text, numbers)
-    if "bic" in folded or "swift" in folded:
+    if signs["bank"]:
         yield from (Span(*match.span(1), "ID") for match in _BIC.finditer(folded))
-    if "lat" in folded or "lon" in folded or "lng" in folded:
+    if signs["degree"]:
         yield from (Span(*match.span(1), "ID") for match in _LATITUDE.finditer(folded))
 
 
@@ -132,12 +137,11 @@ def _is_misread(text: str) -> bool:
     return b"0l" in signs or b"l0" in signs
 
 
-def find_spelled(folded: str, hits: Sequence[Hit]) -> Iterator[Span]:
+def find_spelled(folded: str, signs: Sequence[Hit]) -> Iterator[Span]:
     """Numbers and addresses that are spelled out in words."""
-    signs = [hit[2] for hit in hits if hit[2] in SPELLED_SIGNS]
     if len(signs) >= _FEWEST_WORDS:
         yield from (Span(*match.span(), "ID") for match in _SPELLED.finditer(folded))
-    if not _DOTS.isdisjoint(signs):
+    if any(sign in _DOTS for _, _, sign in signs):
         yield from (Span(*match.span(), "EMAIL") for match in _SPELLED_MAIL.finditer(folded))
 
 

@@ -174,9 +174,9 @@ def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:
 def _cued(text: str, hits: Iterable[Hit]) -> Iterator[Range]:
     """Names after titles, roles, greetings and the like, which are capitalized."""
     for start, end, phrase in hits:
-        role = NAME_CUES.get(phrase)
-        if role is None or (start and text[start - 1] == "-"):
+        if start and text[start - 1] == "-":
             continue
+        role = NAME_CUES[phrase]
         between = _BETWEEN[role].match(text, end)
         if between:
             run = (_AFTER_LABEL if role == "announces" else _AFTER).match(text, between.end())

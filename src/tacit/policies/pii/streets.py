@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tacit.data.records import Range, Span, resolve_overlaps
 from tacit.policies.pii.blocks import CAPITAL
 from tacit.policies.pii.cues import NAMESAKES, NEVER_A_NAME, name_start, phrases, words
-from tacit.policies.pii.phrases import Hit
+from tacit.policies.pii.phrases import Grouped, Hit
 
 _HOUSE = r"\d{1,4}(?!\d)(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
 _FLOOR = (
@@ -88,10 +88,10 @@ _SUFFIX_ENDS = frozenset(suffix[-2:] for suffix in _SUFFIXES)
 _TYPE_SIGNS = frozenset(_ROMANCE_TYPES.replace("\\.", ".").split("|"))
 _SUFFIX_SIGNS = frozenset(_SUFFIXES_EN.lower().split("|"))
 _BOX_SIGNS = phrases("box|pobox|postfach|apartado|postbus|casella postale")
-STREET_SIGNS = _TYPE_SIGNS | _SUFFIX_SIGNS | _BOX_SIGNS
+_SURE_SIGNS = phrases("rue|avenue|allée|impasse|calle|rua|vicolo|viale|piazza|praça|ul.")
+STREET_SIGNS = {"type": _TYPE_SIGNS, "suffix": _SUFFIX_SIGNS, "sure type": _SURE_SIGNS, "box": _BOX_SIGNS}
 """Words without which there is no street or box to be found."""
 
-_SURE_SIGNS = phrases("rue|avenue|allée|impasse|calle|rua|vicolo|viale|piazza|praça|ul.")
 _BACK = 70
 _AHEAD = 60
 _NEAR = 12
@@ -101,11 +101,10 @@ _LONGEST_STREET = 300
 _REACH_BARE = 60
 
 
-def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def find_streets(text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Streets with their numbers, boxes and postal codes; `look` is the outline. Findings may overlap."""
-    signs = [hit for hit in hits if hit[2] in STREET_SIGNS]
-    types = sorted(start for start, end, sign in signs if sign in _TYPE_SIGNS and _opens_name(text, look, end))
-    suffixes = [start for start, _, sign in signs if sign in _SUFFIX_SIGNS]
+    types = sorted([start for start, end, _ in signs["type"] if _opens_name(text, look, end)])
+    suffixes = [start for start, _, _ in signs["suffix"]]
     last = 0
     for start, end in numbers:
         if folded[start - 3 : start - 1] in _SUFFIX_ENDS and folded.endswith(_SUFFIXES, 0, start - 1):
@@ -118,13 +117,13 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
                 yield Span(*street.span(), "ADDRESS")
         if 4 <= end - start <= 5 or (end - start <= 2 and look.startswith(b"A", start - 1)):
             yield from _postal_code(text, look, start)
-    yield from _bare(text, [sign for sign in signs if sign[2] in _SUFFIX_SIGNS])
+    yield from _bare(text, signs["suffix"])
     for start in _beside_types(types, look, numbers) if types else ():
         yield from _beside_type(text, start, types)
-    for window in _windows([start for start, _, sign in signs if sign in _SURE_SIGNS]):
+    for window in _windows(start for start, _, _ in signs["sure type"]):
         matches = _TYPE_FIRST.finditer(text, *window)
         yield from (Span(*match.span(), "ADDRESS") for match in matches if _SURE_TYPES.match(match.group()))
-    if any(sign in _BOX_SIGNS for _, _, sign in signs):
+    if signs["box"]:
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
 
