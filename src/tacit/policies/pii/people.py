@@ -7,6 +7,7 @@ that are all in capitals or have none.
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
+from string import ascii_lowercase
 
 from tacit.data.records import Range
 from tacit.policies.pii.common_words import common_words
@@ -125,6 +126,7 @@ def _surnames() -> frozenset[str]:
     return family_names() - common_words()
 
 
+_MOST_REMEMBERED = 10_000
 _COMMON, _GIVEN, _FAMILY, _INITIAL = 1, 2, 4, 8
 _TELLING = bytes(bool(what & (_GIVEN | _FAMILY | _INITIAL)) for what in range(256))
 _BLANKS = (" ", "\n")
@@ -140,12 +142,21 @@ def _classes() -> dict[str, int]:
     return classes
 
 
-@lru_cache(maxsize=10_000)
-def _class_of(word: str) -> int:
-    """What a word is, remembered: looking a few words up in a long list again and again costs more.
+class _Remembered(dict[str, int]):
+    """What the last words are, as they were written: looking a few up in a long list again and again costs more."""
 
-    Two family names with a hyphen tell as much as a given name.
-    """
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        self[word] = found = _class_of(word)
+        return found
+
+
+_REMEMBERED = _Remembered()
+
+
+def _class_of(word: str) -> int:
+    """What a word is. Two family names with a hyphen tell as much as a given name."""
     class_of = _classes().get
     if "-" in word and all(class_of(part, 0) & (_GIVEN | _FAMILY) for part in word.lower().split("-")):
         return _GIVEN
@@ -163,9 +174,11 @@ def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:
                     yield start, match.end(1)
     if "--" in text:
         yield from (match.span(1) for match in _DASHES.finditer(text))
-    signed = _SIGNED.search(text, max(0, len(text) - 60))
-    if signed:
-        yield from _trimmed(text, *signed.span(1))
+    before, last = text.rstrip()[-2:-1], text.rstrip()[-1:]
+    if last not in "!?" and (last != "." or before not in ascii_lowercase):  # the end of most sentences, and no name's
+        signed = _SIGNED.search(text, max(0, len(text) - 60))
+        if signed:
+            yield from _trimmed(text, *signed.span(1))
     yield from _known(text)
     if text == folded:
         yield from _small(text)
@@ -192,7 +205,7 @@ def _trimmed(text: str, start: int, end: int, known: bool = False) -> Iterator[R
         yield start, start + length
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=_MOST_REMEMBERED)
 def _length_of_name(run: str, known: bool) -> int:
     class_of = _classes().get
     last = seen = 0
@@ -213,7 +226,7 @@ def _known(text: str) -> Iterator[Range]:
     """Capitalized words that begin with a known given name or an initial, or end with a known family name."""
     pattern = _CAPITALIZED_ASCII if text.isascii() else _CAPITALIZED
     written = pattern.findall(text)  # places are looked up where they are needed: most words are common
-    classes = bytes([_class_of(word) for word in written])
+    classes = bytes(map(_REMEMBERED.__getitem__, written))
     signs = classes.translate(_TELLING)
     done = place = 0
     at = signs.find(1)
