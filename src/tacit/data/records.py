@@ -103,16 +103,17 @@ def resolve_overlaps(spans: Iterable[Span]) -> tuple[Span, ...]:
     no character a policy found is ever lost. Spans that only touch stay apart.
     """
     melted: list[Span] = []
-    longest = 0
+    last_end = longest = 0
     for span in sorted(spans):
-        if melted and span.start < melted[-1].end:
-            last = melted[-1]
-            kind = span.kind if span.end - span.start > longest else last.kind
-            longest = max(longest, span.end - span.start)
-            melted[-1] = Span(last.start, max(last.end, span.end), kind)
-        else:
+        start, end, kind = span
+        if not melted or start >= last_end:
             melted.append(span)
-            longest = span.end - span.start
+            last_end, longest = end, end - start
+            continue
+        last = melted[-1]
+        last_end = max(last_end, end)
+        melted[-1] = Span(last.start, last_end, kind if end - start > longest else last.kind)
+        longest = max(longest, end - start)
     return tuple(melted)
 
 

@@ -107,11 +107,12 @@ def find_addresses(
             unit = _UNIT_BEFORE.search(folded[before:start])
             yield Span(before + unit.start() if unit else start, end, "ADDRESS")
             done = end
-    if signs["military"]:
+    if "military" in signs:
         yield from (Span(*match.span(), "ADDRESS") for match in _MILITARY.finditer(folded))
-    if signs["apartment"]:
-        yield from (Span(*match.span(), "ADDRESS") for match in _UNIT_ALONE.finditer(folded))
-    if signs["po box"]:
+    for start, _, _ in signs.get("apartment", ()):
+        if unit := _UNIT_ALONE.match(folded, start):
+            yield Span(*unit.span(), "ADDRESS")
+    if "po box" in signs:
         for match in _BOX.finditer(folded):
             yield Span(match.start(), (_PLACE.match(text, match.end()) or match).end(), "ADDRESS")
     if b"AA 00000" in look or b"AA, 00000" in look:

@@ -49,6 +49,7 @@ _TOWNS = (b" A", b" ?")
 _STREETS = (b" A", b" ?", b", A", b", ?", b"\nA", b"\n?")
 _BEFORE_HOUSE = frozenset(b"A0?a-/.,$#:")
 _WINDOW = 90
+_WIDEST_GAP = 16  # more than there can be between the last digit of a house and a postal code
 HOME_SIGNS = phrases(
     "address|live|lives|lived|living|moved|moving|located|ship|deliver|send|sent|stay|stays|staying|stayed|resides|residing|"
     "resident|house|home|wohnt|wohne|wohnhaft|wohnen|adresse|habite|vive|vivo|dirección|indirizzo|abita|abito|moro|mora|"
@@ -84,6 +85,8 @@ def find_blocks(text: str, look: bytes, signs: Sequence[Hit], numbers: Sequence[
 def _town_behind(text: str, look: bytes, start: int, end: int) -> Iterator[Span]:
     """The address whose code ends at `end`, where a town follows."""
     begin = _code_start(look, start, end)
+    if b"0" not in look[max(0, begin - _WIDEST_GAP) : begin]:
+        return
     code = _CODE_AND_TOWN.match(text, begin)
     window = max(0, begin - _WINDOW)
     street = _STREET_BEFORE.search(text[window:begin]) if code else None

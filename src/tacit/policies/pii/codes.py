@@ -35,7 +35,7 @@ _ALWAYS_STRONG = phrases(
 
 _GENERIC = words("id code codes reference ref record file pin")
 _PERSONS = words("customer employee member patient student")
-_CODE_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/")
+_CODE_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/"
 _OF_CODES = frozenset((b"0", b"A", b"a", b"-", b"_", b"/", b"#"))
 _MOST_COMMON_PAIRS = 0.55
 _MOST_BEFORE_DIGIT = 60
@@ -96,13 +96,12 @@ def find_codes(
 ) -> Iterator[Span]:
     """Codes that are not part of a surer finding; `look` is the outline of the text."""
     done = 0
-    phones = any(cue.kind == "PHONE" for cue in announcements.cues)
+    phones = any([cue.kind == "PHONE" for cue in announcements.cues])
     for number, end in numbers:
         if number < done or (not phones and _is_short(look, number, end)):
             continue
-        start = number
-        while start > done and number - start < _MOST_BEFORE_DIGIT and text[start - 1] in _CODE_CHARACTERS:
-            start -= 1
+        first = max(done, number - _MOST_BEFORE_DIGIT)
+        start = first + len(text[first:number].rstrip(_CODE_CHARACTERS))
         match = _CODE.match(text, start)
         if match is None or covers(claimed, start, match.end()):
             continue
@@ -129,7 +128,7 @@ def _kind(code: str, text: str, start: int, announcements: Announcements) -> str
     digits = sum(map(str.isdigit, code))
     letters = sum(map(str.isalpha, code))
     short = digits < 3 and len(code) < 5 and not (digits == 2 and len(code) == 4 and code.isupper())
-    if _AMOUNT.fullmatch(code) or short:
+    if short or (letters and _AMOUNT.fullmatch(code)):
         return None
     announced = announcements.after(start + len(code)) or announcements.before(start)
     if announced:

@@ -68,8 +68,9 @@ def find_fields(
             yield Span(*match.span(1 if match[1] else 2), "USERNAME")
     if "#" in text:
         yield from (Span(*match.span(1), "USERNAME") for match in _HASHTAG.finditer(text))
-    if entered and _TYPED in look:
-        yield from (Span(*match.span(1), "PASSWORD") for match in _ENTERED.finditer(folded))
+    for start, _, _ in entered if entered and _TYPED in look else ():
+        if typed := _ENTERED.match(folded, start):
+            yield Span(*typed.span(1), "PASSWORD")
     if "Bearer " in text or "Basic " in text:
         yield from (Span(*match.span(1), "PASSWORD") for match in _BEARER.finditer(text))
     if "AKIA" in text or "eyJ" in text or "ya29" in text or "sk-" in text or "xox" in text or "_" in text:

@@ -73,10 +73,9 @@ _LOOKS_LIKE = str.maketrans("OlI", "011")
 _LONG = b"w" * 23
 _CAPITALS_BEFORE = re.compile(r"[A-Z]{1,5}[ -]?\Z")
 _LONGEST_PREFIX = 6
-_CAPITAL_GAPS = (b"A ", b"A-")
+_CAPITAL_BEFORE = (b"A", b"A ", b"A-")
 _GAPS_CAPITAL = (b" A", b"-A", b"/A", b".A")
 _GROUP_GAPS = (b" ", b".", b"/", b"-")
-_BESIDE_CAPITALS = (b"A0", b"A 0", b"A-0", b"0A", b"0 A", b"0-A", b"0/A", b"0.A")
 _SEPARATORS = frozenset(" ./-)\n")
 _LEAST = 8
 _SURE = 9
@@ -95,10 +94,10 @@ def find_devices(
         yield from _serials(text, look, numbers)
     if b"0.00" in look or "°" in text:
         yield from _places(text, numbers)
-    if signs["bank"]:
-        yield from (Span(*match.span(1), "ID") for match in _BIC.finditer(folded))
-    if signs["degree"]:
-        yield from (Span(*match.span(1), "ID") for match in _LATITUDE.finditer(folded))
+    for pattern, name in ((_BIC, "bank"), (_LATITUDE, "degree")):
+        for start, _, _ in signs.get(name, ()):
+            if match := pattern.match(folded, start):
+                yield Span(*match.span(1), "ID")
 
 
 def _serials(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
@@ -163,14 +162,14 @@ def find_groups(
                 announced = announcements.before(begin)
                 kind = "PHONE" if match.group()[0] in "+(0" else "ID"
                 yield Span(*match.span(), announced[0] if announced else kind)
-    for match in _spaced_codes(text, look, numbers) if any(sign in look for sign in _BESIDE_CAPITALS) else ():
+    for match in _spaced_codes(text, look, numbers):
+        if covers(found, *match.span()) or overlaps(claimed, *match.span()) or _STANDARDS.match(match.group()):
+            continue
         code = match.group()
         digits = sum(map(str.isdigit, code))
         letters = sum(map(str.isalpha, code))
-        if not letters or covers(found, *match.span()) or _STANDARDS.match(code) or overlaps(claimed, *match.span()):
-            continue
         short = digits >= 2 and letters >= 2 and digits + letters >= 5
-        if (short and announcements.before(match.start())) or (digits >= 5 and digits + letters >= _LEAST):
+        if letters and ((short and announcements.before(match.start())) or (digits >= 5 and digits + letters >= _LEAST)):
             yield Span(*match.span(), "ID")
 
 
@@ -179,7 +178,7 @@ def _spaced_codes(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[
     done = 0
     for number in _beside_capitals(look, numbers):
         starts = [number]
-        if look[number - 1 : number] == b"A" or look[max(0, number - 2) : number] in _CAPITAL_GAPS:
+        if look.endswith(_CAPITAL_BEFORE, 0, number):
             capitals = _CAPITALS_BEFORE.search(text, max(done, number - _LONGEST_PREFIX), number)
             starts = [capitals.start(), number] if capitals else starts
         for start in starts:
@@ -195,13 +194,11 @@ def _beside_capitals(look: bytes, numbers: Sequence[Range]) -> list[int]:
     chosen = []
     following = -1
     for start, end in reversed(numbers):
-        after = look[end : end + 2]
         if (
-            (start and look[start - 1 : start] == b"A")
-            or look[max(0, start - 2) : start] in _CAPITAL_GAPS
-            or after[:1] == b"A"
-            or (after in _GAPS_CAPITAL and look[end + 2 : end + 3] != b"a")
-            or (following == end + 1 and after[:1] in _GROUP_GAPS)
+            look.endswith(_CAPITAL_BEFORE, 0, start)
+            or look.startswith(b"A", end)
+            or (look.startswith(_GAPS_CAPITAL, end) and not look.startswith(b"a", end + 2))
+            or (following == end + 1 and look.startswith(_GROUP_GAPS, end))
         ):
             chosen.append(start)
             following = start

@@ -101,19 +101,23 @@ def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -
             yield from _iban(text, start - 2)
 
 
-def _numbers_at(text: str, start: int, end: int, digits: int) -> Iterator[Span]:
+def _numbers_at(text: str, start: int, end: int, digits: int) -> list[Span]:
     """What begins at the digits from `start` to `end`, or at the bracket, plus or country code before them."""
+    found = []
     if card := _CARD.match(text, start) if digits >= _FEWEST_IN_CARD else None:
         if _is_card(card.group()):
-            yield Span(*card.span(), "CARD")
+            found.append(Span(*card.span(), "CARD"))
     elif ssn := _SSN.match(text, start) if digits >= _IN_SSN and end - start == _FIRST_GROUP else None:
-        yield Span(*ssn.span(), "SSN")
+        found.append(Span(*ssn.span(), "SSN"))
     opened = text[start - 1 : start] in ("(", "+")
     if opened or end - start >= _FIRST_GROUP or text[start] == "1":
-        yield from _phone(text, start - opened)
+        phone = _phone(text, start - opened)
+        if phone:
+            found.append(Span(*phone.span(), "PHONE"))
+    return found
 
 
-def _phone(text: str, start: int) -> Iterator[Span]:
+def _phone(text: str, start: int) -> re.Match[str] | None:
     """A telephone number: the North American shape, or a possible number of any country written with + or 00.
 
     Whether a number is in use is not asked: a typing error or an invented number may be as telling as a true one.
@@ -122,8 +126,7 @@ def _phone(text: str, start: int) -> Iterator[Span]:
     if match is None and text.startswith(("+", "00"), start):
         abroad = _PHONE_ABROAD.match(text, start)
         match = abroad if abroad and _possible_phone(abroad.group()) else None
-    if match:
-        yield Span(*match.span(), "PHONE")
+    return match
 
 
 def _possible_phone(candidate: str) -> bool:

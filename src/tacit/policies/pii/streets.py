@@ -41,11 +41,12 @@ _TYPE_FIRST = re.compile(
     rf"(?:,?[ ](?:n\.o[ ])?(?:[lI]\d{{1,3}}|\d[\dlO]{{1,3}}(?!\d)|{_HOUSE}){_FLOOR})?",
     re.IGNORECASE,
 )
+_SURE = ("rue", "avenue", "allée", "impasse", "quai", "calle", "c/", "rua", "avda.", "jirón", "praça", "vicolo",
+         "viale", "v1a", "ul.", "piazza")  # fmt: skip
 _SURE_TYPES = re.compile(
-    r"(?:\d{1,4}[l\dO]?(?:[ ](?:bis|ter))?,?[ ])?(?:rue|avenue|allée|impasse|quai|calle|c/|rua|avda\.|jirón|praça|"
-    r"vicolo|viale|v1a|ul\.|piazza)[ ]",
-    re.IGNORECASE,
+    rf"(?:\d{{1,4}}[l\dO]?(?:[ ](?:bis|ter))?,?[ ])?(?:{'|'.join(map(re.escape, _SURE))})[ ]", re.IGNORECASE
 )
+_SURE_OPENINGS = tuple(f"{one} " for one in _SURE if one.isascii())
 _CAPITAL = re.compile(r"[A-ZÀ-Þ]")
 
 _POSTCODES = re.compile(
@@ -120,15 +121,25 @@ def find_streets(text: str, folded: str, signs: Grouped, look: bytes, numbers: S
     yield from _bare(text, signs["suffix"])
     for start in _beside_types(types, look, numbers) if types else ():
         yield from _beside_type(text, start, types)
-    for window in _windows(start for start, _, _ in signs["sure type"]):
-        matches = _TYPE_FIRST.finditer(text, *window)
+    for window in _windows(start for start, _, _ in signs["sure type"]) if "sure type" in signs else ():
+        matches = _TYPE_FIRST.finditer(text, *window) if _has_sure_type(text[slice(*window)]) else ()
         yield from (Span(*match.span(), "ADDRESS") for match in matches if _SURE_TYPES.match(match.group()))
-    if signs["box"]:
+    if "box" in signs:
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
 
 _BARE = re.compile(rf"(?<![\w@#/-])(?:(?:{CAPITAL}[\w'’.-]{{0,25}}|\d{{1,3}}(?:st|nd|rd|th))[ ]){{1,3}}\Z")
+_MOST_BARE = 3
 _DOTTED = words("st rd ave ct blvd hwy")
+
+
+def _words_back(text: str, end: int, most: int, least: int) -> int:
+    """Where the last `most` words before the blank before `end` begin, but no sooner than at `least`."""
+    for _ in range(most + 1):
+        end = text.rfind(" ", least, end)
+        if end < 0:
+            return least
+    return end + 1
 
 
 def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
@@ -136,7 +147,7 @@ def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
     for start, end, suffix in suffixes:
         if not text[start].isupper() or text[start - 1 : start] != " ":
             continue
-        window = max(0, start - _REACH_BARE)
+        window = _words_back(text, start, _MOST_BARE, max(0, start - _REACH_BARE))
         name = _BARE.search(text[window:start])
         begin = name_start(text, window + name.start(), start) if name else start
         if begin < start:
@@ -160,6 +171,8 @@ _UNIT_BEHIND = re.compile(
     r"|[ ]\([A-Z]{2}\))",
     re.IGNORECASE,
 )
+_UNITS = phrases(_UNIT_WORDS)
+_BEFORE_NUMBER = re.compile(r"([a-z]+)\.?[ ](?=[0-9])")
 _UNIT_NUMBER = re.compile(rf"(?<!\w)(?:{_UNIT_WORDS})\.?[ ]\d\w{{0,3}}(?!\w)", re.IGNORECASE)
 _UNIT_BEFORE = re.compile(
     rf"(?<!\w)(?:(?:{_UNIT_WORDS})\.?[ ](?:\#?\w{{1,6}}[ ,/\n]{{1,2}})?|h\.[ ]?no\.?[ ]|\d{{1,4}}/)$", re.IGNORECASE
@@ -182,7 +195,7 @@ _REACH = 24
 _LONGEST_UNIT = 13
 _AFTER_UNIT = (" ", ",", "/", "\n")
 _SIGN = re.compile(r"[^\W\d_]{1,20}°?|/")
-_UNIT_SIGNS = phrases(_UNIT_WORDS) | {"h", "/"}
+_UNIT_SIGNS = _UNITS | {"h", "/"}
 
 
 def whole_addresses(text: str, parts: Sequence[Span]) -> tuple[Span, ...]:
@@ -201,7 +214,7 @@ def _whole_address(text: str, span: Span) -> Span:
     told = near.endswith(_AFTER_UNIT) and not _UNIT_SIGNS.isdisjoint(_SIGN.findall(near.lower()))
     before = _UNIT_BEFORE.search(near) if told else None
     start, end = _house_start(text, window + before.start() if before else span.start), span.end
-    if cut := _UNIT_NUMBER.search(text, max(start, end - _LONGEST_UNIT), end + _NEAR):
+    if cut := _unit_number(text, max(start, end - _LONGEST_UNIT), end + _NEAR):
         end = max(end, cut.end()) if cut.start() < end else end
     for _ in range(_MOST_PARTS):
         part = _UNIT_BEHIND.match(text, end) or _MORE.match(text, end)
@@ -210,6 +223,14 @@ def _whole_address(text: str, span: Span) -> Span:
             break
         end = part.end()
     return span._replace(start=start, end=end)
+
+
+def _unit_number(text: str, start: int, end: int) -> re.Match[str] | None:
+    """The first flat with its number in [start, end)."""
+    near = text[start:end]
+    if near.isascii() and _UNITS.isdisjoint(_BEFORE_NUMBER.findall(near.lower())):
+        return None
+    return _UNIT_NUMBER.search(text, start, end)
 
 
 def joined_places(text: str, found: Sequence[Span]) -> tuple[Span, ...]:
@@ -264,6 +285,12 @@ def _windows(places: Iterable[int]) -> list[Range]:
             begin = windows.pop()[0]
         windows.append((begin, end))
     return windows
+
+
+def _has_sure_type(near: str) -> bool:
+    """Whether a type that is sure has a blank behind it, as streets of that type have; what is not ASCII may have."""
+    small = near.lower()
+    return not small.isascii() or any([sign in small for sign in _SURE_OPENINGS])
 
 
 def _between(places: Sequence[int], start: int, end: int) -> bool:
