@@ -83,7 +83,10 @@ _MILITARY = re.compile(
 _STATE_ZIP = re.compile(r"[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?![\w-])")
 _PLACE_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w.'’-]{0,30}(?:,[ ]?|[ ])){1,5}$")
 _PLACE = re.compile(r"[ ,]{0,3}\n?(?:[^\W\d_][\w.'’-]{0,30},?[ ]){1,5}?[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?!\w)")
-_AFTER_HOUSE = frozenset((b" ", b"\t", b"-", b"A", b"a"))
+_AFTER_HOUSE = (b" ", b"\t", b"-", b"A", b"a")
+_INSIDE_NUMBER = (b"A", b"a", b"_", b"$", b".", b"/", b":", b"-")
+_STATE_BEFORE = (b"AA ", b"AA, ")
+_IN_ZIP = 5
 _LOOK_BACK = 80
 _MOST_TOKENS = 20
 
@@ -95,7 +98,10 @@ def find_addresses(
     done = 0
     coded = b"A0" in look
     for start, end in numbers:
-        opening = _OPENING.match(text, start) if start >= done and look[end : end + 1] in _AFTER_HOUSE else None
+        if end - start == _IN_ZIP and look.endswith(_STATE_BEFORE, 0, start):
+            yield from _state(text, start)
+        opens = start >= done and look.startswith(_AFTER_HOUSE, end) and not look.endswith(_INSIDE_NUMBER, 0, start)
+        opening = _OPENING.match(text, start) if opens else None
         if opening is None:
             continue
         seen = _read_address(text, opening.end(), coded)
@@ -115,8 +121,6 @@ def find_addresses(
     if "po box" in signs:
         for match in _BOX.finditer(folded):
             yield Span(match.start(), (_PLACE.match(text, match.end()) or match).end(), "ADDRESS")
-    if b"AA 00000" in look or b"AA, 00000" in look:
-        yield from (state for start, end in numbers if end - start == 5 for state in _state(text, start))
 
 
 def _state(text: str, number: int) -> Iterator[Span]:
@@ -153,7 +157,8 @@ def _read_address(text: str, start: int, coded: bool) -> _Reading:
         token = _TOKEN.match(text, seen.end)
         if token is None:
             break
-        if token["comma"] or token["line"]:
+        what = token.lastgroup
+        if what in ("comma", "line"):
             if token.group().endswith("\n") and not _LAST_LINE.match(text, token.end()):
                 break
             seen.end = token.end()
@@ -163,7 +168,7 @@ def _read_address(text: str, start: int, coded: bool) -> _Reading:
         if postcode and seen.words:
             seen.suffix_end = postcode.end()
             break
-        if token["number"]:
+        if what == "number":
             number = token["number"].strip("# ")
             if _ZIP.fullmatch(number) and (previous in _STATES or seen.suffix_end):
                 seen.suffix_end = token.end()

@@ -46,7 +46,8 @@ _NUMBER_FIRST = re.compile(
     rf"(?:{_GAP}|[ ]?[-–][ ]?|[ ])(?:{_CODES})(?![\w-])"
 )
 _TOWNS = (b" A", b" ?")
-_STREETS = (b" A", b" ?", b", A", b", ?", b"\nA", b"\n?")
+_STREETS = (b" A", b" ?", b", A", b", ?", b"\nA", b"\n?", b"/", b"A", b"a", b"-")
+_MOST_IN_HOUSE = 4
 _BEFORE_HOUSE = frozenset(b"A0?a-/.,$#:")
 _WINDOW = 90
 _WIDEST_GAP = 16  # more than there can be between the last digit of a house and a postal code
@@ -70,11 +71,11 @@ def find_blocks(text: str, look: bytes, signs: Sequence[Hit], numbers: Sequence[
             continue
         if look.startswith(_TOWNS, end) and 1 < end - start < 7:
             yield from _town_behind(text, look, start, end)
-        if homes and end - start <= 4 and look[start - 1 : start] == b" ":
+        if homes and end - start <= _MOST_IN_HOUSE and look[start - 1 : start] == b" ":
             near = bisect_left(homes, start) - 1
             if near >= 0 and start - homes[near] <= _WINDOW:
                 yield from _at_home(text, homes[near], start)
-        if look.startswith(_STREETS, end) or look[end : end + 1] in (b"/", b"A", b"a", b"-"):
+        if end - start <= _MOST_IN_HOUSE and look.startswith(_STREETS, end):
             first = start == 0 or look[start - 1] not in _BEFORE_HOUSE
             block = _NUMBER_FIRST.match(text, start) if first else None
             if block:

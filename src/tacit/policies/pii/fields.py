@@ -44,7 +44,7 @@ ENTERING = phrases("enter|type")
 
 _TYPED = b"a 0000"
 _TAIL = ".,;:)"
-_COLON = re.compile(r":[^\s:/]")
+_LONG_AFTER_COLON = re.compile(r":[^\s:,;\"'/]{5}")
 _COMMON_LOG = re.compile(r"(?<=\d) - ([\w.-]{2,30}) (?=\[)")
 _SURE_CUES = phrases(
     "failed password for|sign-in to|anmeldung von|utilisateur|inlog mislukt|todo|-u|logged in as|signed in as|"
@@ -75,22 +75,25 @@ def find_fields(
         yield from (Span(*match.span(1), "PASSWORD") for match in _BEARER.finditer(text))
     if "AKIA" in text or "eyJ" in text or "ya29" in text or "sk-" in text or "xox" in text or "_" in text:
         yield from (Span(*match.span(), "PASSWORD") for match in _KEY_LOOK.finditer(text))
-    if "@" in text or "answer: " in text or " - " in text or _COLON.search(text):
+    if _LONG_AFTER_COLON.search(text):
         yield from _pairs(text)
+    if "@" in text:
+        for match in _CREDENTIALS.finditer(text):
+            yield from (Span(*match.span(1), "USERNAME"), Span(*match.span(2), "PASSWORD"))
+        yield from (Span(*match.span(1), "USERNAME") for match in _AT_HOST.finditer(text))
+        yield from (Span(*match.span(1), "PASSWORD") for match in _AFTER_EMAIL.finditer(text))
+    if " - " in text:
+        yield from (Span(*match.span(1), "USERNAME") for match in _COMMON_LOG.finditer(text))
+    if "answer: " in text:
+        yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
 
 
 def _pairs(text: str) -> Iterator[Span]:
-    """User and password with a colon between them, alone or before a host."""
-    for pattern in (_CREDENTIALS, _PAIR):
-        for match in pattern.finditer(text):
-            if pattern is _PAIR and (match[2].replace(".", "").isdigit() or match[1] in NEVER_A_NAME):
-                continue
+    """User and password with a colon between them."""
+    for match in _PAIR.finditer(text):
+        if not match[2].replace(".", "").isdigit() and match[1] not in NEVER_A_NAME:
             yield Span(*match.span(1), "USERNAME")
             yield Span(*match.span(2), "PASSWORD")
-    for pattern in (_AT_HOST, _COMMON_LOG):
-        yield from (Span(*match.span(1), "USERNAME") for match in pattern.finditer(text))
-    yield from (Span(*match.span(1), "PASSWORD") for match in _AFTER_EMAIL.finditer(text))
-    yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
 
 
 def _after(text: str, folded: str, end: int, kind: str, cue: str) -> Iterator[Span]:

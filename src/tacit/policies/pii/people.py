@@ -231,17 +231,18 @@ def _known(text: str) -> Iterator[Range]:
     done = place = 0
     at = signs.find(1)
     while at >= 0:
-        word = _next_place(pattern, text, written[at], place)
-        begin, place = word.span()
+        word = written[at]
+        start = begin = _next_place(pattern, text, word, place)
+        place = begin + len(word)
         if begin >= done:
             end = 0
-            if classes[at] & _GIVEN and not _acronym(text, word):
+            if classes[at] & _GIVEN and not _acronym(text, word, begin):
                 end = _tail(text, place)
             elif classes[at] & _INITIAL:
                 end = _after_initial(text, place)
             if not end and classes[at] & _FAMILY and at and not classes[at - 1] & _COMMON:
                 begin -= len(written[at - 1]) + 1
-                before = pattern.match(text, begin) if begin >= done and text[word.start() - 1] in _BLANKS else None
+                before = pattern.match(text, begin) if begin >= done and text[start - 1] in _BLANKS else None
                 end = _tail(text, place) if before and before.group() == written[at - 1] else 0
             if end:
                 done = end
@@ -249,19 +250,20 @@ def _known(text: str) -> Iterator[Range]:
         at = signs.find(1, at + 1)
 
 
-def _next_place(pattern: re.Pattern[str], text: str, word: str, place: int) -> re.Match[str]:
-    """The match of `pattern` that is the next `word`; there is one."""
+def _next_place(pattern: re.Pattern[str], text: str, word: str, place: int) -> int:
+    """Where the next match of `pattern` is that is `word`; there is one."""
     at = text.find(word, place)
-    while (found := pattern.match(text, at)) is None or found.group() != word:
+    while (found := pattern.match(text, at)) is None or found.end() != at + len(word):
         at = text.find(word, at + 1)
-    return found
+    return at
 
 
-def _acronym(text: str, word: re.Match[str]) -> bool:
-    """Whether a short word in capitals is among words that are not."""
-    if len(word.group()) > 4 or not word.group().isupper():
+def _acronym(text: str, word: str, start: int) -> bool:
+    """Whether a short word in capitals at `start` is among words that are not."""
+    if len(word) > 4 or not word.isupper():
         return False
-    around = text[max(0, word.start() - 30) : word.start()] + text[word.end() : word.end() + 30]
+    end = start + len(word)
+    around = text[max(0, start - 30) : start] + text[end : end + 30]
     return any(map(str.islower, around))
 
 
@@ -276,7 +278,8 @@ def _after_initial(text: str, end: int) -> int:
             return 0
         small = following[1].lower()
         if len(small) > 2:
-            return 0 if small in common_words() or _acronym(text, following) else _tail(text, following.end())
+            acronym = _acronym(text, following.group(), place)  # the dot and the gap count
+            return 0 if small in common_words() or acronym else _tail(text, following.end())
         place = following.end()
     return 0
 

@@ -29,23 +29,22 @@ class Phrases:
     """Groups of phrases in lower case, to be found where no letter or digit is beside them."""
 
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
-        self._groups = groups_of(groups)
-        self._phrases = sorted(self._groups, key=lambda phrase: (not phrase.isalnum(), phrase))
-        self._plain = sum(map(str.isalnum, self._phrases))  # of others, what is between words must be the same too
-        self._automaton = ahocorasick_rs.AhoCorasick([_apart(phrase) for phrase in self._phrases])
+        of = groups_of(groups)
+        phrases = sorted(of, key=lambda phrase: (not phrase.isalnum(), phrase))
+        self._grouped = [(phrase, of[phrase]) for phrase in phrases]
+        self._plain = sum(map(str.isalnum, phrases))  # of others, what is between words must be the same too
+        self._automaton = ahocorasick_rs.AhoCorasick([_apart(phrase) for phrase in phrases])
 
     def find(self, folded: str) -> Grouped:
         """Every phrase in `folded`, by where it ends, longer ones first."""
-        phrases, plain = self._phrases, self._plain
-        found = self._automaton.find_matches_as_indexes(_apart(folded), overlapping=True)
-        return grouped(
-            [
-                (start, end - 2, phrases[index])
-                for index, start, end in found
-                if index < plain or folded.startswith(phrases[index], start)
-            ],
-            self._groups,
-        )
+        found: Grouped = defaultdict(list)
+        for index, start, end in self._automaton.find_matches_as_indexes(_apart(folded), overlapping=True):
+            phrase, names = self._grouped[index]
+            if index < self._plain or folded.startswith(phrase, start):
+                hit = (start, end - 2, phrase)
+                for name in names:
+                    found[name].append(hit)
+        return found
 
 
 def groups_of(groups: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:

@@ -82,6 +82,8 @@ _SUFFIXES = (
 _AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
 _AFTER_FOUR = (b" A", b"A", b"-000")
 _TOWNS = (b" A", b" ?")
+_IN_CODE = frozenset({1, 2, 4, 5})  # digits; one or two only behind a capital
+_BEHIND_CODE = (*_AFTER_FOUR, *_TOWNS)
 _INSIDE_CODE = frozenset((b"0", b"A", b"a", b"_", b".", b"-"))
 _LINKED = re.compile(rf"[ ]{_LINK}[ ']", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W\d_]+")
@@ -116,7 +118,12 @@ def find_streets(text: str, folded: str, signs: Grouped, look: bytes, numbers: S
             street = _STREETS_EN.match(text, start)
             if street and _CAPITAL.search(street.group()):
                 yield Span(*street.span(), "ADDRESS")
-        if 4 <= end - start <= 5 or (end - start <= 2 and look.startswith(b"A", start - 1)):
+        if end - start in _IN_CODE and (
+            look.startswith(b"A", start - 1)
+            or look.startswith(_BEHIND_CODE, end)
+            or look.startswith(_TOWNS, end + 1)
+            or look.endswith(b", ", 0, start)
+        ):
             yield from _postal_code(text, look, start)
     yield from _bare(text, signs["suffix"])
     for start in _beside_types(types, look, numbers) if types else ():
@@ -315,14 +322,14 @@ def _opens_code(look: bytes, start: int) -> bool:
 
 def _postal_code(text: str, look: bytes, start: int) -> Iterator[Span]:
     """The postal code that the number at `start` is part of: four digits or more, or few beside capitals."""
-    before = look[start - 1 : start]
+    before = look[max(0, start - 1) : start]
     offsets = [(_POSTCODES, 1 + two) for two in (0, 1) if _opens_code(look, start - 1 - two)] if before == b"A" else []
     if look.startswith(b"0000", start):
         if look.startswith(_AFTER_FOUR, start + 4):
             offsets.append((_POSTCODES, 0))
         if look.startswith(_TOWNS, start + 4) or look.startswith(_TOWNS, start + 5):
             offsets += [(_BEFORE_TOWN, 0), (_BEFORE_TOWN, 2), (_BEFORE_TOWN, 3)][: 3 if before == b"-" else 1]
-        if before == b" " and look.startswith(b"0", start + 4):
+        if look.endswith(b", ", 0, start) and look.startswith(b"0", start + 4):
             offsets.append((_AFTER_TOWN, 0))
     for pattern, offset in offsets:
         code = pattern.match(text, start - offset) if offset <= start else None
