@@ -260,11 +260,15 @@ def fold(text: str) -> str:
 def find_cues(hits: Iterable[Hit]) -> Grouped:
     """The cues of each group as (start, end, cue), by start; of all `hits`, longer ones hide the ones inside them."""
     cues: list[Cue] = []
+    last_end = 0
     for cue in hits:
-        while cues and cues[-1][0] >= cue[0]:
-            cues.pop()
-        if not cues or cues[-1][1] < cue[1]:
-            cues.append(cue)
+        if cue[0] < last_end:
+            while cues and cues[-1][0] >= cue[0]:
+                cues.pop()
+            if cues and cues[-1][1] >= cue[1]:
+                continue
+        cues.append(cue)
+        last_end = cue[1]
     return grouped(cues, _GROUPS)
 
 

@@ -41,12 +41,12 @@ def _words_of(folded: str, start: int, end: int) -> list[str]:
     return NAME_WORD.findall(folded, start, end)
 
 
-def find_mentions(text: str, folded: str, names: Sequence[Range]) -> Iterator[Range]:
+def find_mentions(text: str, folded: str, names: Iterable[Range]) -> Iterator[Range]:
     """Further mentions of the words of the names found, alone or together.
 
     A namesake, such as April, counts only beside another word of a name or when somebody is called by it.
     """
-    found = [word for start, end in set(names) for word in _words_of(folded, start, end)]
+    found = [word for start, end in names for word in _words_of(folded, start, end)]
     sought = set(found) - _NEVER_MENTIONED
     if len(sought) <= _FEW and all([folded.count(word) <= found.count(word) for word in sought]):
         return  # nothing left to find: most dialogs end here, and counting a few words is far quicker than looking
@@ -85,6 +85,9 @@ def _joins(gap: str) -> bool:
 
 
 _CAPITAL = re.compile(r"(?<![\w'’-])[^\W\d_a-z][^\W\d_]{0,40}")
+_PLAIN_NAME = re.compile(r"[A-Z][a-z]{1,30} [A-Z][a-z]{2,30}(?![\w'’-]|\.?,?[ \t])")
+"""Two words after which a name is over; no `Jr.`"""
+
 _TITLE = re.compile(r"(?:Mr|Mrs|Ms|Miss|Dr|Prof|Professor|Mx)\b\.?[ ]", re.IGNORECASE)
 _BETWEEN_WORDS = re.compile(r"\.?,?[ \t]{1,2}")
 
@@ -132,7 +135,7 @@ _MOST_WORDS = 5
 
 def find_names(
     text: str, folded: str, look: bytes, hits: Sequence[Hit], cues: Sequence[Cue], addresses: Sequence[Span]
-) -> Iterator[Span]:
+) -> list[Span]:
     """Names beside a cue, addressees, and further mentions of both; findings may overlap. `look` is the outline."""
     found = _cued(text, folded, look, cues)
     for match in _SPOKEN_TO.finditer(text):
@@ -142,10 +145,12 @@ def find_names(
     for span in addresses:
         found.extend(name for name in _ending_at(text, span.start, _ADDRESSEE, 80) if " " in text[slice(*name)])
     found.extend(find_people(text, folded, hits))
+    taken = set(found)  # many are found in two ways
     if addresses:
-        found = [piece for piece in found if not covers(addresses, *piece)]
-    if found:
-        yield from [Span(start, end, "NAME") for start, end in (*found, *find_mentions(text, folded, found))]
+        taken = {piece for piece in taken if not covers(addresses, *piece)}
+    if taken:
+        taken.update(find_mentions(text, folded, taken))
+    return [Span(start, end, "NAME") for start, end in taken]
 
 
 def _cued(text: str, folded: str, look: bytes, cues: Sequence[Cue]) -> list[Range]:
@@ -296,6 +301,9 @@ def _capital_name(text: str, start: int, loud: bool = False) -> list[Range]:
     if text[start : start + 1].islower() or text[start : start + _LONGEST_WORD].partition(" ")[0] in _NO_NAMES:
         return []
     title = _TITLE.match(text, start) if text[start : start + 1] in "MDP" else None
+    plain = _PLAIN_NAME.match(text, start) if title is None else None
+    if plain and NEVER_A_NAME.isdisjoint(plain.group().lower().split()):
+        return [plain.span()]
     run = _capital_run(text, title.end() if title else start)
     sure = run and not (loud and run[0][2].isupper()) and (len(run[0][2]) > 1 or len(run) > 1)
     return [(start, _with_dot(text, run[-1]))] if sure else []

@@ -38,9 +38,10 @@ class Phrases:
     def find(self, folded: str) -> Grouped:
         """Every phrase in `folded`, by where it ends, longer ones first."""
         found: Grouped = defaultdict(list)
+        groups, plain = self._grouped, self._plain
         for index, start, end in self._automaton.find_matches_as_indexes(_apart(folded), overlapping=True):
-            phrase, names = self._grouped[index]
-            if index < self._plain or folded.startswith(phrase, start):
+            phrase, names = groups[index]
+            if index < plain or folded.startswith(phrase, start):
                 hit = (start, end - 2, phrase)
                 for name in names:
                     found[name].append(hit)

@@ -67,6 +67,7 @@ _IN_SSN = 9
 _FIRST_GROUP = 3  # digits that a number of North America begins with
 _MOST_REMEMBERED = 10_000
 _FEWEST_IN_CARD = 12
+_COUNTRY = (b"AA", b"aa", b"Aa", b"aA")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
 _IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ \n-]?[A-Za-z0-9]{4}){2,7}(?:[ \n-]?[A-Za-z0-9]{1,3})?(?!\w)")
 _IBAN_LOOK = re.compile(r"[A-Z]{2}\d{2}(?:[ -][A-Z\d]{4}){3,7}(?:[ -][A-Z\d]{1,3})?")
@@ -97,7 +98,7 @@ def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -
             yield from _numbers_at(text, start, end, digits)
         if look.startswith(b".0", end):
             yield from _ipv4(text, start)
-        if start > 1 and end - start > 1 and text[start - 1].isalpha():
+        if end - start > 1 and look.endswith(_COUNTRY, 0, start):
             yield from _iban(text, start - 2)
 
 
@@ -303,7 +304,7 @@ def _find_all(text: str) -> tuple[Span, ...]:
     fields = find_fields(text, folded, look, cues["field"], hits["entering"])
     found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues["age"], numbers)))
     codes = find_codes(text, look, numbers, announcements, found)
-    names = [*find_names(text, folded, look, hits["name"], cues["person"], addresses)]
+    names = find_names(text, folded, look, hits["name"], cues["person"], addresses)
     if cased is not text:
         names += find_names(cased, folded, outline(cased), hits["name"], cues["person"], addresses)
     others = (*find_organizations(cased, hits["organization"]), *find_places(cased, hits["place"]))

@@ -211,7 +211,7 @@ def whole_addresses(text: str, parts: Sequence[Span]) -> tuple[Span, ...]:
     for part in parts:
         if not found or part.end > found[-1].end:
             found.append(_whole_address(text, part))
-    return resolve_overlaps(found)
+    return resolve_overlaps(found) if len(found) > 1 else tuple(found)
 
 
 def _whole_address(text: str, span: Span) -> Span:
