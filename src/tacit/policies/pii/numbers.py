@@ -75,6 +75,10 @@ _CAPITALS_BEFORE = re.compile(r"[A-Z]{1,5}[ -]?\Z")
 _LONGEST_PREFIX = 6
 _CAPITAL_BEFORE = (b"A", b"A ", b"A-")
 _GAPS_CAPITAL = (b" A", b"-A", b"/A", b".A")
+_CLOSING = frozenset((b"", b" ", b"\n", b".", b",", b"!", b"?"))
+_BLANKS = frozenset((b" ", b"\n"))
+_BEFORE_GAP = frozenset((b"A", b"0"))
+_WIDEST_GAP = 10
 _GROUP_GAPS = (b" ", b".", b"/", b"-")
 _SEPARATORS = frozenset(" ./-)\n")
 _LEAST = 8
@@ -142,6 +146,33 @@ def find_spelled(folded: str, signs: Sequence[Hit]) -> Iterator[Span]:
         yield from (Span(*match.span(), "ID") for match in _SPELLED.finditer(folded))
     if any(sign in _DOTS for _, _, sign in signs):
         yield from (Span(*match.span(), "EMAIL") for match in _SPELLED_MAIL.finditer(folded))
+
+
+def loose_numbers(look: bytes, numbers: Sequence[Range], found: Sequence[Span]) -> list[Range]:
+    """The numbers of which a code or groups may be part that are in no finding, or go beyond it.
+
+    Codes and groups that begin inside of a finding end inside of it where blanks and punctuation are around it, and
+    no digit is soon behind it; codes that have capitals before or behind them are beside these.
+    """
+    closed = [(start, end) for start, end, _ in found if _is_closed(look, start, end)]
+    loose = []
+    at = 0
+    for number in numbers:
+        while at < len(closed) and closed[at][1] <= number[0]:
+            at += 1
+        if at == len(closed) or number[0] < closed[at][0]:
+            loose.append(number)
+    return loose
+
+
+def _is_closed(look: bytes, start: int, end: int) -> bool:
+    return (
+        look[end : end + 1] in _CLOSING
+        and look[start - 1 : start] in _BLANKS
+        and look[start - 2 : start - 1] not in _BEFORE_GAP
+        and not look.startswith(b" A", end)
+        and look.find(b"0", end, end + _WIDEST_GAP) < 0
+    )
 
 
 def find_groups(

@@ -28,7 +28,7 @@ from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold, overlaps
 from tacit.policies.pii.dates import find_ages, find_dates
 from tacit.policies.pii.fields import ENTERING, find_fields
 from tacit.policies.pii.names import find_names
-from tacit.policies.pii.numbers import DEVICE_SIGNS, SPELLED_SIGNS, find_devices, find_groups, find_spelled, with_figures
+from tacit.policies.pii.numbers import DEVICE_SIGNS, SPELLED_SIGNS, find_devices, find_groups, find_spelled, loose_numbers, with_figures
 from tacit.policies.pii.organizations import ORGANIZATION_SIGNS, find_organizations, find_places, known_places
 from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
@@ -303,6 +303,7 @@ def _find_all(text: str) -> tuple[Span, ...]:
     shaped = [_announced(span, announcements) if span.kind in _NUMBERS else span for span in shaped]
     fields = find_fields(text, folded, look, cues["field"], hits["entering"])
     found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues["age"], numbers)))
+    numbers = loose_numbers(figured, numbers, found)
     codes = find_codes(text, look, numbers, announcements, found)
     names = find_names(text, folded, look, hits["name"], cues["person"], addresses)
     if cased is not text:
@@ -311,6 +312,7 @@ def _find_all(text: str) -> tuple[Span, ...]:
     found = resolve_overlaps((*found, *codes, *names, *others))
     if addresses:
         found = joined_places(cased, found)
+    numbers = loose_numbers(figured, numbers, found)
     groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found))
     return melted(groups, found) if groups else found
 
