@@ -85,8 +85,10 @@ def _joins(gap: str) -> bool:
 
 
 _CAPITAL = re.compile(r"(?<![\w'’-])[^\W\d_a-z][^\W\d_]{0,40}")
-_PLAIN_NAME = re.compile(r"[A-Z][a-z]{1,30} [A-Z][a-z]{2,30}(?![\w'’-]|\.?,?[ \t])")
-"""Two words after which a name is over; no `Jr.`"""
+_PLAIN_NAME = re.compile(r"[A-Z][a-z]{1,30}(?: [A-Z][a-z]{1,30})?(?![\w'’-]|,?[ \t])")
+"""One or two words after which a name is over, but for those in `_NOT_PLAIN`."""
+
+_NOT_PLAIN = NEVER_A_NAME | NAME_ENDINGS | PARTICLES
 
 _TITLE = re.compile(r"(?:Mr|Mrs|Ms|Miss|Dr|Prof|Professor|Mx)\b\.?[ ]", re.IGNORECASE)
 _BETWEEN_WORDS = re.compile(r"\.?,?[ \t]{1,2}")
@@ -302,7 +304,7 @@ def _capital_name(text: str, start: int, loud: bool = False) -> list[Range]:
         return []
     title = _TITLE.match(text, start) if text[start : start + 1] in "MDP" else None
     plain = _PLAIN_NAME.match(text, start) if title is None else None
-    if plain and NEVER_A_NAME.isdisjoint(plain.group().lower().split()):
+    if plain and _NOT_PLAIN.isdisjoint(plain.group().lower().split()):
         return [plain.span()]
     run = _capital_run(text, title.end() if title else start)
     sure = run and not (loud and run[0][2].isupper()) and (len(run[0][2]) > 1 or len(run) > 1)

@@ -4,6 +4,7 @@ These are looked for last, in what no surer finder has taken.
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -79,6 +80,7 @@ _CLOSING = frozenset((b"", b" ", b"\n", b".", b",", b"!", b"?"))
 _BLANKS = frozenset((b" ", b"\n"))
 _BEFORE_GAP = frozenset((b"A", b"0"))
 _WIDEST_GAP = 10
+_NOWHERE = Span(sys.maxsize, sys.maxsize, "")
 _GROUP_GAPS = (b" ", b".", b"/", b"-")
 _SEPARATORS = frozenset(" ./-)\n")
 _LEAST = 8
@@ -129,8 +131,11 @@ def _places(text: str, numbers: Sequence[Range]) -> Iterator[Span]:
 
 def with_figures(text: str, look: bytes) -> str:
     """The text with figures for letters that were misread for them, such as 2O2 and l276; offsets stay true."""
-    mixed = b"0A" in look or b"A0" in look or b"0a" in look or b"a0" in look
-    if not mixed or (text.isascii() and not _is_misread(text)):
+    if text.isascii():
+        mixed = _is_misread(text)
+    else:
+        mixed = b"0A" in look or b"A0" in look or b"0a" in look or b"a0" in look
+    if not mixed:
         return text
     return _MISREAD.sub(lambda match: match.group().translate(_LOOKS_LIKE), text)
 
@@ -154,13 +159,17 @@ def loose_numbers(look: bytes, numbers: Sequence[Range], found: Sequence[Span]) 
     Codes and groups that begin inside of a finding end inside of it where blanks and punctuation are around it, and
     no digit is soon behind it; codes that have capitals before or behind them are beside these.
     """
-    closed = [(start, end) for start, end, _ in found if _is_closed(look, start, end)]
     loose = []
-    at = 0
+    spans = iter(found)
+    start = end = 0
+    closed: bool | None = None
     for number in numbers:
-        while at < len(closed) and closed[at][1] <= number[0]:
-            at += 1
-        if at == len(closed) or number[0] < closed[at][0]:
+        while end <= number[0]:
+            start, end, _ = next(spans, _NOWHERE)
+            closed = None
+        if closed is None and start <= number[0]:
+            closed = _is_closed(look, start, end)
+        if not closed:
             loose.append(number)
     return loose
 

@@ -313,7 +313,7 @@ def _find_all(text: str) -> tuple[Span, ...]:
     if addresses:
         found = joined_places(cased, found)
     numbers = loose_numbers(figured, numbers, found)
-    groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found))
+    groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found)) if numbers else ()
     return melted(groups, found) if groups else found
 
 
