@@ -39,6 +39,7 @@ _FIGURES = re.compile(
     r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2}|(?:19|20)(\d)\d-(?!\3)(?:0[1-9]|1[0-2]))(?![\w/-]|\.\d)"
 )
 
+_MOST_IN_DATE = 4
 _CENTURIES = ("19", "20")
 _YEAR_ALONE = re.compile(r"(?:19|20)\d{2}(?!\w|[.,]\d)")
 _BIRTH = re.compile(
@@ -73,11 +74,13 @@ def find_dates(text: str, folded: str, months: Sequence[Cue], numbers: Sequence[
             yield Span(_with_weekday(folded, first), _with_time(text, rest.end() if rest else end), "DATE")
     years = False
     for start, end in numbers:
-        if end - start == 4 and text.startswith(_CENTURIES, start):
+        if end - start > _MOST_IN_DATE:
+            continue
+        if end - start == _MOST_IN_DATE and text.startswith(_CENTURIES, start):
             years = True
             if _YEAR_ALONE.match(text, start) and _BIRTH.search(folded[max(0, start - 24) : start]):
                 yield Span(start, end, "DATE")
-        if end - start > 4 or text[end : end + 1] not in _BETWEEN_FIGURES or not text[end + 1 : end + 2].isalnum():
+        if text[end : end + 1] not in _BETWEEN_FIGURES or not text[end + 1 : end + 2].isalnum():
             continue
         if date := _FIGURES.match(text, start):
             yield Span(_with_weekday(folded, start), _with_time(text, date.end()), "DATE")

@@ -187,6 +187,8 @@ def _of_kin(start: int, end: int, text: str, folded: str) -> list[Range]:
 
 
 def _greeted(_: int, end: int, text: str, folded: str) -> list[Range]:
+    if folded.startswith((".", "!", "?"), end):  # how most greetings end
+        return []
     between = _GREETING_END.match(folded, end)
     capital = between and not text[between.end() : between.end() + 1].islower()
     return _vocative(text, between.end()) if between and capital else []

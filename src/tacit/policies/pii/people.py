@@ -11,13 +11,15 @@ from string import ascii_lowercase
 
 from tacit.data.records import Range
 from tacit.policies.pii.common_words import common_words
-from tacit.policies.pii.cues import PARTICLES, words
+from tacit.policies.pii.cues import PARTICLES, phrases, words
 from tacit.policies.pii.lexicon import family_names, given_names
 from tacit.policies.pii.phrases import Hit
 
 _CAPITAL = r"[^\W\d_a-zß-öø-ÿ]"
 _NAME = rf"{_CAPITAL}(?:[\w'’-]{{1,30}}|\.)"
-_LINKS = r"(?:(?:de|la|del|della|der|den|van|von|el|al|bin|ibn|da|dos|do|di|du|ap|ter|ten|le)[ ]){1,3}"
+_LINKED = phrases("de|la|del|della|der|den|van|von|el|al|bin|ibn|da|dos|do|di|du|ap|ter|ten|le")
+_LONGEST_LINK = 6  # with the blank behind it
+_LINKS = rf"(?:(?:{'|'.join(sorted(_LINKED))})[ ]){{1,3}}"
 _GAP = r"(?:[ ]{1,2}|\n(?:>[ ])?|(?<=\.))"
 _CAPITALIZED = re.compile(rf"(?<![\w@#/’'-]){_CAPITAL}[\w'’-]{{0,30}}")
 _CAPITALIZED_ASCII = re.compile(r"[A-Z](?<![\w@#/'-][A-Z])(?:[\w'-]{1,30}|(?<![AI])|(?=\.))", re.ASCII)
@@ -83,8 +85,8 @@ _ANNOUNCING = (
 )
 NAME_CUES = {
     phrase: role
-    for role, phrases in {"announces": _ANNOUNCING, "closes": _CLOSINGS, "greets": _GREETINGS, "title": _TITLES}.items()
-    for phrase in phrases.split("|")
+    for role, cues in {"announces": _ANNOUNCING, "closes": _CLOSINGS, "greets": _GREETINGS, "title": _TITLES}.items()
+    for phrase in cues.split("|")
 }
 """Phrases before a name, and how the name stands to them."""
 
@@ -187,7 +189,7 @@ def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:
 def _cued(text: str, hits: Iterable[Hit]) -> Iterator[Range]:
     """Names after titles, roles, greetings and the like, which are capitalized."""
     for start, end, phrase in hits:
-        if start and text[start - 1] == "-":
+        if (start and text[start - 1] == "-") or _goes_on_small(text, end):
             continue
         role = NAME_CUES[phrase]
         between = _BETWEEN[role].match(text, end)
@@ -196,6 +198,13 @@ def _cued(text: str, hits: Iterable[Hit]) -> Iterator[Range]:
             if run:
                 for begin, stop in _trimmed(text, *run.span(), known=role == "announces"):
                     yield (start if phrase in _HONORIFICS else begin), stop
+
+
+def _goes_on_small(text: str, end: int) -> bool:
+    """Whether a small word follows with which no name begins: most cues stand in the middle of a sentence."""
+    if text[end : end + 1] != " " or text[end + 1 : end + 2] not in ascii_lowercase:
+        return False
+    return text[end + 1 : end + 1 + _LONGEST_LINK].partition(" ")[0] not in _LINKED
 
 
 def _trimmed(text: str, start: int, end: int, known: bool = False) -> Iterator[Range]:

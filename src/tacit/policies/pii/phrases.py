@@ -42,7 +42,7 @@ class Phrases:
         for index, start, end in self._automaton.find_matches_as_indexes(_apart(folded), overlapping=True):
             phrase, names = groups[index]
             if index < plain or folded.startswith(phrase, start):
-                hit = (start, end - 2, phrase)
+                hit = start, end - 2, phrase
                 for name in names:
                     found[name].append(hit)
         return found
