@@ -115,7 +115,8 @@ def _changes(text: str, markup: bool, wrapped: list[Change]) -> list[Change]:
     if markup:
         changes += [(*match.span(), _read_markup(match)) for match in _MARKUP.finditer(text)]
     if not text.isascii():
-        changes += [(*match.span(), _read_characters(match)) for match in _unusual(text).finditer(text)]
+        found = _unusual(text).finditer(text)
+        changes += [(*match.span(), _read_characters(match)) for match in found if _is_changed(match.group())]
     changes.sort()
     return [(start, end, made) for start, end, made in changes if text[start:end] != made]
 
@@ -166,7 +167,7 @@ def _read_markup(match: re.Match[str]) -> str:
 
 def _read_characters(match: re.Match[str]) -> str:
     found = match.group()
-    if len(found) == 1 and found not in _changed():
+    if not _is_changed(found):
         return found
     if found in _DASHES:
         around = match.string[max(0, match.start() - 1) : match.start()] + match.string[match.end() : match.end() + 1]
@@ -186,6 +187,11 @@ def _meaning(found: str) -> str:
 def _unusual(text: str) -> re.Pattern[str]:
     """Matches at least what is read otherwise than it is written, as far as it can occur in `text`."""
     return _MARKED_OR_OTHER if _MARK.search(text) else _OTHER
+
+
+def _is_changed(found: str) -> bool:
+    """Whether a character is read otherwise than it is written; a letter with marks is."""
+    return len(found) > 1 or found in _changed()
 
 
 @cache

@@ -91,9 +91,7 @@ _LOOK_BACK = 80
 _MOST_TOKENS = 20
 
 
-def find_addresses(
-    text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]
-) -> Iterator[Span]:
+def find_addresses(text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Addresses and parts of addresses; `look` is the outline of the text. Findings may overlap."""
     done = 0
     coded = b"A0" in look

@@ -96,7 +96,7 @@ def find_codes(
 ) -> Iterator[Span]:
     """Codes that are not part of a surer finding; `look` is the outline of the text."""
     done = 0
-    phones = any([cue.kind == "PHONE" for cue in announcements.cues])
+    phones = any(cue.kind == "PHONE" for cue in announcements.cues)
     for number, end in numbers:
         if number < done or (not phones and _is_short(look, number, end)):
             continue

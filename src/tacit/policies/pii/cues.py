@@ -240,9 +240,7 @@ FILLERS = phrases(
 )
 """What people say before they give their name."""
 
-_GROUPS = groups_of(
-    {"code": CODE_CUES, "person": PERSON_CUES, "date": DATE_CUES, "field": FIELD_CUES, "age": AGE_CUES}
-)
+_GROUPS = groups_of({"code": CODE_CUES, "person": PERSON_CUES, "date": DATE_CUES, "field": FIELD_CUES, "age": AGE_CUES})
 ALL_CUES = frozenset(_GROUPS)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"[^\W_][\w'’-]*")

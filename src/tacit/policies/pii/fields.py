@@ -57,9 +57,7 @@ _NOT_A_SECRET = frozenset(
 )
 
 
-def find_fields(
-    text: str, folded: str, look: bytes, cues: Sequence[Cue], entered: Sequence[Hit]
-) -> Iterator[Span]:
+def find_fields(text: str, folded: str, look: bytes, cues: Sequence[Cue], entered: Sequence[Hit]) -> Iterator[Span]:
     """Secrets after keys and cues, and what is `entered`; `look` is the outline of the text. Findings may overlap."""
     for _, end, cue in cues:
         yield from _after(text, folded, end, FIELD_CUES[cue], cue)

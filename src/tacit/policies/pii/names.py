@@ -48,7 +48,7 @@ def find_mentions(text: str, folded: str, names: Iterable[Range]) -> Iterator[Ra
     """
     found = [word for start, end in names for word in _words_of(folded, start, end)]
     sought = set(found) - _NEVER_MENTIONED
-    if len(sought) <= _FEW and all([folded.count(word) <= found.count(word) for word in sought]):
+    if len(sought) <= _FEW and all(folded.count(word) <= found.count(word) for word in sought):
         return  # nothing left to find: most dialogs end here, and counting a few words is far quicker than looking
     begin, end, sure = 0, 0, False
     for word in _MENTION.finditer(text) if len(sought) > _FEW else _few_mentions(text, folded, sought):
@@ -356,11 +356,4 @@ def _ending_at(text: str, end: int, pattern: re.Pattern[str], reach: int) -> lis
     return [(begin, begin + len(text[begin:end].rstrip(" ,\n")))] if begin < end else []
 
 
-_BESIDE = {
-    "name": _after_name_cue,
-    "who": _reply,
-    "here": _here,
-    "kin": _of_kin,
-    "greets": _greeted,
-    "says": _said,
-}
+_BESIDE = {"name": _after_name_cue, "who": _reply, "here": _here, "kin": _of_kin, "greets": _greeted, "says": _said}

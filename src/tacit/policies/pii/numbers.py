@@ -87,9 +87,7 @@ _LEAST = 8
 _SURE = 9
 
 
-def find_devices(
-    text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]
-) -> Iterator[Span]:
+def find_devices(text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """MAC addresses, coordinates, wallets and passports; `look` is the outline of the text."""
     unbroken = solid(look)
     patterns = [_MAC] if b":ww:ww" in unbroken or b"-ww-ww" in unbroken or b".wwww.wwww" in unbroken else []
@@ -131,16 +129,14 @@ def _places(text: str, numbers: Sequence[Range]) -> Iterator[Span]:
 
 def with_figures(text: str, look: bytes) -> str:
     """The text with figures for letters that were misread for them, such as 2O2 and l276; offsets stay true."""
-    if text.isascii():
-        mixed = _is_misread(text)
-    else:
-        mixed = b"0A" in look or b"A0" in look or b"0a" in look or b"a0" in look
-    if not mixed:
+    if not _may_be_misread(text, look):
         return text
     return _MISREAD.sub(lambda match: match.group().translate(_LOOKS_LIKE), text)
 
 
-def _is_misread(text: str) -> bool:
+def _may_be_misread(text: str, look: bytes) -> bool:
+    if not text.isascii():
+        return b"0A" in look or b"A0" in look or b"0a" in look or b"a0" in look
     signs = text.encode().translate(_MISREAD_SIGNS)
     return b"0l" in signs or b"l0" in signs
 
@@ -209,7 +205,9 @@ def find_groups(
         digits = sum(map(str.isdigit, code))
         letters = sum(map(str.isalpha, code))
         short = digits >= 2 and letters >= 2 and digits + letters >= 5
-        if letters and ((short and announcements.before(match.start())) or (digits >= 5 and digits + letters >= _LEAST)):
+        if letters and (
+            (short and announcements.before(match.start())) or (digits >= 5 and digits + letters >= _LEAST)
+        ):
             yield Span(*match.span(), "ID")
 
 

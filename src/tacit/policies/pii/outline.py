@@ -12,7 +12,7 @@ _TO_CLASS = bytes.maketrans(
     "".join(members for _, members in _CLASSES).encode(),
     "".join(one * len(members) for one, members in _CLASSES).encode(),
 )
-_OTHER = re.compile("[^\x00-\x7f]")
+_OTHERS = re.compile("[^\x00-\x7f]+")
 _TO_SOLID = bytes.maketrans(b"0Aa", b"www")
 
 
@@ -20,7 +20,7 @@ def outline(text: str) -> bytes:
     """One byte per character."""
     if text.isascii():
         return text.encode().translate(_TO_CLASS)
-    digits = {ord(one): "0" for one in set(_OTHER.findall(text)) if one.isdecimal()}
+    digits = {ord(one): "0" for one in set("".join(_OTHERS.findall(text))) if one.isdecimal()}
     plain = text.translate(digits) if digits else text
     return plain.encode("ascii", "replace").translate(_TO_CLASS)
 

@@ -21,7 +21,7 @@ _LINKED = phrases("de|la|del|della|der|den|van|von|el|al|bin|ibn|da|dos|do|di|du
 _LONGEST_LINK = 6  # with the blank behind it
 _LINKS = rf"(?:(?:{'|'.join(sorted(_LINKED))})[ ]){{1,3}}"
 _GAP = r"(?:[ ]{1,2}|\n(?:>[ ])?|(?<=\.))"
-_CAPITALIZED = re.compile(rf"(?<![\w@#/’'-]){_CAPITAL}[\w'’-]{{0,30}}")
+_CAPITALIZED = re.compile(rf"{_CAPITAL}(?<![\w@#/’'-]{_CAPITAL})[\w'’-]{{0,30}}")
 _CAPITALIZED_ASCII = re.compile(r"[A-Z](?<![\w@#/'-][A-Z])(?:[\w'-]{1,30}|(?<![AI])|(?=\.))", re.ASCII)
 """The same where it matters, and quicker: it begins with a set, and leaves out common words of one letter."""
 _NEXT = re.compile(rf"\.?{_GAP}(?:{_LINKS})?({_CAPITAL}[\w'’-]{{0,30}})")

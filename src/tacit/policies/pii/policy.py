@@ -28,7 +28,15 @@ from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold, overlaps
 from tacit.policies.pii.dates import find_ages, find_dates
 from tacit.policies.pii.fields import ENTERING, find_fields
 from tacit.policies.pii.names import find_names
-from tacit.policies.pii.numbers import DEVICE_SIGNS, SPELLED_SIGNS, find_devices, find_groups, find_spelled, loose_numbers, with_figures
+from tacit.policies.pii.numbers import (
+    DEVICE_SIGNS,
+    SPELLED_SIGNS,
+    find_devices,
+    find_groups,
+    find_spelled,
+    loose_numbers,
+    with_figures,
+)
 from tacit.policies.pii.organizations import ORGANIZATION_SIGNS, find_organizations, find_places, known_places
 from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES

@@ -129,8 +129,9 @@ def find_streets(text: str, folded: str, signs: Grouped, look: bytes, numbers: S
     for start in _beside_types(types, look, numbers) if types else ():
         yield from _beside_type(text, start, types)
     for window in _windows(start for start, _, _ in signs["sure type"]) if "sure type" in signs else ():
-        matches = _TYPE_FIRST.finditer(text, *window) if _has_sure_type(text[slice(*window)]) else ()
-        yield from (Span(*match.span(), "ADDRESS") for match in matches if _SURE_TYPES.match(match.group()))
+        if _has_sure_type(text[slice(*window)]):
+            matches = _TYPE_FIRST.finditer(text, *window)
+            yield from (Span(*match.span(), "ADDRESS") for match in matches if _SURE_TYPES.match(match.group()))
     if "box" in signs:
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
@@ -297,7 +298,7 @@ def _windows(places: Iterable[int]) -> list[Range]:
 def _has_sure_type(near: str) -> bool:
     """Whether a type that is sure has a blank behind it, as streets of that type have; what is not ASCII may have."""
     small = near.lower()
-    return not small.isascii() or any([sign in small for sign in _SURE_OPENINGS])
+    return not small.isascii() or any(sign in small for sign in _SURE_OPENINGS)
 
 
 def _between(places: Sequence[int], start: int, end: int) -> bool:
