@@ -102,17 +102,20 @@ def resolve_overlaps(spans: Iterable[Span]) -> tuple[Span, ...]:
     Overlapping spans melt into one that carries the kind of the longest (the earlier one when equal), so that
     no character a policy found is ever lost. Spans that only touch stay apart.
     """
-    melted: list[Span] = []
-    longest = 0
-    for span in sorted(spans):
-        if melted and span.start < melted[-1].end:
-            last = melted[-1]
-            kind = span.kind if span.end - span.start > longest else last.kind
-            longest = max(longest, span.end - span.start)
-            melted[-1] = Span(last.start, max(last.end, span.end), kind)
-        else:
+    ordered = sorted(spans)
+    melted = ordered[:1]
+    last_end = ordered[0][1] if ordered else 0
+    longest = 0  # of those that melted into the last one, or 0 when none did
+    for span in ordered[1:]:
+        if span[0] >= last_end:
             melted.append(span)
-            longest = span.end - span.start
+            last_end, longest = span[1], 0
+            continue
+        last, length = melted[-1], span.end - span.start
+        longest = longest or last.end - last.start
+        last_end = max(last_end, span.end)
+        melted[-1] = Span(last.start, last_end, span.kind if length > longest else last.kind)
+        longest = max(longest, length)
     return tuple(melted)
 
 

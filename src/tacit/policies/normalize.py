@@ -13,15 +13,15 @@ G3 (linear). Time is linear in the length of the text.
 import hashlib
 import html
 import re
+import string
 import unicodedata
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 from tacit.data.records import Span, resolve_overlaps
-from tacit.policies.pii.outline import outline, solid
 
 _DRESSING = "a|abbr|b|big|code|del|em|font|i|ins|kbd|label|mark|q|s|samp|small|span|strike|strong|sub|sup|tt|u|var|wbr"
 
@@ -46,6 +46,8 @@ _DASHES = "\u2013\u2014\u2015"  # a hyphen only beside a digit: between words th
 _KEPT = "\u00b4\u00a8\u00af\u00b8\u2026\u203c\u2047-\u2049"  # spelled out they would tear words apart
 _UNSEEN_ONE = re.compile(f"[{_UNSEEN}]")
 _MARK = re.compile("[\u0300-\u036f]")
+_OTHER = re.compile("[^\x00-\x7f]")
+_MARKED_OR_OTHER = re.compile(rf"[^\W\d_]{_MARK.pattern}{{1,8}}|{_OTHER.pattern}")
 
 
 _BREAK = re.compile(r"\n(?:>[ ]?){0,3}(?=[^\W_])")
@@ -53,15 +55,15 @@ _FIELD = re.compile(r"[\w .'’()/-]{1,30}[:=|\t]")
 _OF_MACHINES = re.compile(r"[^\W\d_],\S|[=;|{}\[\]\"<>\t\\]")
 _SMALL_WORD = re.compile(r"(?<![\w.@/-])[^\W\d_A-Z][^\W\d_A-Z]{0,30}(?![\w@/-])")
 _ANY_WORD = re.compile(r"[^\W_]+")
-_LINE_GOES_ON = (b"w\n", b"w \n", b",\n", b", \n", b"-\n", b"- \n")
+_GOING_ON = (string.ascii_letters + string.digits + ",-").encode()
+_TO_GOING_ON = bytes.maketrans(_GOING_ON, b"w" * len(_GOING_ON))
 _FEWEST_WORDS = 3
 _WIDEST_LINE = 200
 Change = tuple[int, int, str]
 """Characters [start, end) of a text, and what is read in their place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A text as it is read. `begins` and `ends` are None when it is the text itself."""
 
     text: str
@@ -113,17 +115,18 @@ def _changes(text: str, markup: bool, wrapped: list[Change]) -> list[Change]:
     if markup:
         changes += [(*match.span(), _read_markup(match)) for match in _MARKUP.finditer(text)]
     if not text.isascii():
-        changes += [(*match.span(), _read_characters(match)) for match in _unusual(text).finditer(text)]
+        found = _unusual(text).finditer(text)
+        changes += [(*match.span(), _read_characters(match)) for match in found if _is_changed(match.group())]
     changes.sort()
     return [(start, end, made) for start, end, made in changes if text[start:end] != made]
 
 
 def _may_wrap(text: str) -> bool:
-    """Whether a line ends with a letter, a digit, a comma or a hyphen, as far as a look at the outline tells."""
+    """Whether a line of an ASCII text ends with a letter, a digit, a comma or a hyphen; others are looked at anyway."""
     if not text.isascii():
         return True
-    outlined = solid(outline(text))
-    return any(sign in outlined for sign in _LINE_GOES_ON)
+    outlined = text.encode().translate(_TO_GOING_ON)
+    return b"w\n" in outlined or b"w \n" in outlined
 
 
 def _wraps(text: str) -> list[Change]:
@@ -164,6 +167,8 @@ def _read_markup(match: re.Match[str]) -> str:
 
 def _read_characters(match: re.Match[str]) -> str:
     found = match.group()
+    if not _is_changed(found):
+        return found
     if found in _DASHES:
         around = match.string[max(0, match.start() - 1) : match.start()] + match.string[match.end() : match.end() + 1]
         return "-" if any(map(str.isdigit, around)) else found
@@ -180,19 +185,27 @@ def _meaning(found: str) -> str:
 
 
 def _unusual(text: str) -> re.Pattern[str]:
-    """Matches what is read otherwise than it is written, as far as it can occur in `text`."""
-    return _patterns()[_MARK.search(text) is not None]
+    """Matches at least what is read otherwise than it is written, as far as it can occur in `text`."""
+    return _MARKED_OR_OTHER if _MARK.search(text) else _OTHER
+
+
+def _is_changed(found: str) -> bool:
+    """Whether a character is read otherwise than it is written; a letter with marks is."""
+    return len(found) > 1 or found in _changed()
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Without and with letters whose marks are characters of their own; built when a text is not all ASCII."""
+def _changed() -> frozenset[str]:
+    """Characters that are read otherwise than they are written; found out when a text is not all ASCII."""
     codes = [*range(0x80, 0xD800), *range(0xE000, 0x10000), *range(0x1D400, 0x1D800), *range(0x1F100, 0x1F200)]
-    changed = (
+    kept = re.compile(f"[{_KEPT}]")
+    seen = re.compile(f"[^{_UNSEEN}{_HYPHENS}{_DASHES}]")
+    return frozenset(
         character
         for character in map(chr, codes)
-        if unicodedata.normalize("NFKC", character) != character or unicodedata.category(character) == "Zs"
+        if not seen.match(character)
+        or (
+            (unicodedata.normalize("NFKC", character) != character or unicodedata.category(character) == "Zs")
+            and not kept.match(character)
+        )
     )
-    kept = re.compile(f"[{_KEPT}]")
-    alone = f"[{''.join(re.escape(one) for one in changed if not kept.match(one))}{_UNSEEN}{_HYPHENS}{_DASHES}]"
-    return re.compile(alone), re.compile(rf"[^\W\d_]{_MARK.pattern}{{1,8}}|{alone}")

@@ -13,6 +13,7 @@ import usaddress
 
 from tacit.data.records import US_STATES, Range, Span
 from tacit.policies.pii.cues import NEVER_A_NAME, words
+from tacit.policies.pii.phrases import Grouped
 
 _STATE_CODES = US_STATES | words("AS GU MP VI FM MH PW AA AE AP")
 
@@ -64,6 +65,13 @@ _HOME = re.compile(
     r"\b(?:address|live|lives|living|located|ship|deliver|send|sent|moved|stay|staying)\b[^.\n]{0,20}\s$"
 )
 
+ADDRESS_SIGNS = {
+    "military": words("apo fpo dpo"),
+    "apartment": words("apt apartment suite"),
+    "po box": words("box obox pobox"),
+}
+"""Words without which there is no such address to be found."""
+
 _BOX = re.compile(r"(?<!\w)p\.?[ ]?o\.?[ ]?box[ ]#?\d{1,7}(?!\w)")
 
 _MILITARY = re.compile(
@@ -75,17 +83,23 @@ _MILITARY = re.compile(
 _STATE_ZIP = re.compile(r"[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?![\w-])")
 _PLACE_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w.'’-]{0,30}(?:,[ ]?|[ ])){1,5}$")
 _PLACE = re.compile(r"[ ,]{0,3}\n?(?:[^\W\d_][\w.'’-]{0,30},?[ ]){1,5}?[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?!\w)")
-_AFTER_HOUSE = frozenset((b" ", b"\t", b"-", b"A", b"a"))
+_AFTER_HOUSE = (b" ", b"\t", b"-", b"A", b"a")
+_INSIDE_NUMBER = (b"A", b"a", b"_", b"$", b".", b"/", b":", b"-")
+_STATE_BEFORE = (b"AA ", b"AA, ")
+_IN_ZIP = 5
 _LOOK_BACK = 80
 _MOST_TOKENS = 20
 
 
-def find_addresses(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def find_addresses(text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Addresses and parts of addresses; `look` is the outline of the text. Findings may overlap."""
     done = 0
     coded = b"A0" in look
     for start, end in numbers:
-        opening = _OPENING.match(text, start) if start >= done and look[end : end + 1] in _AFTER_HOUSE else None
+        if end - start == _IN_ZIP and look.endswith(_STATE_BEFORE, 0, start):
+            yield from _state(text, start)
+        opens = start >= done and look.startswith(_AFTER_HOUSE, end) and not look.endswith(_INSIDE_NUMBER, 0, start)
+        opening = _OPENING.match(text, start) if opens else None
         if opening is None:
             continue
         seen = _read_address(text, opening.end(), coded)
@@ -97,15 +111,14 @@ def find_addresses(text: str, folded: str, look: bytes, numbers: Sequence[Range]
             unit = _UNIT_BEFORE.search(folded[before:start])
             yield Span(before + unit.start() if unit else start, end, "ADDRESS")
             done = end
-    if "apo" in folded or "fpo" in folded or "dpo" in folded:
+    if "military" in signs:
         yield from (Span(*match.span(), "ADDRESS") for match in _MILITARY.finditer(folded))
-    if "apt" in folded or "apartment" in folded or "suite" in folded:
-        yield from (Span(*match.span(), "ADDRESS") for match in _UNIT_ALONE.finditer(folded))
-    if "box" in folded:
+    for start, _, _ in signs.get("apartment", ()):
+        if unit := _UNIT_ALONE.match(folded, start):
+            yield Span(*unit.span(), "ADDRESS")
+    if "po box" in signs:
         for match in _BOX.finditer(folded):
             yield Span(match.start(), (_PLACE.match(text, match.end()) or match).end(), "ADDRESS")
-    if b"AA 00000" in look or b"AA, 00000" in look:
-        yield from (state for start, end in numbers if end - start == 5 for state in _state(text, start))
 
 
 def _state(text: str, number: int) -> Iterator[Span]:
@@ -142,7 +155,8 @@ def _read_address(text: str, start: int, coded: bool) -> _Reading:
         token = _TOKEN.match(text, seen.end)
         if token is None:
             break
-        if token["comma"] or token["line"]:
+        what = token.lastgroup
+        if what in ("comma", "line"):
             if token.group().endswith("\n") and not _LAST_LINE.match(text, token.end()):
                 break
             seen.end = token.end()
@@ -152,7 +166,7 @@ def _read_address(text: str, start: int, coded: bool) -> _Reading:
         if postcode and seen.words:
             seen.suffix_end = postcode.end()
             break
-        if token["number"]:
+        if what == "number":
             number = token["number"].strip("# ")
             if _ZIP.fullmatch(number) and (previous in _STATES or seen.suffix_end):
                 seen.suffix_end = token.end()

@@ -46,9 +46,11 @@ _NUMBER_FIRST = re.compile(
     rf"(?:{_GAP}|[ ]?[-–][ ]?|[ ])(?:{_CODES})(?![\w-])"
 )
 _TOWNS = (b" A", b" ?")
-_STREETS = (b" A", b" ?", b", A", b", ?", b"\nA", b"\n?")
+_STREETS = (b" A", b" ?", b", A", b", ?", b"\nA", b"\n?", b"/", b"A", b"a", b"-")
+_MOST_IN_HOUSE = 4
 _BEFORE_HOUSE = frozenset(b"A0?a-/.,$#:")
 _WINDOW = 90
+_WIDEST_GAP = 16  # more than there can be between the last digit of a house and a postal code
 HOME_SIGNS = phrases(
     "address|live|lives|lived|living|moved|moving|located|ship|deliver|send|sent|stay|stays|staying|stayed|resides|residing|"
     "resident|house|home|wohnt|wohne|wohnhaft|wohnen|adresse|habite|vive|vivo|dirección|indirizzo|abita|abito|moro|mora|"
@@ -60,20 +62,20 @@ _FIRST_GROUPS = {2: (b"000 ",), 3: (b"00000-", b"00-")}
 _COUNTRIES = (b"AAA-", b"AA-", b"A-")
 
 
-def find_blocks(text: str, look: bytes, hits: Sequence[Hit], numbers: Sequence[Range]) -> Iterator[Span]:
+def find_blocks(text: str, look: bytes, signs: Sequence[Hit], numbers: Sequence[Range]) -> Iterator[Span]:
     """Addresses with a postal code, or where somebody lives; `look` is the outline. Findings may overlap."""
     done = 0
-    homes = [end for _, end, sign in hits if sign in HOME_SIGNS]
+    homes = [end for _, end, _ in signs]
     for start, end in numbers:
         if start < done:
             continue
         if look.startswith(_TOWNS, end) and 1 < end - start < 7:
             yield from _town_behind(text, look, start, end)
-        if homes and end - start <= 4 and look[start - 1 : start] == b" ":
+        if homes and end - start <= _MOST_IN_HOUSE and look[start - 1 : start] == b" ":
             near = bisect_left(homes, start) - 1
             if near >= 0 and start - homes[near] <= _WINDOW:
                 yield from _at_home(text, homes[near], start)
-        if look.startswith(_STREETS, end) or look[end : end + 1] in (b"/", b"A", b"a", b"-"):
+        if end - start <= _MOST_IN_HOUSE and look.startswith(_STREETS, end):
             first = start == 0 or look[start - 1] not in _BEFORE_HOUSE
             block = _NUMBER_FIRST.match(text, start) if first else None
             if block:
@@ -84,6 +86,8 @@ def find_blocks(text: str, look: bytes, hits: Sequence[Hit], numbers: Sequence[R
 def _town_behind(text: str, look: bytes, start: int, end: int) -> Iterator[Span]:
     """The address whose code ends at `end`, where a town follows."""
     begin = _code_start(look, start, end)
+    if b"0" not in look[max(0, begin - _WIDEST_GAP) : begin]:
+        return
     code = _CODE_AND_TOWN.match(text, begin)
     window = max(0, begin - _WINDOW)
     street = _STREET_BEFORE.search(text[window:begin]) if code else None

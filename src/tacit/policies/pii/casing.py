@@ -19,7 +19,7 @@ def recased(text: str, look: bytes) -> str:
     capitals = look.count(b"A")
     if not capitals:
         return _WORD.sub(_raised, text) if text.islower() else text
-    if capitals > _LOUD * look.count(b"a") and capitals > _LOUD:
+    if capitals > _LOUD * look.count(b"a", 0, capitals) and capitals > _LOUD * look.count(b"a") and capitals > _LOUD:
         return _WORD.sub(_lowered, text)
     return text
 

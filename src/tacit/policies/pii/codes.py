@@ -35,7 +35,7 @@ _ALWAYS_STRONG = phrases(
 
 _GENERIC = words("id code codes reference ref record file pin")
 _PERSONS = words("customer employee member patient student")
-_CODE_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/")
+_CODE_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/"
 _OF_CODES = frozenset((b"0", b"A", b"a", b"-", b"_", b"/", b"#"))
 _MOST_COMMON_PAIRS = 0.55
 _MOST_BEFORE_DIGIT = 60
@@ -60,12 +60,11 @@ class Announcements:
         self._text = text
         self.cues: list[_CodeCue] = []
         for start, end, cue in cues:
-            if cue in CODE_CUES:
-                compound = cue in _GENERIC and self.cues and 0 < start - self.cues[-1].end <= 2
-                speaker = cue in _PERSONS and folded.startswith(":", end)
-                named = compound or (_STRONG.match(folded, end) and not speaker)
-                kind = self.cues[-1].kind if compound else CODE_CUES[cue]
-                self.cues.append(_CodeCue(start, end, kind, cue in _ALWAYS_STRONG or bool(named)))
+            compound = cue in _GENERIC and self.cues and 0 < start - self.cues[-1].end <= 2
+            speaker = cue in _PERSONS and folded.startswith(":", end)
+            named = compound or (_STRONG.match(folded, end) and not speaker)
+            kind = self.cues[-1].kind if compound else CODE_CUES[cue]
+            self.cues.append(_CodeCue(start, end, kind, cue in _ALWAYS_STRONG or bool(named)))
         self._starts = [cue.start for cue in self.cues]
 
     def before(self, place: int) -> Announcement | None:
@@ -101,9 +100,8 @@ def find_codes(
     for number, end in numbers:
         if number < done or (not phones and _is_short(look, number, end)):
             continue
-        start = number
-        while start > done and number - start < _MOST_BEFORE_DIGIT and text[start - 1] in _CODE_CHARACTERS:
-            start -= 1
+        first = max(done, number - _MOST_BEFORE_DIGIT)
+        start = first + len(text[first:number].rstrip(_CODE_CHARACTERS))
         match = _CODE.match(text, start)
         if match is None or covers(claimed, start, match.end()):
             continue
@@ -130,7 +128,7 @@ def _kind(code: str, text: str, start: int, announcements: Announcements) -> str
     digits = sum(map(str.isdigit, code))
     letters = sum(map(str.isalpha, code))
     short = digits < 3 and len(code) < 5 and not (digits == 2 and len(code) == 4 and code.isupper())
-    if _AMOUNT.fullmatch(code) or short:
+    if short or (letters and _AMOUNT.fullmatch(code)):
         return None
     announced = announcements.after(start + len(code)) or announcements.before(start)
     if announced:

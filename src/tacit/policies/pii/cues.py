@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from tacit.data.records import Span
-from tacit.policies.pii.phrases import Hit
+from tacit.policies.pii.phrases import Grouped, Hit, grouped, groups_of
 
 
 def words(text: str) -> frozenset[str]:
@@ -240,7 +240,8 @@ FILLERS = phrases(
 )
 """What people say before they give their name."""
 
-ALL_CUES = frozenset(CODE_CUES.keys() | PERSON_CUES.keys() | DATE_CUES | FIELD_CUES.keys() | AGE_CUES.keys())
+_GROUPS = groups_of({"code": CODE_CUES, "person": PERSON_CUES, "date": DATE_CUES, "field": FIELD_CUES, "age": AGE_CUES})
+ALL_CUES = frozenset(_GROUPS)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 Cue = Hit
@@ -254,17 +255,19 @@ def fold(text: str) -> str:
     return _SURROGATE.sub("?", lower.replace("’", "'")) if not lower.isascii() else lower
 
 
-def find_cues(hits: Iterable[Hit]) -> list[Cue]:
-    """The cues among `hits` as (start, end, cue), by start; longer ones hide the ones inside them."""
+def find_cues(hits: Iterable[Hit]) -> Grouped:
+    """The cues of each group as (start, end, cue), by start; of all `hits`, longer ones hide the ones inside them."""
     cues: list[Cue] = []
+    last_end = 0
     for cue in hits:
-        if cue[2] not in ALL_CUES:
-            continue
-        while cues and cues[-1][0] >= cue[0]:
-            cues.pop()
-        if not cues or cues[-1][1] < cue[1]:
-            cues.append(cue)
-    return cues
+        if cue[0] < last_end:
+            while cues and cues[-1][0] >= cue[0]:
+                cues.pop()
+            if cues and cues[-1][1] >= cue[1]:
+                continue
+        cues.append(cue)
+        last_end = cue[1]
+    return grouped(cues, _GROUPS)
 
 
 def name_start(text: str, start: int, end: int) -> int:

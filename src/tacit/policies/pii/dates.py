@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tacit.data.records import Range, Span
-from tacit.policies.pii.cues import AGE_CUES, DATE_CUES, Cue, words
+from tacit.policies.pii.cues import AGE_CUES, Cue, words
 from tacit.policies.pii.times import TIME
 
 _DAY_WORDS = (
@@ -39,6 +39,8 @@ _FIGURES = re.compile(
     r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2}|(?:19|20)(\d)\d-(?!\3)(?:0[1-9]|1[0-2]))(?![\w/-]|\.\d)"
 )
 
+_MOST_IN_DATE = 4
+_CENTURIES = ("19", "20")
 _YEAR_ALONE = re.compile(r"(?:19|20)\d{2}(?!\w|[.,]\d)")
 _BIRTH = re.compile(
     r"(?:\bborn(?: in)?|\bb\.|\byob|(?:year of birth|birth ?year|geburtsjahr)(?: is| was| ist)?|"
@@ -61,26 +63,30 @@ _ANY_WORD = re.compile(
 )
 
 
-def find_dates(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
+def find_dates(text: str, folded: str, months: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
     """Dates in figures, and dates whose month is written out."""
-    for start, end, cue in cues:
-        if cue in DATE_CUES:
-            window = max(0, start - 24)
-            day = _BEFORE_MONTH.search(folded[window:start])
-            rest = (_AFTER_DAY if day else _AFTER_MONTH).match(folded, end)
-            if day or rest:
-                first = window + day.start() if day else start
-                yield Span(_with_weekday(folded, first), _with_time(text, rest.end() if rest else end), "DATE")
+    for start, end, _ in months:
+        window = max(0, start - 24)
+        day = _BEFORE_MONTH.search(folded[window:start])
+        rest = (_AFTER_DAY if day else _AFTER_MONTH).match(folded, end)
+        if day or rest:
+            first = window + day.start() if day else start
+            yield Span(_with_weekday(folded, first), _with_time(text, rest.end() if rest else end), "DATE")
+    years = False
     for start, end in numbers:
-        if end - start == 4 and _YEAR_ALONE.match(text, start) and _BIRTH.search(folded[max(0, start - 24) : start]):
-            yield Span(start, end, "DATE")
-        if end - start > 4 or text[end : end + 1] not in _BETWEEN_FIGURES or not text[end + 1 : end + 2].isalnum():
+        if end - start > _MOST_IN_DATE:
+            continue
+        if end - start == _MOST_IN_DATE and text.startswith(_CENTURIES, start):
+            years = True
+            if _YEAR_ALONE.match(text, start) and _BIRTH.search(folded[max(0, start - 24) : start]):
+                yield Span(start, end, "DATE")
+        if text[end : end + 1] not in _BETWEEN_FIGURES or not text[end + 1 : end + 2].isalnum():
             continue
         if date := _FIGURES.match(text, start):
             yield Span(_with_weekday(folded, start), _with_time(text, date.end()), "DATE")
         elif (short := _SHORT.match(text, start)) and _BEFORE_SHORT.search(folded[max(0, start - 14) : start]):
             yield Span(*short.span(), "DATE")
-    if " 19" in text or " 20" in text:
+    if years:
         yield from (Span(*match.span(), "DATE") for match in _ANY_WORD.finditer(text))
 
 
@@ -158,13 +164,13 @@ _TH = re.compile(r"\d{2}(?:st|nd|rd|th)(?= (?:to|birthday|b-day|geburtstag))")
 def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
     """Ages of people; durations are none."""
     for start, end, cue in cues:
-        role = AGE_CUES.get(cue)
+        role = AGE_CUES[cue]
         if role == "unit":
             window = max(0, start - 36)
             age = _BEFORE_UNIT.search(folded[window:start])
             if age and not _LASTING.search(folded[max(0, window + age.start() - 12) : window + age.start()]):
                 yield Span(window + age.start(1), window + age.end(1), "AGE")
-        elif role and (found := _AFTER[role].match(folded, end)):
+        elif found := _AFTER[role].match(folded, end):
             yield Span(*found.span(1), "AGE")
     for start, end in numbers:
         if end - start <= _MOST_DIGITS:
@@ -173,17 +179,17 @@ def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Ran
         yield from (Span(*match.span(), "AGE") for match in _IN_HIS.finditer(folded))
 
 
-def _at_number(text: str, folded: str, start: int, end: int) -> Iterator[Span]:
+def _at_number(text: str, folded: str, start: int, end: int) -> list[Span]:
     after = text[end : end + 1]
     if after.isalpha():
-        for pattern in (_GLUED, _TH):
-            if match := pattern.match(folded, start):
-                yield Span(*match.span(), "AGE")
-    elif sexed := (_SEXED.match(folded, start) if folded.startswith(_SLASHES, end) else None):
-        yield Span(*sexed.span(), "AGE")
-    elif both := (_BOTH.match(folded, start) if text.startswith("(", start - 1) else None):
-        yield from (Span(*both.span(group), "AGE") for group in (1, 2))
-    elif alone := (_ALONE.match(text, start) if after in _AFTER_AGE or text.startswith(_AND, end) else None):
+        glued = [pattern.match(folded, start) for pattern in (_GLUED, _TH)]
+        return [Span(*match.span(), "AGE") for match in glued if match]
+    if sexed := (_SEXED.match(folded, start) if folded.startswith(_SLASHES, end) else None):
+        return [Span(*sexed.span(), "AGE")]
+    if both := (_BOTH.match(folded, start) if text.startswith("(", start - 1) else None):
+        return [Span(*both.span(group), "AGE") for group in (1, 2)]
+    if alone := (_ALONE.match(text, start) if after in _AFTER_AGE or text.startswith(_AND, end) else None):
         before = _NAME_BEFORE.search(text[max(0, start - 30) : start])
         if before and before["word"][0].isupper() and before["word"].lower() not in _COUNTED and int(alone.group()):
-            yield Span(*alone.span(), "AGE")
+            return [Span(*alone.span(), "AGE")]
+    return []

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from tacit.data.records import Span
 from tacit.policies.pii.common_words import common_words
 from tacit.policies.pii.cues import FIELD_CUES, NEVER_A_NAME, Cue, phrases
+from tacit.policies.pii.phrases import Hit
 
 _ASSIGNED = re.compile(r"[ ]?(?:[\"']?[ ]{0,2}(?::|=|=>|→)[ ]{0,3}|[\"'])")
 _SAID = re.compile(
@@ -38,9 +39,12 @@ _AFTER_EMAIL = re.compile(r"@[\w.-]{3,60}[ ]/[ ](\S{5,60})")
 _ANSWER = re.compile(r"(?<=answer: )[^\n.;,]{2,40}")
 _AT_HOST = re.compile(r"(?<![\w.@])([a-z][\w.-]{1,30})@(?=\d{1,3}\.\d{1,3}\.)")
 _ENTERED = re.compile(r"(?<!\w)(?:enter|type)[ ](\d{4,8})(?=[ ])")
+ENTERING = phrases("enter|type")
+"""Words before a code that is entered."""
+
 _TYPED = b"a 0000"
 _TAIL = ".,;:)"
-_COLON = re.compile(r":[^\s:/]")
+_LONG_AFTER_COLON = re.compile(r":[^\s:,;\"'/]{5}")
 _COMMON_LOG = re.compile(r"(?<=\d) - ([\w.-]{2,30}) (?=\[)")
 _SURE_CUES = phrases(
     "failed password for|sign-in to|anmeldung von|utilisateur|inlog mislukt|todo|-u|logged in as|signed in as|"
@@ -53,39 +57,41 @@ _NOT_A_SECRET = frozenset(
 )
 
 
-def find_fields(text: str, folded: str, look: bytes, cues: Sequence[Cue]) -> Iterator[Span]:
-    """Secrets after keys and cues; `look` is the outline of the text. Findings may overlap."""
+def find_fields(text: str, folded: str, look: bytes, cues: Sequence[Cue], entered: Sequence[Hit]) -> Iterator[Span]:
+    """Secrets after keys and cues, and what is `entered`; `look` is the outline of the text. Findings may overlap."""
     for _, end, cue in cues:
-        kind = FIELD_CUES.get(cue)
-        if kind:
-            yield from _after(text, folded, end, kind, cue)
+        yield from _after(text, folded, end, FIELD_CUES[cue], cue)
     if "@" in text or "u/" in text:
         for match in _HANDLE.finditer(text):
             yield Span(*match.span(1 if match[1] else 2), "USERNAME")
     if "#" in text:
         yield from (Span(*match.span(1), "USERNAME") for match in _HASHTAG.finditer(text))
-    if _TYPED in look and ("enter " in folded or "type " in folded):
-        yield from (Span(*match.span(1), "PASSWORD") for match in _ENTERED.finditer(folded))
+    for start, _, _ in entered if entered and _TYPED in look else ():
+        if typed := _ENTERED.match(folded, start):
+            yield Span(*typed.span(1), "PASSWORD")
     if "Bearer " in text or "Basic " in text:
         yield from (Span(*match.span(1), "PASSWORD") for match in _BEARER.finditer(text))
     if "AKIA" in text or "eyJ" in text or "ya29" in text or "sk-" in text or "xox" in text or "_" in text:
         yield from (Span(*match.span(), "PASSWORD") for match in _KEY_LOOK.finditer(text))
-    if "@" in text or "answer: " in text or " - " in text or _COLON.search(text):
+    if _LONG_AFTER_COLON.search(text):
         yield from _pairs(text)
+    if "@" in text:
+        for match in _CREDENTIALS.finditer(text):
+            yield from (Span(*match.span(1), "USERNAME"), Span(*match.span(2), "PASSWORD"))
+        yield from (Span(*match.span(1), "USERNAME") for match in _AT_HOST.finditer(text))
+        yield from (Span(*match.span(1), "PASSWORD") for match in _AFTER_EMAIL.finditer(text))
+    if " - " in text:
+        yield from (Span(*match.span(1), "USERNAME") for match in _COMMON_LOG.finditer(text))
+    if "answer: " in text:
+        yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
 
 
 def _pairs(text: str) -> Iterator[Span]:
-    """User and password with a colon between them, alone or before a host."""
-    for pattern in (_CREDENTIALS, _PAIR):
-        for match in pattern.finditer(text):
-            if pattern is _PAIR and (match[2].replace(".", "").isdigit() or match[1] in NEVER_A_NAME):
-                continue
+    """User and password with a colon between them."""
+    for match in _PAIR.finditer(text):
+        if not match[2].replace(".", "").isdigit() and match[1] not in NEVER_A_NAME:
             yield Span(*match.span(1), "USERNAME")
             yield Span(*match.span(2), "PASSWORD")
-    for pattern in (_AT_HOST, _COMMON_LOG):
-        yield from (Span(*match.span(1), "USERNAME") for match in pattern.finditer(text))
-    yield from (Span(*match.span(1), "PASSWORD") for match in _AFTER_EMAIL.finditer(text))
-    yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
 
 
 def _after(text: str, folded: str, end: int, kind: str, cue: str) -> Iterator[Span]:

@@ -4,7 +4,6 @@ No list of names is used, so that a rare name is found as surely as a common one
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
@@ -21,7 +20,6 @@ from tacit.policies.pii.cues import (
     covers,
     words,
 )
-from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import find_people
 from tacit.policies.pii.phrases import Hit
 
@@ -31,17 +29,26 @@ NAME_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){0,40}+(?!-?[\d
 _MENTION = re.compile(r"[^\W\d_a-z](?:[^\W\d_]|['’-](?=[^\W\d_]{2})){1,40}+(?!\w)")
 _NEVER_MENTIONED = NEVER_A_NAME - NAMESAKES
 _FEW = 16
+_LONGEST_WORD = 40
 _WIDEST_GAP = 8
 
 
-def find_mentions(text: str, folded: str, names: Sequence[Range]) -> Iterator[Range]:
+def _words_of(folded: str, start: int, end: int) -> list[str]:
+    """The words that can be part of a name in [start, end)."""
+    name = folded[start:end]
+    if len(name) <= _LONGEST_WORD and name.replace(" ", "").isalpha():  # most names are plain, and split is quicker
+        return name.split()
+    return NAME_WORD.findall(folded, start, end)
+
+
+def find_mentions(text: str, folded: str, names: Iterable[Range]) -> Iterator[Range]:
     """Further mentions of the words of the names found, alone or together.
 
     A namesake, such as April, counts only beside another word of a name or when somebody is called by it.
     """
-    found = Counter([word for start, end in set(names) for word in NAME_WORD.findall(folded, start, end)])
-    sought = found.keys() - _NEVER_MENTIONED
-    if len(sought) <= _FEW and all(folded.count(word) <= found[word] for word in sought):
+    found = [word for start, end in names for word in _words_of(folded, start, end)]
+    sought = set(found) - _NEVER_MENTIONED
+    if len(sought) <= _FEW and all(folded.count(word) <= found.count(word) for word in sought):
         return  # nothing left to find: most dialogs end here, and counting a few words is far quicker than looking
     begin, end, sure = 0, 0, False
     for word in _MENTION.finditer(text) if len(sought) > _FEW else _few_mentions(text, folded, sought):
@@ -78,6 +85,11 @@ def _joins(gap: str) -> bool:
 
 
 _CAPITAL = re.compile(r"(?<![\w'’-])[^\W\d_a-z][^\W\d_]{0,40}")
+_PLAIN_NAME = re.compile(r"[A-Z][a-z]{1,30}(?: [A-Z][a-z]{1,30})?(?![\w'’-]|,?[ \t])")
+"""One or two words after which a name is over, but for those in `_NOT_PLAIN`."""
+
+_NOT_PLAIN = NEVER_A_NAME | NAME_ENDINGS | PARTICLES
+
 _TITLE = re.compile(r"(?:Mr|Mrs|Ms|Miss|Dr|Prof|Professor|Mx)\b\.?[ ]", re.IGNORECASE)
 _BETWEEN_WORDS = re.compile(r"\.?,?[ \t]{1,2}")
 
@@ -92,6 +104,11 @@ _NAMED_THINGS = words(
     school movie song book place event show attraction
     """
 )
+
+_TITLES = words("mr mrs ms miss dr prof professor mx")
+_PLAIN = [word for word in NEVER_A_NAME - NAMESAKES - _TITLES if word.isalpha()]
+_NO_NAMES = frozenset(form for word in _PLAIN for form in (word.capitalize(), word.upper()))
+"""Capitalized words that no name begins with, nor a title."""
 
 _LABEL = re.compile(
     r"[ \t]{0,4}[\[<(]?[^\W\d_][\w ]{0,20}[\])>]?(?:\s{0,2}\d{1,3})?[:\t][ \t]{0,4}|[ \t]{0,4}(?:USR|SYS)[ \t]{1,4}"
@@ -119,66 +136,75 @@ _MOST_WORDS = 5
 
 
 def find_names(
-    text: str, folded: str, hits: Sequence[Hit], cues: Sequence[Cue], addresses: Sequence[Span]
-) -> Iterator[Span]:
-    """Names beside a cue, addressees, and further mentions of both; findings may overlap."""
-    found: list[Range] = []
-    titled = 0
-    look = outline(text)
-    for start, end, cue in cues:
-        role = PERSON_CUES.get(cue)
-        if role and not (role == "title" and start < titled) and _can_name(role, look, end):
-            beside = _beside(role, start, end, text, folded)
-            found.extend(beside)
-            titled = beside[0][1] if role == "title" and beside else titled
+    text: str, folded: str, look: bytes, hits: Sequence[Hit], cues: Sequence[Cue], addresses: Sequence[Span]
+) -> list[Span]:
+    """Names beside a cue, addressees, and further mentions of both; findings may overlap. `look` is the outline."""
+    found = _cued(text, folded, look, cues)
     for match in _SPOKEN_TO.finditer(text):
-        words = folded[max(0, match.start() - 16) : match.start()].split()
+        words = folded[max(0, match.start() - 16) : match.start()].rsplit(None, 1)
         if words and words[-1] in BEFORE_VOCATIVE:
             found.extend(_vocative(text, match.end()))
     for span in addresses:
         found.extend(name for name in _ending_at(text, span.start, _ADDRESSEE, 80) if " " in text[slice(*name)])
     found.extend(find_people(text, folded, hits))
-    taken = [piece for piece in found if not covers(addresses, *piece)]
-    yield from (Span(start, end, "NAME") for start, end in (*taken, *find_mentions(text, folded, taken)))
+    taken = set(found)  # many are found in two ways
+    if addresses:
+        taken = {piece for piece in taken if not covers(addresses, *piece)}
+    if taken:
+        taken.update(find_mentions(text, folded, taken))
+    return [Span(start, end, "NAME") for start, end in taken]
 
 
-def _can_name(role: str, look: bytes, end: int) -> bool:
-    """Whether a capital, or what is not ASCII, is where the name after a cue begins, if it has to be capitalized."""
-    reach = _CAPITAL_WITHIN.get(role)
-    if reach is None:
-        return True
-    near = look[end : end + reach]
-    return b"A" in near or b"?" in near
+def _cued(text: str, folded: str, look: bytes, cues: Sequence[Cue]) -> list[Range]:
+    """Names beside cues. After some, the name has to begin with a capital, or with what is not ASCII."""
+    found: list[Range] = []
+    titled = 0
+    for start, end, cue in cues:
+        role = PERSON_CUES[cue]
+        reach = _CAPITAL_WITHIN.get(role)
+        if reach and look.find(b"A", end, end + reach) < 0 and look.find(b"?", end, end + reach) < 0:
+            continue
+        if role == "title":
+            beside = _titled(start, end, text, folded) if start >= titled else []
+            titled = beside[0][1] if beside else titled
+        else:
+            beside = _BESIDE[role](start, end, text, folded)
+        found += beside
+    return found
 
 
-def _beside(role: str, start: int, end: int, text: str, folded: str) -> list[Range]:
-    match role:
-        case "name":
-            return _after_name_cue(start, end, text, folded)
-        case "who":
-            return _reply(text, folded, end)
-        case "title":
-            if (text[start].isupper() or text[start - 1 : start].isspace()) and _TITLE.match(text, start):
-                return _capital_name(text, start)
-        case "here":
-            return _ending_at(text, start, _NAME_BEFORE, 60)
-        case "kin":
-            between = _KIN_BETWEEN.match(text, end)
-            if between and folded[max(0, start - 6) : start].endswith(
-                ("my ", "his ", "her ", "their ", "our ", "your ")
-            ):
-                return _capital_name(text, between.end(), loud=text[start:end].isupper())
-        case "greets":
-            between = _GREETING_END.match(folded, end)
-            capital = between and not text[between.end() : between.end() + 1].islower()
-            return _vocative(text, between.end()) if between and capital else []
-        case _:
-            place = end
-            while place < len(text) and place < end + 3 and text[place] in " ,:\n\t":
-                place += 1
-            if place > end:
-                return _capital_name(text, place, loud=text[start:end].isupper() and end - start > 2)
+def _titled(start: int, _: int, text: str, __: str) -> list[Range]:
+    if (text[start].isupper() or text[start - 1 : start].isspace()) and _TITLE.match(text, start):
+        return _capital_name(text, start)
     return []
+
+
+def _of_kin(start: int, end: int, text: str, folded: str) -> list[Range]:
+    between = _KIN_BETWEEN.match(text, end)
+    if between and folded[max(0, start - 6) : start].endswith(("my ", "his ", "her ", "their ", "our ", "your ")):
+        return _capital_name(text, between.end(), loud=text[start:end].isupper())
+    return []
+
+
+def _greeted(_: int, end: int, text: str, folded: str) -> list[Range]:
+    if folded.startswith((".", "!", "?"), end):  # how most greetings end
+        return []
+    between = _GREETING_END.match(folded, end)
+    capital = between and not text[between.end() : between.end() + 1].islower()
+    return _vocative(text, between.end()) if between and capital else []
+
+
+def _said(start: int, end: int, text: str, _: str) -> list[Range]:
+    place = end
+    while place < len(text) and place < end + 3 and text[place] in " ,:\n\t":
+        place += 1
+    if place > end:
+        return _capital_name(text, place, loud=text[start:end].isupper() and end - start > 2)
+    return []
+
+
+def _here(start: int, _: int, text: str, __: str) -> list[Range]:
+    return _ending_at(text, start, _NAME_BEFORE, 60)
 
 
 def _after_name_cue(start: int, end: int, text: str, folded: str) -> list[Range]:
@@ -188,10 +214,10 @@ def _after_name_cue(start: int, end: int, text: str, folded: str) -> list[Range]
         return []
     after = _AFTER_NAME.match(folded, end)
     said = _any_name(text, after.end()) if after and after.end() > end else []
-    return said or _reply(text, folded, end)
+    return said or _reply(start, end, text, folded)
 
 
-def _reply(text: str, folded: str, end: int) -> list[Range]:
+def _reply(_: int, end: int, text: str, folded: str) -> list[Range]:
     """The name given after a question: behind the question mark, or at the start of the next turn."""
     sentence_end = _SENTENCE_END.search(text, end, end + _REPLY_REACH)
     line_end = text.find("\n", end, end + 2 * _REPLY_REACH)
@@ -276,9 +302,12 @@ def _capital_run(text: str, start: int) -> list[tuple[int, int, str]]:
 
 def _capital_name(text: str, start: int, loud: bool = False) -> list[Range]:
     """A run of capitalized words, with a title before it. After a cue in capitals, capitals mean nothing."""
-    if text[start : start + 1].islower():
+    if text[start : start + 1].islower() or text[start : start + _LONGEST_WORD].partition(" ")[0] in _NO_NAMES:
         return []
     title = _TITLE.match(text, start) if text[start : start + 1] in "MDP" else None
+    plain = _PLAIN_NAME.match(text, start) if title is None else None
+    if plain and _NOT_PLAIN.isdisjoint(plain.group().lower().split()):
+        return [plain.span()]
     run = _capital_run(text, title.end() if title else start)
     sure = run and not (loud and run[0][2].isupper()) and (len(run[0][2]) > 1 or len(run) > 1)
     return [(start, _with_dot(text, run[-1]))] if sure else []
@@ -316,10 +345,15 @@ def _ending_at(text: str, end: int, pattern: re.Pattern[str], reach: int) -> lis
     """The name right before `end` (`X Y speaking`, or an address), without the words that are never one."""
     window = max(0, end - reach)
     before = text[window:end].rstrip(" ,\n")
-    match = pattern.search(text[window:end]) if before[-1:].isalpha() else None
+    last = before[before.rfind(" ") + 1 :]
+    named = before[-1:].isalpha() and not (last.islower() and last.isascii())
+    match = pattern.search(text[window:end]) if named else None
     begin = end
     for word in reversed(list(NAME_WORD.finditer(text, window + match.start(), end)) if match else []):
         if word.group().lower() in NEVER_A_NAME:
             break
         begin = word.start()
     return [(begin, begin + len(text[begin:end].rstrip(" ,\n")))] if begin < end else []
+
+
+_BESIDE = {"name": _after_name_cue, "who": _reply, "here": _here, "kin": _of_kin, "greets": _greeted, "says": _said}

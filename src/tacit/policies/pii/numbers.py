@@ -4,6 +4,7 @@ These are looked for last, in what no surer finder has taken.
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -11,7 +12,7 @@ from tacit.data.records import Range, Span
 from tacit.policies.pii.codes import Announcements
 from tacit.policies.pii.cues import covers, overlaps, phrases
 from tacit.policies.pii.outline import solid
-from tacit.policies.pii.phrases import Hit
+from tacit.policies.pii.phrases import Grouped, Hit
 
 _GROUPED = re.compile(
     r"(?<![\w.,$€£+-])[+(]?\(?\d{1,6}\)?(?:(?:[ ./-]{1,2}|(?<=[ ]\d{4})\n(?=\d{4}))\(?\d{1,10}\)?){1,8}"
@@ -37,6 +38,9 @@ _LATITUDE = re.compile(r"(?<=[\"'_ ])(?:lat|lon|lng|latitude|longitude)[\"']?[ ]
 _CRYPTO = re.compile(r"(?<!\w)(?:0x[0-9a-fA-F]{40}|bc1[a-z0-9]{20,70}|[13LDM][1-9A-HJ-NP-Za-km-z]{25,34})(?!\w)")
 _PASSPORT = re.compile(r"(?<![\w-])(?:[A-Z]{1,3}\d{6,9}[A-Z]?|\d{2}[A-Z]{2}\d{5})(?![\w-])")
 _BIC = re.compile(r"(?<!\w)(?:bic|swift)\W{1,3}([a-z]{6}[a-z0-9]{2,5})(?!\w)")
+DEVICE_SIGNS = {"bank": phrases("bic|swift"), "degree": phrases("lat|lon|lng|latitude|longitude")}
+"""Words without which there is no such number to be found."""
+
 _STANDARDS = re.compile(r"(?:ISO|IEC|RFC|DIN|EN|BS|CVE|PSI|HTTP|USB|HDMI|IP|UTF|SHA|MD|AES)[ -]?\d")
 _MELTS = frozenset({"CARD", "IBAN", "ID", "ORDER", "PHONE", "SSN", "TRACKING"})
 _DIGIT_WORDS = (
@@ -70,16 +74,20 @@ _LOOKS_LIKE = str.maketrans("OlI", "011")
 _LONG = b"w" * 23
 _CAPITALS_BEFORE = re.compile(r"[A-Z]{1,5}[ -]?\Z")
 _LONGEST_PREFIX = 6
-_CAPITAL_GAPS = (b"A ", b"A-")
+_CAPITAL_BEFORE = (b"A", b"A ", b"A-")
 _GAPS_CAPITAL = (b" A", b"-A", b"/A", b".A")
+_CLOSING = frozenset((b"", b" ", b"\n", b".", b",", b"!", b"?"))
+_BLANKS = frozenset((b" ", b"\n"))
+_BEFORE_GAP = frozenset((b"A", b"0"))
+_WIDEST_GAP = 10
+_NOWHERE = Span(sys.maxsize, sys.maxsize, "")
 _GROUP_GAPS = (b" ", b".", b"/", b"-")
-_BESIDE_CAPITALS = (b"A0", b"A 0", b"A-0", b"0A", b"0 A", b"0-A", b"0/A", b"0.A")
 _SEPARATORS = frozenset(" ./-)\n")
 _LEAST = 8
 _SURE = 9
 
 
-def find_devices(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def find_devices(text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """MAC addresses, coordinates, wallets and passports; `look` is the outline of the text."""
     unbroken = solid(look)
     patterns = [_MAC] if b":ww:ww" in unbroken or b"-ww-ww" in unbroken or b".wwww.wwww" in unbroken else []
@@ -90,10 +98,10 @@ def find_devices(text: str, folded: str, look: bytes, numbers: Sequence[Range]) 
         yield from _serials(text, look, numbers)
     if b"0.00" in look or "°" in text:
         yield from _places(text, numbers)
-    if "bic" in folded or "swift" in folded:
-        yield from (Span(*match.span(1), "ID") for match in _BIC.finditer(folded))
-    if "lat" in folded or "lon" in folded or "lng" in folded:
-        yield from (Span(*match.span(1), "ID") for match in _LATITUDE.finditer(folded))
+    for pattern, name in ((_BIC, "bank"), (_LATITUDE, "degree")):
+        for start, _, _ in signs.get(name, ()):
+            if match := pattern.match(folded, start):
+                yield Span(*match.span(1), "ID")
 
 
 def _serials(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
@@ -121,24 +129,55 @@ def _places(text: str, numbers: Sequence[Range]) -> Iterator[Span]:
 
 def with_figures(text: str, look: bytes) -> str:
     """The text with figures for letters that were misread for them, such as 2O2 and l276; offsets stay true."""
-    mixed = b"0A" in look or b"A0" in look or b"0a" in look or b"a0" in look
-    if not mixed or (text.isascii() and not _is_misread(text)):
+    if not _may_be_misread(text, look):
         return text
     return _MISREAD.sub(lambda match: match.group().translate(_LOOKS_LIKE), text)
 
 
-def _is_misread(text: str) -> bool:
+def _may_be_misread(text: str, look: bytes) -> bool:
+    if not text.isascii():
+        return b"0A" in look or b"A0" in look or b"0a" in look or b"a0" in look
     signs = text.encode().translate(_MISREAD_SIGNS)
     return b"0l" in signs or b"l0" in signs
 
 
-def find_spelled(folded: str, hits: Sequence[Hit]) -> Iterator[Span]:
+def find_spelled(folded: str, signs: Sequence[Hit]) -> Iterator[Span]:
     """Numbers and addresses that are spelled out in words."""
-    signs = [hit[2] for hit in hits if hit[2] in SPELLED_SIGNS]
     if len(signs) >= _FEWEST_WORDS:
         yield from (Span(*match.span(), "ID") for match in _SPELLED.finditer(folded))
-    if not _DOTS.isdisjoint(signs):
+    if any(sign in _DOTS for _, _, sign in signs):
         yield from (Span(*match.span(), "EMAIL") for match in _SPELLED_MAIL.finditer(folded))
+
+
+def loose_numbers(look: bytes, numbers: Sequence[Range], found: Sequence[Span]) -> list[Range]:
+    """The numbers of which a code or groups may be part that are in no finding, or go beyond it.
+
+    Codes and groups that begin inside of a finding end inside of it where blanks and punctuation are around it, and
+    no digit is soon behind it; codes that have capitals before or behind them are beside these.
+    """
+    loose = []
+    spans = iter(found)
+    start = end = 0
+    closed: bool | None = None
+    for number in numbers:
+        while end <= number[0]:
+            start, end, _ = next(spans, _NOWHERE)
+            closed = None
+        if closed is None and start <= number[0]:
+            closed = _is_closed(look, start, end)
+        if not closed:
+            loose.append(number)
+    return loose
+
+
+def _is_closed(look: bytes, start: int, end: int) -> bool:
+    return (
+        look[end : end + 1] in _CLOSING
+        and look[start - 1 : start] in _BLANKS
+        and look[start - 2 : start - 1] not in _BEFORE_GAP
+        and not look.startswith(b" A", end)
+        and look.find(b"0", end, end + _WIDEST_GAP) < 0
+    )
 
 
 def find_groups(
@@ -159,14 +198,16 @@ def find_groups(
                 announced = announcements.before(begin)
                 kind = "PHONE" if match.group()[0] in "+(0" else "ID"
                 yield Span(*match.span(), announced[0] if announced else kind)
-    for match in _spaced_codes(text, look, numbers) if any(sign in look for sign in _BESIDE_CAPITALS) else ():
+    for match in _spaced_codes(text, look, numbers):
+        if covers(found, *match.span()) or overlaps(claimed, *match.span()) or _STANDARDS.match(match.group()):
+            continue
         code = match.group()
         digits = sum(map(str.isdigit, code))
         letters = sum(map(str.isalpha, code))
-        if not letters or covers(found, *match.span()) or _STANDARDS.match(code) or overlaps(claimed, *match.span()):
-            continue
         short = digits >= 2 and letters >= 2 and digits + letters >= 5
-        if (short and announcements.before(match.start())) or (digits >= 5 and digits + letters >= _LEAST):
+        if letters and (
+            (short and announcements.before(match.start())) or (digits >= 5 and digits + letters >= _LEAST)
+        ):
             yield Span(*match.span(), "ID")
 
 
@@ -175,7 +216,7 @@ def _spaced_codes(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[
     done = 0
     for number in _beside_capitals(look, numbers):
         starts = [number]
-        if look[number - 1 : number] == b"A" or look[max(0, number - 2) : number] in _CAPITAL_GAPS:
+        if look.endswith(_CAPITAL_BEFORE, 0, number):
             capitals = _CAPITALS_BEFORE.search(text, max(done, number - _LONGEST_PREFIX), number)
             starts = [capitals.start(), number] if capitals else starts
         for start in starts:
@@ -191,13 +232,11 @@ def _beside_capitals(look: bytes, numbers: Sequence[Range]) -> list[int]:
     chosen = []
     following = -1
     for start, end in reversed(numbers):
-        after = look[end : end + 2]
         if (
-            (start and look[start - 1 : start] == b"A")
-            or look[max(0, start - 2) : start] in _CAPITAL_GAPS
-            or after[:1] == b"A"
-            or (after in _GAPS_CAPITAL and look[end + 2 : end + 3] != b"a")
-            or (following == end + 1 and after[:1] in _GROUP_GAPS)
+            look.endswith(_CAPITAL_BEFORE, 0, start)
+            or look.startswith(b"A", end)
+            or (look.startswith(_GAPS_CAPITAL, end) and not look.startswith(b"a", end + 2))
+            or (following == end + 1 and look.startswith(_GROUP_GAPS, end))
         ):
             chosen.append(start)
             following = start

@@ -60,13 +60,13 @@ _HEADS = phrases(
 )
 
 
-def find_organizations(text: str, hits: Sequence[Hit]) -> Iterator[Span]:
+def find_organizations(text: str, signs: Sequence[Hit]) -> Iterator[Span]:
     """Organizations beside the words that tell them; findings may overlap."""
     begin = last = 0
-    for start, end, sign in hits:
+    for start, end, sign in signs:
         if sign in _PLACES_OF_WORK:
             yield from _place_of_work(text, end)
-        elif sign in _FORMS and (text[start].isupper() or sign in _SMALL_FORMS):
+        elif text[start].isupper() or sign in _SMALL_FORMS:
             if last == 0 or text[last:start] not in _BETWEEN_FORMS:
                 begin = _name_before(text, max(last, start - _REACH), start)
             behind = _OF.match(text, end) if sign in _HEADS else None
@@ -81,11 +81,10 @@ def known_places() -> frozenset[str]:
     return places() - common_words()
 
 
-def find_places(text: str, hits: Sequence[Hit]) -> Iterator[Span]:
+def find_places(text: str, known: Sequence[Hit]) -> Iterator[Span]:
     """Known countries, regions and towns where they are capitalized, with the postal code behind them."""
-    known = known_places()
-    for start, end, phrase in hits:
-        if phrase in known and text[start].isupper():
+    for start, end, _ in known:
+        if text[start].isupper():
             code = _CODE_BEHIND.match(text, end)
             yield Span(start, code.end() if code else end, "GPE")
 

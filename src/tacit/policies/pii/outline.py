@@ -4,6 +4,7 @@ Digits are `0`, capitals `A`, small letters `a`; what is not ASCII is `?`, but f
 those of the text. A costly finder runs only where the outline has its sign, which every match of its pattern has.
 """
 
+import re
 import string
 
 _CLASSES = (("0", string.digits), ("A", string.ascii_uppercase), ("a", string.ascii_lowercase))
@@ -11,6 +12,7 @@ _TO_CLASS = bytes.maketrans(
     "".join(members for _, members in _CLASSES).encode(),
     "".join(one * len(members) for one, members in _CLASSES).encode(),
 )
+_OTHERS = re.compile("[^\x00-\x7f]+")
 _TO_SOLID = bytes.maketrans(b"0Aa", b"www")
 
 
@@ -18,8 +20,9 @@ def outline(text: str) -> bytes:
     """One byte per character."""
     if text.isascii():
         return text.encode().translate(_TO_CLASS)
-    digits = {ord(one): "0" for one in set(text) if one > "\x7f" and one.isdecimal()}
-    return text.translate(digits).encode("ascii", "replace").translate(_TO_CLASS)
+    digits = {ord(one): "0" for one in set("".join(_OTHERS.findall(text))) if one.isdecimal()}
+    plain = text.translate(digits) if digits else text
+    return plain.encode("ascii", "replace").translate(_TO_CLASS)
 
 
 def solid(outlined: bytes) -> bytes:

@@ -7,18 +7,21 @@ that are all in capitals or have none.
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
+from string import ascii_lowercase
 
 from tacit.data.records import Range
 from tacit.policies.pii.common_words import common_words
-from tacit.policies.pii.cues import PARTICLES, words
+from tacit.policies.pii.cues import PARTICLES, phrases, words
 from tacit.policies.pii.lexicon import family_names, given_names
 from tacit.policies.pii.phrases import Hit
 
 _CAPITAL = r"[^\W\d_a-zß-öø-ÿ]"
 _NAME = rf"{_CAPITAL}(?:[\w'’-]{{1,30}}|\.)"
-_LINKS = r"(?:(?:de|la|del|della|der|den|van|von|el|al|bin|ibn|da|dos|do|di|du|ap|ter|ten|le)[ ]){1,3}"
+_LINKED = phrases("de|la|del|della|der|den|van|von|el|al|bin|ibn|da|dos|do|di|du|ap|ter|ten|le")
+_LONGEST_LINK = 6  # with the blank behind it
+_LINKS = rf"(?:(?:{'|'.join(sorted(_LINKED))})[ ]){{1,3}}"
 _GAP = r"(?:[ ]{1,2}|\n(?:>[ ])?|(?<=\.))"
-_CAPITALIZED = re.compile(rf"(?<![\w@#/’'-]){_CAPITAL}[\w'’-]{{0,30}}")
+_CAPITALIZED = re.compile(rf"{_CAPITAL}(?<![\w@#/’'-]{_CAPITAL})[\w'’-]{{0,30}}")
 _CAPITALIZED_ASCII = re.compile(r"[A-Z](?<![\w@#/'-][A-Z])(?:[\w'-]{1,30}|(?<![AI])|(?=\.))", re.ASCII)
 """The same where it matters, and quicker: it begins with a set, and leaves out common words of one letter."""
 _NEXT = re.compile(rf"\.?{_GAP}(?:{_LINKS})?({_CAPITAL}[\w'’-]{{0,30}})")
@@ -82,8 +85,8 @@ _ANNOUNCING = (
 )
 NAME_CUES = {
     phrase: role
-    for role, phrases in {"announces": _ANNOUNCING, "closes": _CLOSINGS, "greets": _GREETINGS, "title": _TITLES}.items()
-    for phrase in phrases.split("|")
+    for role, cues in {"announces": _ANNOUNCING, "closes": _CLOSINGS, "greets": _GREETINGS, "title": _TITLES}.items()
+    for phrase in cues.split("|")
 }
 """Phrases before a name, and how the name stands to them."""
 
@@ -125,6 +128,7 @@ def _surnames() -> frozenset[str]:
     return family_names() - common_words()
 
 
+_MOST_REMEMBERED = 10_000
 _COMMON, _GIVEN, _FAMILY, _INITIAL = 1, 2, 4, 8
 _TELLING = bytes(bool(what & (_GIVEN | _FAMILY | _INITIAL)) for what in range(256))
 _BLANKS = (" ", "\n")
@@ -140,12 +144,21 @@ def _classes() -> dict[str, int]:
     return classes
 
 
-@lru_cache(maxsize=10_000)
-def _class_of(word: str) -> int:
-    """What a word is, remembered: looking a few words up in a long list again and again costs more.
+class _Remembered(dict[str, int]):
+    """What the last words are, as they were written: looking a few up in a long list again and again costs more."""
 
-    Two family names with a hyphen tell as much as a given name.
-    """
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        self[word] = found = _class_of(word)
+        return found
+
+
+_REMEMBERED = _Remembered()
+
+
+def _class_of(word: str) -> int:
+    """What a word is. Two family names with a hyphen tell as much as a given name."""
     class_of = _classes().get
     if "-" in word and all(class_of(part, 0) & (_GIVEN | _FAMILY) for part in word.lower().split("-")):
         return _GIVEN
@@ -163,9 +176,11 @@ def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:
                     yield start, match.end(1)
     if "--" in text:
         yield from (match.span(1) for match in _DASHES.finditer(text))
-    signed = _SIGNED.search(text, max(0, len(text) - 60))
-    if signed:
-        yield from _trimmed(text, *signed.span(1))
+    before, last = text.rstrip()[-2:-1], text.rstrip()[-1:]
+    if last not in "!?" and (last != "." or before not in ascii_lowercase):  # the end of most sentences, and no name's
+        signed = _SIGNED.search(text, max(0, len(text) - 60))
+        if signed:
+            yield from _trimmed(text, *signed.span(1))
     yield from _known(text)
     if text == folded:
         yield from _small(text)
@@ -174,15 +189,22 @@ def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:
 def _cued(text: str, hits: Iterable[Hit]) -> Iterator[Range]:
     """Names after titles, roles, greetings and the like, which are capitalized."""
     for start, end, phrase in hits:
-        role = NAME_CUES.get(phrase)
-        if role is None or (start and text[start - 1] == "-"):
+        if (start and text[start - 1] == "-") or _goes_on_small(text, end):
             continue
+        role = NAME_CUES[phrase]
         between = _BETWEEN[role].match(text, end)
         if between:
             run = (_AFTER_LABEL if role == "announces" else _AFTER).match(text, between.end())
             if run:
                 for begin, stop in _trimmed(text, *run.span(), known=role == "announces"):
                     yield (start if phrase in _HONORIFICS else begin), stop
+
+
+def _goes_on_small(text: str, end: int) -> bool:
+    """Whether a small word follows with which no name begins: most cues stand in the middle of a sentence."""
+    if text[end : end + 1] != " " or text[end + 1 : end + 2] not in ascii_lowercase:
+        return False
+    return text[end + 1 : end + 1 + _LONGEST_LINK].partition(" ")[0] not in _LINKED
 
 
 def _trimmed(text: str, start: int, end: int, known: bool = False) -> Iterator[Range]:
@@ -192,7 +214,7 @@ def _trimmed(text: str, start: int, end: int, known: bool = False) -> Iterator[R
         yield start, start + length
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=_MOST_REMEMBERED)
 def _length_of_name(run: str, known: bool) -> int:
     class_of = _classes().get
     last = seen = 0
@@ -213,22 +235,23 @@ def _known(text: str) -> Iterator[Range]:
     """Capitalized words that begin with a known given name or an initial, or end with a known family name."""
     pattern = _CAPITALIZED_ASCII if text.isascii() else _CAPITALIZED
     written = pattern.findall(text)  # places are looked up where they are needed: most words are common
-    classes = bytes([_class_of(word) for word in written])
+    classes = bytes(map(_REMEMBERED.__getitem__, written))
     signs = classes.translate(_TELLING)
     done = place = 0
     at = signs.find(1)
     while at >= 0:
-        word = _next_place(pattern, text, written[at], place)
-        begin, place = word.span()
+        word = written[at]
+        start = begin = _next_place(pattern, text, word, place)
+        place = begin + len(word)
         if begin >= done:
             end = 0
-            if classes[at] & _GIVEN and not _acronym(text, word):
+            if classes[at] & _GIVEN and not _acronym(text, word, begin):
                 end = _tail(text, place)
             elif classes[at] & _INITIAL:
                 end = _after_initial(text, place)
             if not end and classes[at] & _FAMILY and at and not classes[at - 1] & _COMMON:
                 begin -= len(written[at - 1]) + 1
-                before = pattern.match(text, begin) if begin >= done and text[word.start() - 1] in _BLANKS else None
+                before = pattern.match(text, begin) if begin >= done and text[start - 1] in _BLANKS else None
                 end = _tail(text, place) if before and before.group() == written[at - 1] else 0
             if end:
                 done = end
@@ -236,19 +259,20 @@ def _known(text: str) -> Iterator[Range]:
         at = signs.find(1, at + 1)
 
 
-def _next_place(pattern: re.Pattern[str], text: str, word: str, place: int) -> re.Match[str]:
-    """The match of `pattern` that is the next `word`; there is one."""
+def _next_place(pattern: re.Pattern[str], text: str, word: str, place: int) -> int:
+    """Where the next match of `pattern` is that is `word`; there is one."""
     at = text.find(word, place)
-    while (found := pattern.match(text, at)) is None or found.group() != word:
+    while (found := pattern.match(text, at)) is None or found.end() != at + len(word):
         at = text.find(word, at + 1)
-    return found
+    return at
 
 
-def _acronym(text: str, word: re.Match[str]) -> bool:
-    """Whether a short word in capitals is among words that are not."""
-    if len(word.group()) > 4 or not word.group().isupper():
+def _acronym(text: str, word: str, start: int) -> bool:
+    """Whether a short word in capitals at `start` is among words that are not."""
+    if len(word) > 4 or not word.isupper():
         return False
-    around = text[max(0, word.start() - 30) : word.start()] + text[word.end() : word.end() + 30]
+    end = start + len(word)
+    around = text[max(0, start - 30) : start] + text[end : end + 30]
     return any(map(str.islower, around))
 
 
@@ -263,7 +287,8 @@ def _after_initial(text: str, end: int) -> int:
             return 0
         small = following[1].lower()
         if len(small) > 2:
-            return 0 if small in common_words() or _acronym(text, following) else _tail(text, following.end())
+            acronym = _acronym(text, following.group(), place)  # the dot and the gap count
+            return 0 if small in common_words() or acronym else _tail(text, following.end())
         place = following.end()
     return 0
 

@@ -20,15 +20,23 @@ import phonenumbers
 from tacit.data.records import Range, Record, Span, iban_remainder, luhn_remainder, resolve_overlaps
 from tacit.errors import ConfigError
 from tacit.policies.normalize import normalization_digest, normalize
-from tacit.policies.pii.addresses import find_addresses
+from tacit.policies.pii.addresses import ADDRESS_SIGNS, find_addresses
 from tacit.policies.pii.blocks import HOME_SIGNS, find_blocks
 from tacit.policies.pii.casing import recased
 from tacit.policies.pii.codes import Announcements, find_codes
 from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold, overlaps
 from tacit.policies.pii.dates import find_ages, find_dates
-from tacit.policies.pii.fields import find_fields
+from tacit.policies.pii.fields import ENTERING, find_fields
 from tacit.policies.pii.names import find_names
-from tacit.policies.pii.numbers import SPELLED_SIGNS, find_devices, find_groups, find_spelled, with_figures
+from tacit.policies.pii.numbers import (
+    DEVICE_SIGNS,
+    SPELLED_SIGNS,
+    find_devices,
+    find_groups,
+    find_spelled,
+    loose_numbers,
+    with_figures,
+)
 from tacit.policies.pii.organizations import ORGANIZATION_SIGNS, find_organizations, find_places, known_places
 from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
@@ -67,6 +75,7 @@ _IN_SSN = 9
 _FIRST_GROUP = 3  # digits that a number of North America begins with
 _MOST_REMEMBERED = 10_000
 _FEWEST_IN_CARD = 12
+_COUNTRY = (b"AA", b"aa", b"Aa", b"aA")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
 _IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ \n-]?[A-Za-z0-9]{4}){2,7}(?:[ \n-]?[A-Za-z0-9]{1,3})?(?!\w)")
 _IBAN_LOOK = re.compile(r"[A-Z]{2}\d{2}(?:[ -][A-Z\d]{4}){3,7}(?:[ -][A-Z\d]{1,3})?")
@@ -97,23 +106,27 @@ def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -
             yield from _numbers_at(text, start, end, digits)
         if look.startswith(b".0", end):
             yield from _ipv4(text, start)
-        if start > 1 and end - start > 1 and text[start - 1].isalpha():
+        if end - start > 1 and look.endswith(_COUNTRY, 0, start):
             yield from _iban(text, start - 2)
 
 
-def _numbers_at(text: str, start: int, end: int, digits: int) -> Iterator[Span]:
+def _numbers_at(text: str, start: int, end: int, digits: int) -> list[Span]:
     """What begins at the digits from `start` to `end`, or at the bracket, plus or country code before them."""
+    found = []
     if card := _CARD.match(text, start) if digits >= _FEWEST_IN_CARD else None:
         if _is_card(card.group()):
-            yield Span(*card.span(), "CARD")
+            found.append(Span(*card.span(), "CARD"))
     elif ssn := _SSN.match(text, start) if digits >= _IN_SSN and end - start == _FIRST_GROUP else None:
-        yield Span(*ssn.span(), "SSN")
+        found.append(Span(*ssn.span(), "SSN"))
     opened = text[start - 1 : start] in ("(", "+")
     if opened or end - start >= _FIRST_GROUP or text[start] == "1":
-        yield from _phone(text, start - opened)
+        phone = _phone(text, start - opened)
+        if phone:
+            found.append(Span(*phone.span(), "PHONE"))
+    return found
 
 
-def _phone(text: str, start: int) -> Iterator[Span]:
+def _phone(text: str, start: int) -> re.Match[str] | None:
     """A telephone number: the North American shape, or a possible number of any country written with + or 00.
 
     Whether a number is in use is not asked: a typing error or an invented number may be as telling as a true one.
@@ -122,8 +135,7 @@ def _phone(text: str, start: int) -> Iterator[Span]:
     if match is None and text.startswith(("+", "00"), start):
         abroad = _PHONE_ABROAD.match(text, start)
         match = abroad if abroad and _possible_phone(abroad.group()) else None
-    if match:
-        yield Span(*match.span(), "PHONE")
+    return match
 
 
 def _possible_phone(candidate: str) -> bool:
@@ -190,7 +202,7 @@ KINDS = (
 )  # fmt: skip
 """Every kind of personal data this policy tells apart and looks for by default; `TIMES` are to be asked for."""
 
-_NUMBER = re.compile(b"0+")
+_NUMBER = re.compile(b"00*")  # begins with a literal, so that it is searched for as one
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
     "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers",
@@ -203,7 +215,18 @@ _DECIDING = (
 def _phrases() -> Phrases:
     """All phrases that are looked for, in one automaton: a text is read once for them."""
     return Phrases(
-        (*ALL_CUES, *NAME_CUES, *SPELLED_SIGNS, *STREET_SIGNS, *ORGANIZATION_SIGNS, *HOME_SIGNS, *known_places())
+        {
+            "cue": ALL_CUES,
+            "name": NAME_CUES,
+            "spelled": SPELLED_SIGNS,
+            "organization": ORGANIZATION_SIGNS,
+            "home": HOME_SIGNS,
+            "place": known_places(),
+            "entering": ENTERING,
+            **STREET_SIGNS,
+            **ADDRESS_SIGNS,
+            **DEVICE_SIGNS,
+        }
     )
 
 
@@ -263,8 +286,8 @@ def _source_digest() -> str:
 def _find_all(text: str) -> tuple[Span, ...]:
     folded = fold(text)
     hits = _phrases().find(folded)
-    cues = find_cues(hits)
-    announcements = Announcements(text, folded, cues)
+    cues = find_cues(hits["cue"])
+    announcements = Announcements(text, folded, cues["code"])
     look = outline(text)
     figures = with_figures(text, look)
     figured = look if figures is text else outline(figures)
@@ -273,29 +296,32 @@ def _find_all(text: str) -> tuple[Span, ...]:
     cased_figures = cased if figures is text else recased(figures, figured)
     cased_look = figured if cased_figures is figures else outline(cased_figures)
     streets = find_streets(cased_figures, folded, hits, cased_look, numbers)
-    blocks = find_blocks(cased_figures, figured, hits, numbers)
-    parts = resolve_overlaps((*find_addresses(cased, folded, look, numbers), *streets, *blocks))
+    blocks = find_blocks(cased_figures, figured, hits["home"], numbers)
+    parts = resolve_overlaps((*find_addresses(cased, folded, hits, look, numbers), *streets, *blocks))
     addresses = whole_addresses(cased, parts) if parts else ()
-    dates = find_dates(figures, folded, cues, numbers)
+    dates = find_dates(figures, folded, cues["date"], numbers)
     shaped = [
         *find_shapes(figures, folded, figured, numbers),
         *dates,
-        *find_devices(text, folded, look, numbers),
-        *find_spelled(folded, hits),
+        *find_devices(text, folded, hits, look, numbers),
+        *find_spelled(folded, hits["spelled"]),
     ]
     if addresses:
         shaped = [span for span in shaped if not covers(addresses, span.start, span.end)]
     shaped = [_announced(span, announcements) if span.kind in _NUMBERS else span for span in shaped]
-    fields = find_fields(text, folded, look, cues)
-    found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues, numbers)))
+    fields = find_fields(text, folded, look, cues["field"], hits["entering"])
+    found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues["age"], numbers)))
+    numbers = loose_numbers(figured, numbers, found)
     codes = find_codes(text, look, numbers, announcements, found)
-    names = [*find_names(cased, folded, hits, cues, addresses)]
+    names = find_names(text, folded, look, hits["name"], cues["person"], addresses)
     if cased is not text:
-        names += find_names(text, folded, hits, cues, addresses)
-    found = resolve_overlaps((*found, *codes, *names, *find_organizations(cased, hits), *find_places(cased, hits)))
+        names += find_names(cased, folded, outline(cased), hits["name"], cues["person"], addresses)
+    others = (*find_organizations(cased, hits["organization"]), *find_places(cased, hits["place"]))
+    found = resolve_overlaps((*found, *codes, *names, *others))
     if addresses:
         found = joined_places(cased, found)
-    groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found))
+    numbers = loose_numbers(figured, numbers, found)
+    groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found)) if numbers else ()
     return melted(groups, found) if groups else found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tacit.data.records import Range, Span, resolve_overlaps
 from tacit.policies.pii.blocks import CAPITAL
 from tacit.policies.pii.cues import NAMESAKES, NEVER_A_NAME, name_start, phrases, words
-from tacit.policies.pii.phrases import Hit
+from tacit.policies.pii.phrases import Grouped, Hit
 
 _HOUSE = r"\d{1,4}(?!\d)(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
 _FLOOR = (
@@ -41,11 +41,12 @@ _TYPE_FIRST = re.compile(
     rf"(?:,?[ ](?:n\.o[ ])?(?:[lI]\d{{1,3}}|\d[\dlO]{{1,3}}(?!\d)|{_HOUSE}){_FLOOR})?",
     re.IGNORECASE,
 )
+_SURE = ("rue", "avenue", "allée", "impasse", "quai", "calle", "c/", "rua", "avda.", "jirón", "praça", "vicolo",
+         "viale", "v1a", "ul.", "piazza")  # fmt: skip
 _SURE_TYPES = re.compile(
-    r"(?:\d{1,4}[l\dO]?(?:[ ](?:bis|ter))?,?[ ])?(?:rue|avenue|allée|impasse|quai|calle|c/|rua|avda\.|jirón|praça|"
-    r"vicolo|viale|v1a|ul\.|piazza)[ ]",
-    re.IGNORECASE,
+    rf"(?:\d{{1,4}}[l\dO]?(?:[ ](?:bis|ter))?,?[ ])?(?:{'|'.join(map(re.escape, _SURE))})[ ]", re.IGNORECASE
 )
+_SURE_OPENINGS = tuple(f"{one} " for one in _SURE if one.isascii())
 _CAPITAL = re.compile(r"[A-ZÀ-Þ]")
 
 _POSTCODES = re.compile(
@@ -81,6 +82,8 @@ _SUFFIXES = (
 _AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
 _AFTER_FOUR = (b" A", b"A", b"-000")
 _TOWNS = (b" A", b" ?")
+_IN_CODE = frozenset({1, 2, 4, 5})  # digits; one or two only behind a capital
+_BEHIND_CODE = (*_AFTER_FOUR, *_TOWNS)
 _INSIDE_CODE = frozenset((b"0", b"A", b"a", b"_", b".", b"-"))
 _LINKED = re.compile(rf"[ ]{_LINK}[ ']", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W\d_]+")
@@ -88,10 +91,10 @@ _SUFFIX_ENDS = frozenset(suffix[-2:] for suffix in _SUFFIXES)
 _TYPE_SIGNS = frozenset(_ROMANCE_TYPES.replace("\\.", ".").split("|"))
 _SUFFIX_SIGNS = frozenset(_SUFFIXES_EN.lower().split("|"))
 _BOX_SIGNS = phrases("box|pobox|postfach|apartado|postbus|casella postale")
-STREET_SIGNS = _TYPE_SIGNS | _SUFFIX_SIGNS | _BOX_SIGNS
+_SURE_SIGNS = phrases("rue|avenue|allée|impasse|calle|rua|vicolo|viale|piazza|praça|ul.")
+STREET_SIGNS = {"type": _TYPE_SIGNS, "suffix": _SUFFIX_SIGNS, "sure type": _SURE_SIGNS, "box": _BOX_SIGNS}
 """Words without which there is no street or box to be found."""
 
-_SURE_SIGNS = phrases("rue|avenue|allée|impasse|calle|rua|vicolo|viale|piazza|praça|ul.")
 _BACK = 70
 _AHEAD = 60
 _NEAR = 12
@@ -101,11 +104,10 @@ _LONGEST_STREET = 300
 _REACH_BARE = 60
 
 
-def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def find_streets(text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
     """Streets with their numbers, boxes and postal codes; `look` is the outline. Findings may overlap."""
-    signs = [hit for hit in hits if hit[2] in STREET_SIGNS]
-    types = sorted(start for start, end, sign in signs if sign in _TYPE_SIGNS and _opens_name(text, look, end))
-    suffixes = [start for start, _, sign in signs if sign in _SUFFIX_SIGNS]
+    types = sorted([start for start, end, _ in signs["type"] if _opens_name(text, look, end)])
+    suffixes = [start for start, _, _ in signs["suffix"]]
     last = 0
     for start, end in numbers:
         if folded[start - 3 : start - 1] in _SUFFIX_ENDS and folded.endswith(_SUFFIXES, 0, start - 1):
@@ -116,20 +118,36 @@ def find_streets(text: str, folded: str, hits: Sequence[Hit], look: bytes, numbe
             street = _STREETS_EN.match(text, start)
             if street and _CAPITAL.search(street.group()):
                 yield Span(*street.span(), "ADDRESS")
-        if 4 <= end - start <= 5 or (end - start <= 2 and look.startswith(b"A", start - 1)):
+        if end - start in _IN_CODE and (
+            look.startswith(b"A", start - 1)
+            or look.startswith(_BEHIND_CODE, end)
+            or look.startswith(_TOWNS, end + 1)
+            or look.endswith(b", ", 0, start)
+        ):
             yield from _postal_code(text, look, start)
-    yield from _bare(text, [sign for sign in signs if sign[2] in _SUFFIX_SIGNS])
+    yield from _bare(text, signs["suffix"])
     for start in _beside_types(types, look, numbers) if types else ():
         yield from _beside_type(text, start, types)
-    for window in _windows([start for start, _, sign in signs if sign in _SURE_SIGNS]):
-        matches = _TYPE_FIRST.finditer(text, *window)
-        yield from (Span(*match.span(), "ADDRESS") for match in matches if _SURE_TYPES.match(match.group()))
-    if any(sign in _BOX_SIGNS for _, _, sign in signs):
+    for window in _windows(start for start, _, _ in signs["sure type"]) if "sure type" in signs else ():
+        if _has_sure_type(text[slice(*window)]):
+            matches = _TYPE_FIRST.finditer(text, *window)
+            yield from (Span(*match.span(), "ADDRESS") for match in matches if _SURE_TYPES.match(match.group()))
+    if "box" in signs:
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
 
 _BARE = re.compile(rf"(?<![\w@#/-])(?:(?:{CAPITAL}[\w'’.-]{{0,25}}|\d{{1,3}}(?:st|nd|rd|th))[ ]){{1,3}}\Z")
+_MOST_BARE = 3
 _DOTTED = words("st rd ave ct blvd hwy")
+
+
+def _words_back(text: str, end: int, most: int, least: int) -> int:
+    """Where the last `most` words before the blank before `end` begin, but no sooner than at `least`."""
+    for _ in range(most + 1):
+        end = text.rfind(" ", least, end)
+        if end < 0:
+            return least
+    return end + 1
 
 
 def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
@@ -137,7 +155,7 @@ def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
     for start, end, suffix in suffixes:
         if not text[start].isupper() or text[start - 1 : start] != " ":
             continue
-        window = max(0, start - _REACH_BARE)
+        window = _words_back(text, start, _MOST_BARE, max(0, start - _REACH_BARE))
         name = _BARE.search(text[window:start])
         begin = name_start(text, window + name.start(), start) if name else start
         if begin < start:
@@ -161,6 +179,8 @@ _UNIT_BEHIND = re.compile(
     r"|[ ]\([A-Z]{2}\))",
     re.IGNORECASE,
 )
+_UNITS = phrases(_UNIT_WORDS)
+_BEFORE_NUMBER = re.compile(r"([a-z]+)\.?[ ](?=[0-9])")
 _UNIT_NUMBER = re.compile(rf"(?<!\w)(?:{_UNIT_WORDS})\.?[ ]\d\w{{0,3}}(?!\w)", re.IGNORECASE)
 _UNIT_BEFORE = re.compile(
     rf"(?<!\w)(?:(?:{_UNIT_WORDS})\.?[ ](?:\#?\w{{1,6}}[ ,/\n]{{1,2}})?|h\.[ ]?no\.?[ ]|\d{{1,4}}/)$", re.IGNORECASE
@@ -183,7 +203,7 @@ _REACH = 24
 _LONGEST_UNIT = 13
 _AFTER_UNIT = (" ", ",", "/", "\n")
 _SIGN = re.compile(r"[^\W\d_]{1,20}°?|/")
-_UNIT_SIGNS = phrases(_UNIT_WORDS) | {"h", "/"}
+_UNIT_SIGNS = _UNITS | {"h", "/"}
 
 
 def whole_addresses(text: str, parts: Sequence[Span]) -> tuple[Span, ...]:
@@ -192,7 +212,7 @@ def whole_addresses(text: str, parts: Sequence[Span]) -> tuple[Span, ...]:
     for part in parts:
         if not found or part.end > found[-1].end:
             found.append(_whole_address(text, part))
-    return resolve_overlaps(found)
+    return resolve_overlaps(found) if len(found) > 1 else tuple(found)
 
 
 def _whole_address(text: str, span: Span) -> Span:
@@ -202,7 +222,7 @@ def _whole_address(text: str, span: Span) -> Span:
     told = near.endswith(_AFTER_UNIT) and not _UNIT_SIGNS.isdisjoint(_SIGN.findall(near.lower()))
     before = _UNIT_BEFORE.search(near) if told else None
     start, end = _house_start(text, window + before.start() if before else span.start), span.end
-    if cut := _UNIT_NUMBER.search(text, max(start, end - _LONGEST_UNIT), end + _NEAR):
+    if cut := _unit_number(text, max(start, end - _LONGEST_UNIT), end + _NEAR):
         end = max(end, cut.end()) if cut.start() < end else end
     for _ in range(_MOST_PARTS):
         part = _UNIT_BEHIND.match(text, end) or _MORE.match(text, end)
@@ -211,6 +231,14 @@ def _whole_address(text: str, span: Span) -> Span:
             break
         end = part.end()
     return span._replace(start=start, end=end)
+
+
+def _unit_number(text: str, start: int, end: int) -> re.Match[str] | None:
+    """The first flat with its number in [start, end)."""
+    near = text[start:end]
+    if near.isascii() and _UNITS.isdisjoint(_BEFORE_NUMBER.findall(near.lower())):
+        return None
+    return _UNIT_NUMBER.search(text, start, end)
 
 
 def joined_places(text: str, found: Sequence[Span]) -> tuple[Span, ...]:
@@ -267,6 +295,12 @@ def _windows(places: Iterable[int]) -> list[Range]:
     return windows
 
 
+def _has_sure_type(near: str) -> bool:
+    """Whether a type that is sure has a blank behind it, as streets of that type have; what is not ASCII may have."""
+    small = near.lower()
+    return not small.isascii() or any(sign in small for sign in _SURE_OPENINGS)
+
+
 def _between(places: Sequence[int], start: int, end: int) -> bool:
     """Whether one of the sorted places is in [start, end)."""
     at = bisect_left(places, start)
@@ -289,14 +323,14 @@ def _opens_code(look: bytes, start: int) -> bool:
 
 def _postal_code(text: str, look: bytes, start: int) -> Iterator[Span]:
     """The postal code that the number at `start` is part of: four digits or more, or few beside capitals."""
-    before = look[start - 1 : start]
+    before = look[max(0, start - 1) : start]
     offsets = [(_POSTCODES, 1 + two) for two in (0, 1) if _opens_code(look, start - 1 - two)] if before == b"A" else []
     if look.startswith(b"0000", start):
         if look.startswith(_AFTER_FOUR, start + 4):
             offsets.append((_POSTCODES, 0))
         if look.startswith(_TOWNS, start + 4) or look.startswith(_TOWNS, start + 5):
             offsets += [(_BEFORE_TOWN, 0), (_BEFORE_TOWN, 2), (_BEFORE_TOWN, 3)][: 3 if before == b"-" else 1]
-        if before == b" " and look.startswith(b"0", start + 4):
+        if look.endswith(b", ", 0, start) and look.startswith(b"0", start + 4):
             offsets.append((_AFTER_TOWN, 0))
     for pattern, offset in offsets:
         code = pattern.match(text, start - offset) if offset <= start else None
