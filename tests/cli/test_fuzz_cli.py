@@ -42,7 +42,7 @@ def test_ten_thousand_hostile_inputs(half: str, base: Path) -> None:
 
 
 def _raises(error: BaseException) -> object:
-    def verb(arguments: list[str]) -> None:
+    def verb(arguments: list[str], obj: object) -> None:
         raise error
 
     return verb
@@ -55,7 +55,7 @@ def test_the_fuzzer_sees_what_it_looks_for(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(tacit.cli.main, "app", _raises(ConfigError("a", "b", "c")))
     assert outcome(Case(["scan"]))[0] == "clean-error"
 
-    def hangs(arguments: list[str]) -> None:
+    def hangs(arguments: list[str], obj: object) -> None:
         end = time.process_time() + 30
         while time.process_time() < end:
             pass
@@ -64,7 +64,7 @@ def test_the_fuzzer_sees_what_it_looks_for(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(tacit.cli.main, "app", hangs)
     assert outcome(Case(["scan"]))[0] == "hang"
     (tmp_path / "scan.json").write_text('{"records": 3, "quarantined": {"too-long": 1}}')
-    monkeypatch.setattr(tacit.cli.main, "app", lambda arguments: None)
+    monkeypatch.setattr(tacit.cli.main, "app", lambda arguments, obj: None)
     assert outcome(Case(["scan"], 5, tmp_path))[0] == "lost-records"
     assert outcome(Case(["scan"], 4, tmp_path))[0] == "success"
 

@@ -31,6 +31,7 @@ def begin(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path: Path) -> None:
     """One of them prints. Settings that mean nothing are refused before any is started."""
     out = tmp_path / "run"

@@ -39,6 +39,7 @@ def test_every_way_ends_on_the_page(tmp_path: Path) -> None:
     assert any(row[1] for row in samples.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_way_that_a_corpus_does_not_allow_is_said_and_the_others_go_on(tmp_path: Path) -> None:
     """A corpus in which every turn holds digits leaves crt nothing that is cleared."""

@@ -143,10 +143,10 @@ def _check_noise(folder: Path) -> None:
     assert len(once) == len({line["noise"] for line in lines}) == PRIVATE_STEPS
 
 
-@pytest.mark.parametrize(("deaths", "seed"), [(2, 1), pytest.param(20, 2, marks=pytest.mark.slow)])
-def test_killed_at_random_moments(bench: Bench, undisturbed: Path, tmp_path: Path, deaths: int, seed: int) -> None:
+@pytest.mark.slow
+def test_killed_at_random_moments(bench: Bench, undisturbed: Path, tmp_path: Path) -> None:
     """Deaths while it begins, prices, draws, charges, moves the model, writes checkpoints and measures."""
-    folder, moments, died = tmp_path / "run", random.Random(seed), 0
+    folder, moments, died, deaths = tmp_path / "run", random.Random(2), 0, 20
     while died < deaths and not (folder / "release" / ReleaseFile.GUARANTEE).exists():
         died += _live_and_die(bench, folder, PRIVATE_STEPS // deaths, moments)
     assert died == deaths, "the run was over before it was killed often enough"
@@ -162,6 +162,7 @@ def _begun(bench: Bench, folder: Path, steps: int) -> int:
     return process
 
 
+@pytest.mark.slow
 def test_an_interrupt_loses_no_step(bench: Bench, undisturbed: Path, tmp_path: Path) -> None:
     """Ctrl-C: the step under way is finished and kept, so nothing is done, or paid, twice."""
     folder = tmp_path / "run"

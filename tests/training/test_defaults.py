@@ -37,6 +37,11 @@ def test_every_mechanism_has_a_rate(mechanism: str) -> None:
 def test_private_steps_alone_are_adams_and_beside_exact_ones_they_are_careful() -> None:
     assert rule(resolved("dpsgd").private) == ("adam", ALONE["lstm"].learning_rate, "linear")
     assert rule(resolved("selective").private) == ("sgd", BESIDE["lstm"].learning_rate, "none")
+    assert rule(resolved("crt").private) == (
+        "adam",
+        ALONE["lstm"].learning_rate,
+        "linear",
+    )  # most of the text is doubted
     assert rule(resolved("uedp").private)[0] == "adam", "without a rest, all its steps are private"
     rest = {**PLANS["uedp"], "public_epochs": 1}
     assert rule(resolved("uedp", words=rest).private)[0] == "sgd"

@@ -122,6 +122,7 @@ def _kill_after(arguments: list[str], lines: int) -> int:
         return printed + sum(1 for _ in process.stdout)
 
 
+@pytest.mark.slow
 def test_a_run_killed_twice_goes_on_and_counts_everything(corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     applied = _kill_after([str(folder), str(corpus), "train"], 12)

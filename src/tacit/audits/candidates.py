@@ -42,7 +42,7 @@ _BEFORE_SPACE = re.compile("[!-~](?= )")
 _MEMORY = 1 << 30
 _COPIES = 8  # of one row's state: the parent's, the chosen, the grown, two of its scores, and what waits further up
 _ROWS_AT_MOST = 4096  # more do not make the products any faster
-_PARTS = 4  # of a tree, which processes can share; fewer where they would have fewer rows than those
+_PARTS = 4  # of a tree, which processes can share; fewer where a part would have fewer rows than those
 
 
 def listed(before: str, values: Sequence[str], after: str = "") -> Slot:

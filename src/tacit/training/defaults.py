@@ -28,7 +28,7 @@ ALONE: dict[ModelKind, OptimizerConfig] = {
     "adapters": OptimizerConfig("adam", 2e-3),
     "folder": OptimizerConfig("adam", 5e-4),
 }
-"""Of private steps that are the only ones."""
+"""Of private steps that teach most of the text: the only ones, or all that a conservative policy doubts (`crt`)."""
 BESIDE: dict[ModelKind, OptimizerConfig] = {
     "lstm": OptimizerConfig("sgd", 0.3),
     "gpt": OptimizerConfig("sgd", 0.3),
@@ -50,8 +50,9 @@ def kind_of(config: Config) -> ModelKind:
 
 def with_defaults(config: Config, plan: Plan) -> Config:
     """The settings, with rule, learning rate and schedule of both optimizers; `plan` has the steps they will move."""
-    kind, beside = kind_of(config), any(step.optimizer == "public" for step in plan.executions())
-    fixed = entry_of(config.plan.mechanism).needs.private_rule
+    kind, needs = kind_of(config), entry_of(config.plan.mechanism).needs
+    beside = any(step.optimizer == "public" for step in plan.executions()) and not needs.conservative
+    fixed = needs.private_rule
     private = fixed or (BESIDE if beside else ALONE)[kind]
     return replace(
         config,
