@@ -41,14 +41,17 @@ SHARED: dict[str, Any] = {
 
 EXACT: dict[str, Any] = {"public_epochs": 6, "public_batch_size": 32}
 NOISY: dict[str, Any] = {"epsilon": 2, "epochs": 4, "expected_batch_size": 200}
-SLOWLY = {"optimizer": "sgd", "learning_rate": 1.0, "lr_scheduler": "none"}  # keeps what exact steps learned
+SLOWLY = {"optimizer": "sgd", "learning_rate": 0.3, "lr_scheduler": "none"}  # keeps what exact steps learned
 
-WAYS: dict[str, dict[str, Any]] = {  # equal redacted turns are left out for crt: as many steps need more epochs
+QUICKLY = {"learning_rate": 2e-2}
+ROUTED = {"conservative_policy": "digits", "duplicates": "doubtful"}
+
+WAYS: dict[str, dict[str, Any]] = {
     "plain": {"plan": EXACT},
     "redaction": {"plan": EXACT},
-    "dpsgd": {"plan": NOISY, "private": {"learning_rate": 2e-2}},
-    "selective": {"plan": {**EXACT, **NOISY}, "private": {**SLOWLY, "learning_rate": 0.3}},
-    "crt": {"plan": {**EXACT, **NOISY, "public_epochs": 20}, "private": SLOWLY, "conservative_policy": "digits"},
+    "dpsgd": {"plan": NOISY, "private": QUICKLY},
+    "selective": {"plan": {**EXACT, **NOISY}, "private": SLOWLY},
+    "crt": {"plan": {**EXACT, **NOISY}, "private": QUICKLY, **ROUTED},
 }
 
 
