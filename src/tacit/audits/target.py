@@ -4,7 +4,8 @@ G1 (as trained). Canaries that bound an epsilon are in the prepared rows, each a
    training never read would make any claim look consistent. Those left out as duplicates are counted.
 G2 (as marked). A canary counts as known, and is spelled so, if the policy marked it in the prepared rows, whatever its
    plan says: a policy finds digits that nobody listed for it, and tokens that training did not see look like no leak.
-   Canaries count as records of the protected set if all that were planted are there.
+   Canaries count as records of the protected set if all that were planted are there; those that a coin left out are
+   of the same template, and are taken to be like them.
 G3 (apart). No two candidates of a side are from one user: a coin decided about users, so that what one user's records
    have in common would count several times, and would help the blind baseline.
 """

@@ -201,7 +201,7 @@ def _cued(text: str, hits: Iterable[Hit]) -> Iterator[Range]:
 
 
 def _goes_on_small(text: str, end: int) -> bool:
-    """Whether a small word follows with which no name begins: most cues stand in the middle of a sentence."""
+    """Whether a small word follows with which no name begins, as after most cues."""
     if text[end : end + 1] != " " or text[end + 1 : end + 2] not in ascii_lowercase:
         return False
     return text[end + 1 : end + 1 + _LONGEST_LINK].partition(" ")[0] not in _LINKED
