@@ -6,9 +6,9 @@
 
 Corpora: simulated dialogs, lines of WikiText-2's training part (measured on its validation part), dialogs of SGD's
 training part (measured on others of them) and items of AG News (likewise). The weights that come with tacit have read
-other lines of WikiText-2 and dialogs of SGD: rates of models that begin with them are chosen on the other two. Each case is trained once, and kept in defaults.results.json with its
-nats per character, its perplexities and its processor time; what is there is not trained again. Without a group, all
-that is known is printed.
+other lines of WikiText-2 and dialogs of SGD: rates of models that begin with them are chosen on the other two corpora.
+Each case is trained once, and kept in defaults.results.json with its nats per character, its perplexities and its
+processor time; what is there is not trained again. Without a group, all that is known is printed.
 """
 
 import argparse
