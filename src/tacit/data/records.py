@@ -107,14 +107,17 @@ def resolve_overlaps(spans: Iterable[Span]) -> tuple[Span, ...]:
     last_end = ordered[0][1] if ordered else 0
     longest = 0  # of those that melted into the last one, or 0 when none did
     for span in ordered[1:]:
-        if span[0] >= last_end:
+        start, end, kind = span
+        if start >= last_end:
             melted.append(span)
-            last_end, longest = span[1], 0
+            last_end, longest = end, 0
             continue
-        last, length = melted[-1], span.end - span.start
-        longest = longest or last.end - last.start
-        last_end = max(last_end, span.end)
-        melted[-1] = Span(last.start, last_end, span.kind if length > longest else last.kind)
+        first, until, known = melted[-1]
+        length = end - start
+        longest = longest or until - first
+        if end > last_end:
+            last_end = end
+        melted[-1] = Span(first, last_end, kind if length > longest else known)
         longest = max(longest, length)
     return tuple(melted)
 

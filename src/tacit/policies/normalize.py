@@ -50,7 +50,7 @@ _OTHER = re.compile("[^\x00-\x7f]")
 _MARKED_OR_OTHER = re.compile(rf"[^\W\d_]{_MARK.pattern}{{1,8}}|{_OTHER.pattern}")
 
 
-_BREAK = re.compile(r"\n(?:>[ ]?){0,3}(?=[^\W_])")
+_BREAK = re.compile(r"\n(?:(?<=[\w,-]\n)|(?<=[\w,-][ ]\n))(?:>[ ]?){0,3}(?=[^\W_])")
 _FIELD = re.compile(r"[\w .'’()/-]{1,30}[:=|\t]")
 _OF_MACHINES = re.compile(r"[^\W\d_],\S|[=;|{}\[\]\"<>\t\\]")
 _SMALL_WORD = re.compile(r"(?<![\w.@/-])[^\W\d_A-Z][^\W\d_A-Z]{0,30}(?![\w@/-])")
@@ -126,7 +126,7 @@ def _may_wrap(text: str) -> bool:
     if not text.isascii():
         return True
     outlined = text.encode().translate(_TO_GOING_ON)
-    return b"w\n" in outlined or b"w \n" in outlined
+    return outlined.find(b"w\n") >= 0 or outlined.find(b"w \n") >= 0
 
 
 def _wraps(text: str) -> list[Change]:

@@ -6,13 +6,14 @@ its ZIP code, or a British or Canadian postcode.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import usaddress
 
 from tacit.data.records import US_STATES, Range, Span
 from tacit.policies.pii.cues import NEVER_A_NAME, words
+from tacit.policies.pii.outline import is_followed
 from tacit.policies.pii.phrases import Grouped
 
 _STATE_CODES = US_STATES | words("AS GU MP VI FM MH PW AA AE AP")
@@ -72,6 +73,9 @@ ADDRESS_SIGNS = {
 }
 """Words without which there is no such address to be found."""
 
+NUMBERED = (b" 0", b" #0")
+"""What is behind the word for a box that has a number."""
+
 _BOX = re.compile(r"(?<!\w)p\.?[ ]?o\.?[ ]?box[ ]#?\d{1,7}(?!\w)")
 
 _MILITARY = re.compile(
@@ -83,23 +87,36 @@ _MILITARY = re.compile(
 _STATE_ZIP = re.compile(r"[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?![\w-])")
 _PLACE_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w.'’-]{0,30}(?:,[ ]?|[ ])){1,5}$")
 _PLACE = re.compile(r"[ ,]{0,3}\n?(?:[^\W\d_][\w.'’-]{0,30},?[ ]){1,5}?[A-Z]{2},?[ ]\d{5}(?:-\d{4})?(?!\w)")
-_AFTER_HOUSE = (b" ", b"\t", b"-", b"A", b"a")
+_AFTER_HOUSE = re.compile(rb"[Aa]?(?:-|[ \t]{1,3}[Aa?0])")
 _INSIDE_NUMBER = (b"A", b"a", b"_", b"$", b".", b"/", b":", b"-")
 _STATE_BEFORE = (b"AA ", b"AA, ")
 _IN_ZIP = 5
+_MOST_IN_HOUSE = 7  # a letter that was misread is among them
 _LOOK_BACK = 80
 _MOST_TOKENS = 20
 
 
-def find_addresses(text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def may_be_zip(before: bytes, _: bytes, digits: int) -> bool:
+    """Whether a number could be a ZIP code with a state before it."""
+    return digits == _IN_ZIP and before.endswith(_STATE_BEFORE)
+
+
+def may_open(before: bytes, after: bytes, digits: int) -> bool:
+    """Whether an address could begin with a number."""
+    inside = digits > _MOST_IN_HOUSE or before.endswith(_INSIDE_NUMBER)
+    return not inside and _AFTER_HOUSE.match(after) is not None
+
+
+def find_addresses(
+    text: str, folded: str, signs: Grouped, look: bytes, chosen: Mapping[str, Sequence[Range]]
+) -> Iterator[Span]:
     """Addresses and parts of addresses; `look` is the outline of the text. Findings may overlap."""
     done = 0
-    coded = b"A0" in look
-    for start, end in numbers:
-        if end - start == _IN_ZIP and look.endswith(_STATE_BEFORE, 0, start):
-            yield from _state(text, start)
-        opens = start >= done and look.startswith(_AFTER_HOUSE, end) and not look.endswith(_INSIDE_NUMBER, 0, start)
-        opening = _OPENING.match(text, start) if opens else None
+    coded = look.find(b"A0") >= 0
+    for start, _ in chosen["zip"]:
+        yield from _state(text, start)
+    for start, _ in chosen["house"]:
+        opening = _OPENING.match(text, start) if start >= done else None
         if opening is None:
             continue
         seen = _read_address(text, opening.end(), coded)
@@ -116,7 +133,7 @@ def find_addresses(text: str, folded: str, signs: Grouped, look: bytes, numbers:
     for start, _, _ in signs.get("apartment", ()):
         if unit := _UNIT_ALONE.match(folded, start):
             yield Span(*unit.span(), "ADDRESS")
-    if "po box" in signs:
+    if "po box" in signs and is_followed(look, signs["po box"], NUMBERED):
         for match in _BOX.finditer(folded):
             yield Span(match.start(), (_PLACE.match(text, match.end()) or match).end(), "ADDRESS")
 

@@ -5,7 +5,7 @@ A street with its number is before the code and a town behind it, or a number, a
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import phrases
@@ -20,7 +20,7 @@ _LINKS = (
     "sous|nad|pod|na|y|e|et|und|and|utca|út|útja|tér|köz|ulica|ulice|ul.|cesta|trg|náměstí|třída|iela|gatvė|tee|tn|"
     "katu|tie|gate|gata|vei|vej|allé|sok.|cad.|mah.|jalan|nr|no|št."
 )
-_LINK = rf"(?:{_LINKS.replace('.', chr(92) + '.')})"
+_LINK = rf"(?![A-Z])(?:{_LINKS.replace('.', chr(92) + '.')})"  # few are tried, as most words begin with a capital
 _TYPES = r"(?:ul\.|ulica|al\.|aleja|aleea|os\.|plac|pl\.|strada|str\.|bd\.|bulevardul|calea|via|rua|calle|rue|trg|jl\.)"
 _NAME = rf"{_WORD}(?:[ -](?:{_LINK}[ ]){{0,2}}{_WORD}){{0,3}}"
 _HOUSE = r"\d{1,4}[A-Za-z]?(?:[ ]?[-/][ ]?\d{1,4}[A-Za-z]?)?(?:[ ][A-Za-z](?!\w))?"
@@ -49,6 +49,7 @@ _TOWNS = (b" A", b" ?")
 _STREETS = (b" A", b" ?", b", A", b", ?", b"\nA", b"\n?", b"/", b"A", b"a", b"-")
 _MOST_IN_HOUSE = 4
 _BEFORE_HOUSE = frozenset(b"A0?a-/.,$#:")
+_NO_HOUSE = re.compile(rb"[-/](?:0{5}|0{1,4}[^0Aa ,\n])|[Aa][^ ,\n/-]")
 _WINDOW = 90
 _WIDEST_GAP = 16  # more than there can be between the last digit of a house and a postal code
 HOME_SIGNS = phrases(
@@ -62,11 +63,24 @@ _FIRST_GROUPS = {2: (b"000 ",), 3: (b"00000-", b"00-")}
 _COUNTRIES = (b"AAA-", b"AA-", b"A-")
 
 
-def find_blocks(text: str, look: bytes, signs: Sequence[Hit], numbers: Sequence[Range]) -> Iterator[Span]:
+def may_be_block(before: bytes, after: bytes, digits: int) -> bool:
+    """Whether a number could be a postal code with a town behind it, or the house that an address begins with."""
+    if 1 < digits < 7 and after.startswith(_TOWNS):
+        return True
+    first = digits <= _MOST_IN_HOUSE and (not before or before[-1] not in _BEFORE_HOUSE)
+    return first and after.startswith(_STREETS) and not _NO_HOUSE.match(after)
+
+
+def may_be_at_home(before: bytes, after: bytes, digits: int) -> bool:
+    """The same where somebody lives: there, a house may also be at the end."""
+    return (digits <= _MOST_IN_HOUSE and before.endswith(b" ")) or may_be_block(before, after, digits)
+
+
+def find_blocks(text: str, look: bytes, signs: Sequence[Hit], chosen: Mapping[str, Sequence[Range]]) -> Iterator[Span]:
     """Addresses with a postal code, or where somebody lives; `look` is the outline. Findings may overlap."""
     done = 0
     homes = [end for _, end, _ in signs]
-    for start, end in numbers:
+    for start, end in chosen["at home" if homes else "block"]:
         if start < done:
             continue
         if look.startswith(_TOWNS, end) and 1 < end - start < 7:

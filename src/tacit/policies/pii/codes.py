@@ -8,7 +8,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import CODE_CUES, COMMON_PAIRS, Cue, covers, phrases, words
@@ -19,6 +18,7 @@ _CODE = re.compile(
 _SPACED = re.compile(r"(?:[A-Z]{0,4}\d[A-Z\d]{0,11})(?:[ -][A-Z\d]{0,6}\d[A-Z\d]{0,11}){1,8}(?!\w)")
 _LOOSE_PHONE = re.compile(r"\d(?:[ ().-]{0,2}\d){6,14}(?!\w)")
 _LETTERS_SIGN = b"A" * 7
+_CAPITALS = re.compile(_LETTERS_SIGN + b"A*")
 _LETTERS = re.compile(r"\b[A-Z]{7,24}\b")
 _STRONG = re.compile(r"\s{0,2}(?:'s\s)?(?:number|numbers|num|no\b\.?|nr\b|id\b|code|reference|ref\b|#|:|=)")
 _NAMED_AFTER = re.compile(r"\s(?:is|was|are|will be|would be)\s(?:the|your|my|our|its|his|her)?\s?(?:new\s)?")
@@ -46,11 +46,8 @@ Announcement = tuple[str, bool]
 """The kind a cue announces, and whether the cue is strong."""
 
 
-class _CodeCue(NamedTuple):
-    start: int
-    end: int
-    kind: str
-    strong: bool
+_CodeCue = tuple[int, int, str, bool]
+"""Where a cue is, what it announces, and whether it is strong."""
 
 
 class Announcements:
@@ -59,35 +56,39 @@ class Announcements:
     def __init__(self, text: str, folded: str, cues: Sequence[Cue]) -> None:
         self._text = text
         self.cues: list[_CodeCue] = []
+        last, kind = 0, ""
         for start, end, cue in cues:
-            compound = cue in _GENERIC and self.cues and 0 < start - self.cues[-1].end <= 2
-            speaker = cue in _PERSONS and folded.startswith(":", end)
-            named = compound or (_STRONG.match(folded, end) and not speaker)
-            kind = self.cues[-1].kind if compound else CODE_CUES[cue]
-            self.cues.append(_CodeCue(start, end, kind, cue in _ALWAYS_STRONG or bool(named)))
-        self._starts = [cue.start for cue in self.cues]
+            strong = cue in _ALWAYS_STRONG
+            if cue in _GENERIC and self.cues and 0 < start - last <= 2:
+                strong = True
+            else:
+                kind = CODE_CUES[cue]
+            if not strong and _STRONG.match(folded, end):
+                strong = cue not in _PERSONS or not folded.startswith(":", end)
+            self.cues.append((start, end, kind, strong))
+            last = end
 
     def before(self, place: int) -> Announcement | None:
         """What announces `place`: the nearest strong cue of its turn, else a weak one, else a strong one before it."""
         weak: Announcement | None = None
-        for at in range(bisect_left(self._starts, place) - 1, -1, -1):
-            cue = self.cues[at]
-            distance = place - cue.end
-            lines = self._text.count("\n", cue.end, place) if distance <= _REPLY_REACH else 2
+        for at in range(bisect_left(self.cues, (place, 0, "", False)) - 1, -1, -1):
+            _, end, kind, strong = self.cues[at]
+            distance = place - end
+            lines = self._text.count("\n", end, place) if distance <= _REPLY_REACH else 2
             if lines > 1 or (lines and weak):
                 break
-            if cue.strong and (lines or distance <= _STRONG_REACH):
-                return cue.kind, True
+            if strong and (lines or distance <= _STRONG_REACH):
+                return kind, True
             if weak is None and not lines and distance <= _WEAK_REACH:
-                weak = (cue.kind, False)
+                weak = (kind, False)
         return weak
 
     def after(self, place: int) -> Announcement | None:
         """Kind of the cue that says afterwards what ends at `place`: `X is your tracking number`."""
         named = _NAMED_AFTER.match(self._text, place)
-        at = bisect_left(self._starts, named.end()) if named else len(self._starts)
-        if named and at < len(self._starts) and self._starts[at] == named.end():
-            return self.cues[at].kind, self.cues[at].strong
+        at = bisect_left(self.cues, (named.end(), 0, "", False)) if named else len(self.cues)
+        if named and at < len(self.cues) and self.cues[at][0] == named.end():
+            return self.cues[at][2:]
         return None
 
 
@@ -96,9 +97,9 @@ def find_codes(
 ) -> Iterator[Span]:
     """Codes that are not part of a surer finding; `look` is the outline of the text."""
     done = 0
-    phones = any(cue.kind == "PHONE" for cue in announcements.cues)
+    phones = any(kind == "PHONE" for _, _, kind, _ in announcements.cues)
     for number, end in numbers:
-        if number < done or (not phones and _is_short(look, number, end)):
+        if number < done or (end - number < 3 and not phones and _is_short(look, number, end)):
             continue
         first = max(done, number - _MOST_BEFORE_DIGIT)
         start = first + len(text[first:number].rstrip(_CODE_CHARACTERS))
@@ -112,16 +113,16 @@ def find_codes(
             yield Span(start, _spaced_end(text, start, match.end(), kind), kind)
         elif (phone := _LOOSE_PHONE.match(text, start)) and announcements.before(start) == ("PHONE", True):
             yield Span(*phone.span(), "PHONE")
-    if _LETTERS_SIGN in look:
-        for cue in announcements.cues:
-            if cue.strong and cue.kind in ("ORDER", "TRACKING", "ID"):
-                yield from _letters_after(text, cue.end, cue.kind)
-        yield from _letter_codes(text, announcements)
+    if look.find(_LETTERS_SIGN) >= 0:
+        for _, end, announced, strong in announcements.cues:
+            if strong and announced in ("ORDER", "TRACKING", "ID"):
+                yield from _letters_after(text, end, announced)
+        yield from _letter_codes(text, look, announcements)
 
 
 def _is_short(look: bytes, start: int, end: int) -> bool:
     """Whether one or two digits are all that a code could be made of."""
-    return end - start < 3 and look[start - 1 : start] not in _OF_CODES and look[end : end + 1] not in _OF_CODES
+    return look[start - 1 : start] not in _OF_CODES and look[end : end + 1] not in _OF_CODES
 
 
 def _kind(code: str, text: str, start: int, announcements: Announcements) -> str | None:
@@ -176,9 +177,12 @@ def _letters_after(text: str, end: int, kind: str) -> Iterator[Span]:
         yield Span(*match.span(), kind)
 
 
-def _letter_codes(text: str, announcements: Announcements) -> Iterator[Span]:
+def _letter_codes(text: str, look: bytes, announcements: Announcements) -> Iterator[Span]:
     """Codes of letters alone, among words in lower case: named by a cue after them, or unlike any word."""
-    for match in _LETTERS.finditer(text):
+    for capitals in _CAPITALS.finditer(look):
+        match = _LETTERS.match(text, capitals.start())
+        if match is None:
+            continue
         named = announcements.after(match.end())
         code = match.group().lower()
         common = sum(first + second in COMMON_PAIRS for first, second in pairwise(code))

@@ -2,10 +2,10 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tacit.data.records import Span
-from tacit.policies.pii.phrases import Grouped, Hit, grouped, groups_of
+from tacit.policies.pii.phrases import Hit
 
 
 def words(text: str) -> frozenset[str]:
@@ -240,8 +240,16 @@ FILLERS = phrases(
 )
 """What people say before they give their name."""
 
-_GROUPS = groups_of({"code": CODE_CUES, "person": PERSON_CUES, "date": DATE_CUES, "field": FIELD_CUES, "age": AGE_CUES})
-ALL_CUES = frozenset(_GROUPS)
+CUES: Mapping[str, Iterable[str]] = {
+    "code": CODE_CUES,
+    "person": PERSON_CUES,
+    "date": DATE_CUES,
+    "field": FIELD_CUES,
+    "age": AGE_CUES,
+}
+"""All cues by their group; of them, longer ones hide the ones inside them."""
+
+ALL_CUES = frozenset(cue for cues in CUES.values() for cue in cues)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 Cue = Hit
@@ -253,21 +261,6 @@ def fold(text: str) -> str:
     if len(lower) != len(text):
         lower = "".join(small if len(small := character.lower()) == 1 else character for character in text)
     return _SURROGATE.sub("?", lower.replace("’", "'")) if not lower.isascii() else lower
-
-
-def find_cues(hits: Iterable[Hit]) -> Grouped:
-    """The cues of each group as (start, end, cue), by start; of all `hits`, longer ones hide the ones inside them."""
-    cues: list[Cue] = []
-    last_end = 0
-    for cue in hits:
-        if cue[0] < last_end:
-            while cues and cues[-1][0] >= cue[0]:
-                cues.pop()
-            if cues and cues[-1][1] >= cue[1]:
-                continue
-        cues.append(cue)
-        last_end = cue[1]
-    return grouped(cues, _GROUPS)
 
 
 def name_start(text: str, start: int, end: int) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from tacit.data.records import Range, Span
 from tacit.policies.pii.cues import AGE_CUES, Cue, words
@@ -40,6 +41,9 @@ _FIGURES = re.compile(
 )
 
 _MOST_IN_DATE = 4
+_MOST_IN_DAY = 2
+_BEHIND_DAY = re.compile(rb"[-/.][0A]")
+_INSIDE_DATE = (b"0", b"A", b"a", b"_", b"/", b".", b"-")
 _CENTURIES = ("19", "20")
 _YEAR_ALONE = re.compile(r"(?:19|20)\d{2}(?!\w|[.,]\d)")
 _BIRTH = re.compile(
@@ -63,8 +67,15 @@ _ANY_WORD = re.compile(
 )
 
 
+def may_be_date(before: bytes, after: bytes, digits: int) -> bool:
+    """Whether a number could be a year, or a date could begin with it."""
+    if digits > _MOST_IN_DAY:
+        return digits == _MOST_IN_DATE
+    return not before.endswith(_INSIDE_DATE) and _BEHIND_DAY.match(after) is not None
+
+
 def find_dates(text: str, folded: str, months: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
-    """Dates in figures, and dates whose month is written out."""
+    """Dates in figures, and dates whose month is written out; numbers are those that may be one."""
     for start, end, _ in months:
         window = max(0, start - 24)
         day = _BEFORE_MONTH.search(folded[window:start])
@@ -74,8 +85,6 @@ def find_dates(text: str, folded: str, months: Sequence[Cue], numbers: Sequence[
             yield Span(_with_weekday(folded, first), _with_time(text, rest.end() if rest else end), "DATE")
     years = False
     for start, end in numbers:
-        if end - start > _MOST_IN_DATE:
-            continue
         if end - start == _MOST_IN_DATE and text.startswith(_CENTURIES, start):
             years = True
             if _YEAR_ALONE.match(text, start) and _BIRTH.search(folded[max(0, start - 24) : start]):
@@ -153,6 +162,11 @@ _GLUED = re.compile(
 )
 _SEXED = re.compile(r"(?<![\w./-])\d{1,3}(?=[ ]?/[ ]?[mf](?![\w/]))")
 _MOST_DIGITS = 3
+_BEFORE_AGE = re.compile(rb"(?:\(|[,;] ?)\n?\Z")
+_BEHIND_AGE = (b"a", b"A", b"?", b"/", b" /")
+AGE_STRINGS = ("teen", "tie")
+"""Strings without which no age is told by its decade."""
+
 _SLASHES = ("/", " /")
 _AFTER_AGE = frozenset(("", "\n", ",", ";", ":", ")", "."))
 _AND = " und "
@@ -161,8 +175,16 @@ _IN_HIS = re.compile(r"(?<=in (?:his|her) )(?:(?:early|mid|late)[- ])?(?:teens|[
 _TH = re.compile(r"\d{2}(?:st|nd|rd|th)(?= (?:to|birthday|b-day|geburtstag))")
 
 
-def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Range]) -> Iterator[Span]:
-    """Ages of people; durations are none."""
+def may_be_age(before: bytes, after: bytes, digits: int) -> bool:
+    """Whether a number could be an age by what is beside it."""
+    beside = after.startswith(_BEHIND_AGE) or _BEFORE_AGE.search(before) is not None
+    return digits <= _MOST_DIGITS and beside
+
+
+def find_ages(
+    text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Range], seen: AbstractSet[str]
+) -> Iterator[Span]:
+    """Ages of people; durations are none. The numbers are those that may be one."""
     for start, end, cue in cues:
         role = AGE_CUES[cue]
         if role == "unit":
@@ -173,9 +195,8 @@ def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Ran
         elif found := _AFTER[role].match(folded, end):
             yield Span(*found.span(1), "AGE")
     for start, end in numbers:
-        if end - start <= _MOST_DIGITS:
-            yield from _at_number(text, folded, start, end)
-    if "ties" in folded or "teens" in folded:
+        yield from _at_number(text, folded, start, end)
+    if seen and not seen.isdisjoint(AGE_STRINGS):
         yield from (Span(*match.span(), "AGE") for match in _IN_HIS.finditer(folded))
 
 

@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from tacit.data.records import Span
 from tacit.policies.pii.common_words import common_words
@@ -42,6 +43,11 @@ _ENTERED = re.compile(r"(?<!\w)(?:enter|type)[ ](\d{4,8})(?=[ ])")
 ENTERING = phrases("enter|type")
 """Words before a code that is entered."""
 
+_BEARERS = ("bearer", "basic")
+_KEYS = ("akia", "eyj", "ya29", "sk-", "xox")
+FIELD_STRINGS = ("u/", " - ", "answer", *_BEARERS, *_KEYS)
+"""Strings without which some fields are not looked for."""
+
 _TYPED = b"a 0000"
 _TAIL = ".,;:)"
 _LONG_AFTER_COLON = re.compile(r":[^\s:,;\"'/]{5}")
@@ -57,21 +63,23 @@ _NOT_A_SECRET = frozenset(
 )
 
 
-def find_fields(text: str, folded: str, look: bytes, cues: Sequence[Cue], entered: Sequence[Hit]) -> Iterator[Span]:
+def find_fields(
+    text: str, folded: str, look: bytes, cues: Sequence[Cue], entered: Sequence[Hit], seen: AbstractSet[str]
+) -> Iterator[Span]:
     """Secrets after keys and cues, and what is `entered`; `look` is the outline of the text. Findings may overlap."""
     for _, end, cue in cues:
         yield from _after(text, folded, end, FIELD_CUES[cue], cue)
-    if "@" in text or "u/" in text:
+    if "@" in text or "u/" in seen:
         for match in _HANDLE.finditer(text):
             yield Span(*match.span(1 if match[1] else 2), "USERNAME")
     if "#" in text:
         yield from (Span(*match.span(1), "USERNAME") for match in _HASHTAG.finditer(text))
-    for start, _, _ in entered if entered and _TYPED in look else ():
+    for start, _, _ in entered if entered and look.find(_TYPED) >= 0 else ():
         if typed := _ENTERED.match(folded, start):
             yield Span(*typed.span(1), "PASSWORD")
-    if "Bearer " in text or "Basic " in text:
+    if seen and not seen.isdisjoint(_BEARERS):
         yield from (Span(*match.span(1), "PASSWORD") for match in _BEARER.finditer(text))
-    if "AKIA" in text or "eyJ" in text or "ya29" in text or "sk-" in text or "xox" in text or "_" in text:
+    if "_" in text or (seen and not seen.isdisjoint(_KEYS)):
         yield from (Span(*match.span(), "PASSWORD") for match in _KEY_LOOK.finditer(text))
     if _LONG_AFTER_COLON.search(text):
         yield from _pairs(text)
@@ -80,9 +88,9 @@ def find_fields(text: str, folded: str, look: bytes, cues: Sequence[Cue], entere
             yield from (Span(*match.span(1), "USERNAME"), Span(*match.span(2), "PASSWORD"))
         yield from (Span(*match.span(1), "USERNAME") for match in _AT_HOST.finditer(text))
         yield from (Span(*match.span(1), "PASSWORD") for match in _AFTER_EMAIL.finditer(text))
-    if " - " in text:
+    if " - " in seen:
         yield from (Span(*match.span(1), "USERNAME") for match in _COMMON_LOG.finditer(text))
-    if "answer: " in text:
+    if "answer" in seen:
         yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
 
 

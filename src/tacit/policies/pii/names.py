@@ -5,6 +5,7 @@ No list of names is used, so that a rare name is found as surely as a common one
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import takewhile
 
 from tacit.data.records import Range, Span
@@ -131,12 +132,19 @@ _SPOKEN_TO = re.compile(r",[ ](?=[^\W\d_a-z])")
 _NAME_BEFORE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w'’-]{1,30}[ ]){1,3}$")
 _ADDRESSEE = re.compile(r"(?:(?<!\w)[^\W\d_a-z][\w'’-]{1,30}(?:[ ]|,\s|\s{0,2}\n)){2,4}$")
 _REPLY_REACH = 160
+_NO_SMALL = re.compile(b"[A?]")
 _CAPITAL_WITHIN = {"says": 4, "kin": 12, "greets": 16, "title": 8}
 _MOST_WORDS = 5
 
 
 def find_names(
-    text: str, folded: str, look: bytes, hits: Sequence[Hit], cues: Sequence[Cue], addresses: Sequence[Span]
+    text: str,
+    folded: str,
+    look: bytes,
+    hits: Sequence[Hit],
+    cues: Sequence[Cue],
+    addresses: Sequence[Span],
+    seen: AbstractSet[str],
 ) -> list[Span]:
     """Names beside a cue, addressees, and further mentions of both; findings may overlap. `look` is the outline."""
     found = _cued(text, folded, look, cues)
@@ -146,7 +154,7 @@ def find_names(
             found.extend(_vocative(text, match.end()))
     for span in addresses:
         found.extend(name for name in _ending_at(text, span.start, _ADDRESSEE, 80) if " " in text[slice(*name)])
-    found.extend(find_people(text, folded, hits))
+    found.extend(find_people(text, folded, look, hits, seen))
     taken = set(found)  # many are found in two ways
     if addresses:
         taken = {piece for piece in taken if not covers(addresses, *piece)}
@@ -162,7 +170,7 @@ def _cued(text: str, folded: str, look: bytes, cues: Sequence[Cue]) -> list[Rang
     for start, end, cue in cues:
         role = PERSON_CUES[cue]
         reach = _CAPITAL_WITHIN.get(role)
-        if reach and look.find(b"A", end, end + reach) < 0 and look.find(b"?", end, end + reach) < 0:
+        if reach and _NO_SMALL.search(look, end, end + reach) is None:
             continue
         if role == "title":
             beside = _titled(start, end, text, folded) if start >= titled else []
@@ -302,9 +310,10 @@ def _capital_run(text: str, start: int) -> list[tuple[int, int, str]]:
 
 def _capital_name(text: str, start: int, loud: bool = False) -> list[Range]:
     """A run of capitalized words, with a title before it. After a cue in capitals, capitals mean nothing."""
-    if text[start : start + 1].islower() or text[start : start + _LONGEST_WORD].partition(" ")[0] in _NO_NAMES:
+    first = text[start : start + 1]
+    if first.islower() or text[start : start + _LONGEST_WORD].partition(" ")[0] in _NO_NAMES:
         return []
-    title = _TITLE.match(text, start) if text[start : start + 1] in "MDP" else None
+    title = _TITLE.match(text, start) if first in "MDP" else None
     plain = _PLAIN_NAME.match(text, start) if title is None else None
     if plain and _NOT_PLAIN.isdisjoint(plain.group().lower().split()):
         return [plain.span()]

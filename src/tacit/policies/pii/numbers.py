@@ -4,8 +4,8 @@ These are looked for last, in what no surer finder has taken.
 """
 
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from tacit.data.records import Range, Span
@@ -68,7 +68,7 @@ _SPELLED_MAIL = re.compile(
     rf"(?<!\w)[\w-]{{1,30}}(?:[ ]{_SIGN}[ ][\w-]{{1,30}}){{0,3}}[ ]{_AT}[ ][\w-]{{1,30}}"
     rf"(?:[ ]{_SIGN}[ ][\w-]{{1,30}}){{0,2}}(?:[ ]{_DOT}[ ][a-z]{{2,12}}){{1,3}}"
 )
-_MISREAD_SIGNS = bytes.maketrans(b"123456789OlI", b"000000000lll")
+_MISREAD_FOR = frozenset("OlI")
 _MISREAD = re.compile(r"(?<![^\W\d_])[OlI\d]{0,20}\d[OlI\d]{0,20}(?![^\W\d_])")
 _LOOKS_LIKE = str.maketrans("OlI", "011")
 _LONG = b"w" * 23
@@ -80,35 +80,39 @@ _CLOSING = frozenset((b"", b" ", b"\n", b".", b",", b"!", b"?"))
 _BLANKS = frozenset((b" ", b"\n"))
 _BEFORE_GAP = frozenset((b"A", b"0"))
 _WIDEST_GAP = 10
-_NOWHERE = Span(sys.maxsize, sys.maxsize, "")
 _GROUP_GAPS = (b" ", b".", b"/", b"-")
 _SEPARATORS = frozenset(" ./-)\n")
 _LEAST = 8
 _SURE = 9
 
 
-def find_devices(text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def may_be_serial(before: bytes, after: bytes, digits: int) -> bool:
+    """Whether a number could be that of a passport, or its first part."""
+    return (5 < digits < 10 and before.endswith(b"A")) or (digits == 2 and after.startswith(b"AA00000"))
+
+
+def find_devices(
+    text: str, folded: str, signs: Grouped, look: bytes, chosen: Mapping[str, Sequence[Range]]
+) -> Iterator[Span]:
     """MAC addresses, coordinates, wallets and passports; `look` is the outline of the text."""
     unbroken = solid(look)
-    patterns = [_MAC] if b":ww:ww" in unbroken or b"-ww-ww" in unbroken or b".wwww.wwww" in unbroken else []
-    patterns += [_CRYPTO] if _LONG in unbroken else []
-    for pattern in patterns:
-        yield from (Span(*match.span(), "ID") for match in pattern.finditer(text))
-    if b"A000000" in look or b"00AA00000" in look:
-        yield from _serials(text, look, numbers)
-    if b"0.00" in look or "°" in text:
-        yield from _places(text, numbers)
+    if unbroken.find(b":ww:ww:ww") >= 0 or unbroken.find(b".wwww.wwww") >= 0:
+        yield from (Span(*match.span(), "ID") for match in _MAC.finditer(text))
+    if unbroken.find(_LONG) >= 0:
+        yield from (Span(*match.span(), "ID") for match in _CRYPTO.finditer(text))
+    yield from _serials(text, chosen["serial"])
+    if (chosen["decimal"] and look.find(b"0.00") >= 0) or "°" in text:
+        yield from _places(text, chosen["any"])
     for pattern, name in ((_BIC, "bank"), (_LATITUDE, "degree")):
         for start, _, _ in signs.get(name, ()):
             if match := pattern.match(folded, start):
                 yield Span(*match.span(1), "ID")
 
 
-def _serials(text: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def _serials(text: str, numbers: Sequence[Range]) -> Iterator[Span]:
     """Numbers of passports, which begin with two digits, or with letters before their digits."""
-    for number, end in numbers:
-        serial = end - number == 2 or look.startswith(b"A", number - 1)
-        for start in (number - 3, number - 2, number - 1, number) if serial else ():
+    for number, _ in numbers:
+        for start in (number - 3, number - 2, number - 1, number):
             match = _PASSPORT.match(text, start) if start >= 0 else None
             if match:
                 yield Span(*match.span(), "ID")
@@ -127,18 +131,23 @@ def _places(text: str, numbers: Sequence[Range]) -> Iterator[Span]:
                 break
 
 
-def with_figures(text: str, look: bytes) -> str:
+def may_be_decimal(_: bytes, after: bytes, __: int) -> bool:
+    """Whether a coordinate could begin with a number."""
+    return after.startswith(b".00")
+
+
+def may_be_misread(before: bytes, after: bytes, _: int) -> bool:
+    """Whether a letter beside a number could be a figure."""
+    return before.endswith((b"A", b"a")) or after.startswith((b"A", b"a"))
+
+
+def with_figures(text: str, beside_letters: Sequence[Range]) -> str:
     """The text with figures for letters that were misread for them, such as 2O2 and l276; offsets stay true."""
-    if not _may_be_misread(text, look):
-        return text
-    return _MISREAD.sub(lambda match: match.group().translate(_LOOKS_LIKE), text)
-
-
-def _may_be_misread(text: str, look: bytes) -> bool:
-    if not text.isascii():
-        return b"0A" in look or b"A0" in look or b"0a" in look or b"a0" in look
-    signs = text.encode().translate(_MISREAD_SIGNS)
-    return b"0l" in signs or b"l0" in signs
+    if any(
+        text[start - 1 : start] in _MISREAD_FOR or text[end : end + 1] in _MISREAD_FOR for start, end in beside_letters
+    ):
+        return _MISREAD.sub(lambda match: match.group().translate(_LOOKS_LIKE), text)
+    return text
 
 
 def find_spelled(folded: str, signs: Sequence[Hit]) -> Iterator[Span]:
@@ -156,15 +165,14 @@ def loose_numbers(look: bytes, numbers: Sequence[Range], found: Sequence[Span]) 
     no digit is soon behind it; codes that have capitals before or behind them are beside these.
     """
     loose = []
-    spans = iter(found)
-    start = end = 0
-    closed: bool | None = None
+    last, closed = -1, False
     for number in numbers:
-        while end <= number[0]:
-            start, end, _ = next(spans, _NOWHERE)
-            closed = None
-        if closed is None and start <= number[0]:
-            closed = _is_closed(look, start, end)
+        at = bisect_left(found, (number[0] + 1, 0, "")) - 1
+        if at < 0 or found[at][1] <= number[0]:
+            loose.append(number)
+            continue
+        if at != last:
+            last, closed = at, _is_closed(look, found[at][0], found[at][1])
         if not closed:
             loose.append(number)
     return loose

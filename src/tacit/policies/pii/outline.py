@@ -6,6 +6,7 @@ those of the text. A costly finder runs only where the outline has its sign, whi
 
 import re
 import string
+from collections.abc import Iterable
 
 _CLASSES = (("0", string.digits), ("A", string.ascii_uppercase), ("a", string.ascii_lowercase))
 _TO_CLASS = bytes.maketrans(
@@ -13,7 +14,7 @@ _TO_CLASS = bytes.maketrans(
     "".join(one * len(members) for one, members in _CLASSES).encode(),
 )
 _OTHERS = re.compile("[^\x00-\x7f]+")
-_TO_SOLID = bytes.maketrans(b"0Aa", b"www")
+_TO_SOLID = bytes.maketrans(b"0Aa-", b"www:")
 
 
 def outline(text: str) -> bytes:
@@ -26,5 +27,10 @@ def outline(text: str) -> bytes:
 
 
 def solid(outlined: bytes) -> bytes:
-    """The outline with `w` for letters and digits alike."""
+    """The outline with `w` for letters and digits alike, and `:` for hyphens."""
     return outlined.translate(_TO_SOLID)
+
+
+def is_followed(look: bytes, places: Iterable[tuple[int, int, str]], by: tuple[bytes, ...]) -> bool:
+    """Whether one of these is behind one of the places."""
+    return any(look.startswith(by, end) for _, end, _ in places)

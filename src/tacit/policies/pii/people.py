@@ -6,6 +6,7 @@ that are all in capitals or have none.
 
 import re
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from string import ascii_lowercase
 
@@ -100,6 +101,9 @@ _HEADER = re.compile(r"(?m)^(?:From|To|Cc|Bcc|De|Von|An|Da|A|À|Van|Aan|Para)[ ]
 _MAILED = re.compile(r"(?<![\w<])([^\W\d_][^<>\n\"@=]{1,50}?)[ ]<(?=[^<>\s]{1,60}@)")
 _SIGNED = re.compile(rf"(?:[ ][-–—][ ]|[.!?][ ]|\n)({_NAME}(?:[ ]{_NAME}){{0,2}})\s*$")
 _DASHES = re.compile(rf"(?m)^--[ ]?\n({_NAME}(?:[ ]{_NAME}){{1,3}})$")
+PEOPLE_STRINGS = ("--",)
+"""Strings without which there is no signature behind dashes."""
+
 _SMALL_TITLE = re.compile(
     r"(?<!\w)(?:dr\.?|mrs?\.?|ms\.?|madame|monsieur|frau|herr|señora?|dona|signora|mevrouw|my name is|me llamo|"
     r"ik ben|name) "
@@ -165,16 +169,16 @@ def _class_of(word: str) -> int:
     return class_of(word.lower(), 0) | (_INITIAL if len(word) == 1 else 0)
 
 
-def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:
-    """Places of names; they may overlap."""
-    yield from _cued(text, hits)
+def find_people(text: str, folded: str, look: bytes, hits: Iterable[Hit], seen: AbstractSet[str]) -> Iterator[Range]:
+    """Places of names; they may overlap. `look` is the outline of the text."""
+    yield from _cued(text, look, hits)
     if "<" in text:
         for pattern in (_HEADER, _MAILED):
             for match in pattern.finditer(text):
                 start = match.end(1) - len(match[1].split(": ")[-1].lstrip("\"' "))
                 if match[1][:1].isupper() or pattern is _HEADER:
                     yield start, match.end(1)
-    if "--" in text:
+    if "--" in seen:
         yield from (match.span(1) for match in _DASHES.finditer(text))
     before, last = text.rstrip()[-2:-1], text.rstrip()[-1:]
     if last not in "!?" and (last != "." or before not in ascii_lowercase):  # the end of most sentences, and no name's
@@ -186,10 +190,12 @@ def find_people(text: str, folded: str, hits: Iterable[Hit]) -> Iterator[Range]:
         yield from _small(text)
 
 
-def _cued(text: str, hits: Iterable[Hit]) -> Iterator[Range]:
-    """Names after titles, roles, greetings and the like, which are capitalized."""
+def _cued(text: str, look: bytes, hits: Iterable[Hit]) -> Iterator[Range]:
+    """Names after titles, roles, greetings and the like, which are capitalized; few begin with a small word."""
     for start, end, phrase in hits:
-        if (start and text[start - 1] == "-") or _goes_on_small(text, end):
+        if look.startswith(b" a", end) and text[end + 1 : end + 1 + _LONGEST_LINK].partition(" ")[0] not in _LINKED:
+            continue
+        if start and text[start - 1] == "-":
             continue
         role = NAME_CUES[phrase]
         between = _BETWEEN[role].match(text, end)
@@ -198,13 +204,6 @@ def _cued(text: str, hits: Iterable[Hit]) -> Iterator[Range]:
             if run:
                 for begin, stop in _trimmed(text, *run.span(), known=role == "announces"):
                     yield (start if phrase in _HONORIFICS else begin), stop
-
-
-def _goes_on_small(text: str, end: int) -> bool:
-    """Whether a small word follows with which no name begins, as after most cues."""
-    if text[end : end + 1] != " " or text[end + 1 : end + 2] not in ascii_lowercase:
-        return False
-    return text[end + 1 : end + 1 + _LONGEST_LINK].partition(" ")[0] not in _LINKED
 
 
 def _trimmed(text: str, start: int, end: int, known: bool = False) -> Iterator[Range]:

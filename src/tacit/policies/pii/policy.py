@@ -7,7 +7,8 @@ and what is costly runs only where a cheap sign of it was seen.
 import hashlib
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -24,9 +25,9 @@ from tacit.policies.pii.addresses import ADDRESS_SIGNS, find_addresses
 from tacit.policies.pii.blocks import HOME_SIGNS, find_blocks
 from tacit.policies.pii.casing import recased
 from tacit.policies.pii.codes import Announcements, find_codes
-from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold, overlaps
-from tacit.policies.pii.dates import find_ages, find_dates
-from tacit.policies.pii.fields import ENTERING, find_fields
+from tacit.policies.pii.cues import CUES, covers, fold, overlaps
+from tacit.policies.pii.dates import AGE_STRINGS, find_ages, find_dates
+from tacit.policies.pii.fields import ENTERING, FIELD_STRINGS, find_fields
 from tacit.policies.pii.names import find_names
 from tacit.policies.pii.numbers import (
     DEVICE_SIGNS,
@@ -39,8 +40,9 @@ from tacit.policies.pii.numbers import (
 )
 from tacit.policies.pii.organizations import ORGANIZATION_SIGNS, find_organizations, find_places, known_places
 from tacit.policies.pii.outline import outline
-from tacit.policies.pii.people import NAME_CUES
-from tacit.policies.pii.phrases import Phrases
+from tacit.policies.pii.people import NAME_CUES, PEOPLE_STRINGS
+from tacit.policies.pii.phrases import Phrases, Strings
+from tacit.policies.pii.signatures import choose
 from tacit.policies.pii.streets import STREET_SIGNS, find_streets, joined_places, whole_addresses
 from tacit.policies.pii.times import TIMES, find_times
 from tacit.policies.policy import Policy, melted
@@ -53,6 +55,7 @@ _COUNTRIES = (
     "de|fr|es|nl|pt|ca|ie|pl|us|ch|uk|au|za|br|mx|eu|se|dk|fi|jp|cz|hu|ro|gr|nz|kr|health|social|shop|online|cloud"
 )
 _WORDLIKE = "it|at|be|no|to|in|is"
+_URL_STRINGS = ("://", "www.", *(f".{one[0]}" for one in f"{_DOMAINS}|{_COUNTRIES}|{_WORDLIKE}".split("|")))
 _DOMAIN_SIGN = re.compile(rf"\.(?:{_DOMAINS}|{_COUNTRIES}|{_WORDLIKE})(?![\w-])")
 
 _URL = re.compile(
@@ -67,15 +70,12 @@ _IPV6_SIGN = re.compile(r":[0-9A-Fa-f]{0,4}:")
 _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:])[0-9A-Fa-f:]{2,39}(?:\.\d{1,3}){0,3}(?![\w:])")
 _PREFIX_LENGTH = re.compile(r"/\d{1,3}(?!\w)")
 _IPV4 = re.compile(r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?!\w|\.\d)(?::\d{1,5})?(?:/\d{1,2}(?!\w))?")
-_NUMBER_SIGN = re.compile(r"\d{1,6}[-./ )]{1,3}[(]?\d")
-_LONG = 6
 _LONGEST = 38
 _FEWEST_IN_PHONE = 8
 _IN_SSN = 9
 _FIRST_GROUP = 3  # digits that a number of North America begins with
 _MOST_REMEMBERED = 10_000
 _FEWEST_IN_CARD = 12
-_COUNTRY = (b"AA", b"aa", b"Aa", b"aA")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){11,18}(?!\w|-\d)")
 _IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ \n-]?[A-Za-z0-9]{4}){2,7}(?:[ \n-]?[A-Za-z0-9]{1,3})?(?!\w)")
 _IBAN_LOOK = re.compile(r"[A-Z]{2}\d{2}(?:[ -][A-Z\d]{4}){3,7}(?:[ -][A-Z\d]{1,3})?")
@@ -92,22 +92,24 @@ _PHONE = re.compile(
 _PHONE_ABROAD = re.compile(rf"(?<![\w+-])(?:\+|00)[1-9][\d ().-]{{6,20}}\d{_EXTENSION}(?!\w)", re.IGNORECASE)
 
 
-def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def find_shapes(
+    text: str, folded: str, look: bytes, chosen: Mapping[str, Sequence[Range]], seen: AbstractSet[str]
+) -> Iterator[Span]:
     """E-mail and web addresses, and what begins with one of the numbers; `look` is the outline. They may overlap."""
     if "@" in text:
         yield from (Span(*match.span(), "EMAIL") for match in _EMAIL.finditer(text))
-    if "://" in text or "www." in folded or _DOMAIN_SIGN.search(folded):
+    if seen and ("://" in seen or "www." in seen or _DOMAIN_SIGN.search(folded)):
         yield from _urls(text)
     if _IPV6_SIGN.search(text):
         yield from _ipv6(text)
-    for start, end in numbers:
+    for start, end in chosen["phone"]:
         digits = look.count(b"0", start, start + _LONGEST)
-        if digits >= _FEWEST_IN_PHONE and (end - start > _LONG or _NUMBER_SIGN.match(text, start)):
+        if digits >= _FEWEST_IN_PHONE:
             yield from _numbers_at(text, start, end, digits)
-        if look.startswith(b".0", end):
-            yield from _ipv4(text, start)
-        if end - start > 1 and look.endswith(_COUNTRY, 0, start):
-            yield from _iban(text, start - 2)
+    for start, _ in chosen["ip"]:
+        yield from _ipv4(text, start)
+    for start, _ in chosen["iban"]:
+        yield from _iban(text, start - 2)
 
 
 def _numbers_at(text: str, start: int, end: int, digits: int) -> list[Span]:
@@ -206,7 +208,7 @@ _NUMBER = re.compile(b"00*")  # begins with a literal, so that it is searched fo
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
     "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers",
-    "organizations", "outline", "people", "phrases", "policy", "streets", "times",
+    "organizations", "outline", "people", "phrases", "policy", "signatures", "streets", "times",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
@@ -216,7 +218,7 @@ def _phrases() -> Phrases:
     """All phrases that are looked for, in one automaton: a text is read once for them."""
     return Phrases(
         {
-            "cue": ALL_CUES,
+            **CUES,
             "name": NAME_CUES,
             "spelled": SPELLED_SIGNS,
             "organization": ORGANIZATION_SIGNS,
@@ -226,8 +228,15 @@ def _phrases() -> Phrases:
             **STREET_SIGNS,
             **ADDRESS_SIGNS,
             **DEVICE_SIGNS,
-        }
+        },
+        longest=CUES,
     )
+
+
+@cache
+def _strings() -> Strings:
+    """All rare strings without which something is not looked for."""
+    return Strings((*_URL_STRINGS, *AGE_STRINGS, *FIELD_STRINGS, *PEOPLE_STRINGS))
 
 
 @dataclass(frozen=True)
@@ -286,36 +295,42 @@ def _source_digest() -> str:
 def _find_all(text: str) -> tuple[Span, ...]:
     folded = fold(text)
     hits = _phrases().find(folded)
-    cues = find_cues(hits["cue"])
-    announcements = Announcements(text, folded, cues["code"])
+    seen = _strings().seen(folded)
+    announcements = Announcements(text, folded, hits["code"])
     look = outline(text)
-    figures = with_figures(text, look)
-    figured = look if figures is text else outline(figures)
-    numbers = [match.span() for match in _NUMBER.finditer(figured)]
+    numbers = _numbers(look)
+    plain = chosen = choose(look, numbers)
+    figures = with_figures(text, chosen["misread"])
+    figured = look
+    if figures is not text:
+        figured = outline(figures)
+        numbers = _numbers(figured)
+        plain, chosen = choose(look, numbers), choose(figured, numbers)
     cased = recased(text, look)
     cased_figures = cased if figures is text else recased(figures, figured)
     cased_look = figured if cased_figures is figures else outline(cased_figures)
-    streets = find_streets(cased_figures, folded, hits, cased_look, numbers)
-    blocks = find_blocks(cased_figures, figured, hits["home"], numbers)
-    parts = resolve_overlaps((*find_addresses(cased, folded, hits, look, numbers), *streets, *blocks))
+    cased_chosen = chosen if cased_look is figured else choose(cased_look, numbers)
+    streets = find_streets(cased_figures, folded, hits, cased_look, cased_chosen)
+    blocks = find_blocks(cased_figures, figured, hits["home"], chosen)
+    parts = resolve_overlaps((*find_addresses(cased, folded, hits, look, plain), *streets, *blocks))
     addresses = whole_addresses(cased, parts) if parts else ()
-    dates = find_dates(figures, folded, cues["date"], numbers)
+    dates = find_dates(figures, folded, hits["date"], chosen["date"])
     shaped = [
-        *find_shapes(figures, folded, figured, numbers),
+        *find_shapes(figures, folded, figured, chosen, seen),
         *dates,
-        *find_devices(text, folded, hits, look, numbers),
+        *find_devices(text, folded, hits, look, plain),
         *find_spelled(folded, hits["spelled"]),
     ]
     if addresses:
         shaped = [span for span in shaped if not covers(addresses, span.start, span.end)]
     shaped = [_announced(span, announcements) if span.kind in _NUMBERS else span for span in shaped]
-    fields = find_fields(text, folded, look, cues["field"], hits["entering"])
-    found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues["age"], numbers)))
+    fields = find_fields(text, folded, look, hits["field"], hits["entering"], seen)
+    found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, hits["age"], plain["age"], seen)))
     numbers = loose_numbers(figured, numbers, found)
     codes = find_codes(text, look, numbers, announcements, found)
-    names = find_names(text, folded, look, hits["name"], cues["person"], addresses)
+    names = find_names(text, folded, look, hits["name"], hits["person"], addresses, seen)
     if cased is not text:
-        names += find_names(cased, folded, outline(cased), hits["name"], cues["person"], addresses)
+        names += find_names(cased, folded, outline(cased), hits["name"], hits["person"], addresses, seen)
     others = (*find_organizations(cased, hits["organization"]), *find_places(cased, hits["place"]))
     found = resolve_overlaps((*found, *codes, *names, *others))
     if addresses:
@@ -323,6 +338,10 @@ def _find_all(text: str) -> tuple[Span, ...]:
     numbers = loose_numbers(figured, numbers, found)
     groups = tuple(find_groups(figures, folded, figured, numbers, announcements, found)) if numbers else ()
     return melted(groups, found) if groups else found
+
+
+def _numbers(look: bytes) -> list[Range]:
+    return [match.span() for match in _NUMBER.finditer(look)]
 
 
 def _announced(span: Span, announcements: Announcements) -> Span:

@@ -2,11 +2,13 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tacit.data.records import Range, Span, resolve_overlaps
+from tacit.policies.pii.addresses import NUMBERED
 from tacit.policies.pii.blocks import CAPITAL
 from tacit.policies.pii.cues import NAMESAKES, NEVER_A_NAME, name_start, phrases, words
+from tacit.policies.pii.outline import is_followed
 from tacit.policies.pii.phrases import Grouped, Hit
 
 _HOUSE = r"\d{1,4}(?!\d)(?:[ ]?[a-zA-Z](?!\w))?(?:[-/ ]\d{1,4}(?!\d))?(?:[ ](?:bis|ter)(?!\w))?"
@@ -79,7 +81,10 @@ _SUFFIXES = (
     "straße", "strasse", "str.", "gasse", "allee", "platz", "weg", "damm", "ufer", "ring", "straat", "laan", "gracht",
     "kade", "plein", "dijk", "singel", "steeg", "traße", "wg", "hof", "dreef", "baan",
 )  # fmt: skip
-_AFTER_HOUSE = frozenset((b" ", b"\n", b"A", b"a"))
+_AFTER_HOUSE = re.compile(rb"[Aa]?[ \n][Aa?]")
+_INSIDE_NUMBER = (b"A", b"a", b"_", b"$", b".", b",")
+_MOST_IN_HOUSE = 5
+_SUFFIX_LAST = (b"a", b"A", b".", b"?")
 _AFTER_FOUR = (b" A", b"A", b"-000")
 _TOWNS = (b" A", b" ?")
 _IN_CODE = frozenset({1, 2, 4, 5})  # digits; one or two only behind a capital
@@ -104,35 +109,50 @@ _LONGEST_STREET = 300
 _REACH_BARE = 60
 
 
-def find_streets(text: str, folded: str, signs: Grouped, look: bytes, numbers: Sequence[Range]) -> Iterator[Span]:
+def may_end_street(before: bytes, _: bytes, __: int) -> bool:
+    """Whether a number could be behind a street's name that ends as `Hauptstr. 5` does."""
+    return before[:-1].endswith(_SUFFIX_LAST)
+
+
+def may_open_street(before: bytes, after: bytes, digits: int) -> bool:
+    """Whether a number could be before a street's name."""
+    inside = digits > _MOST_IN_HOUSE or before.endswith(_INSIDE_NUMBER)
+    return not inside and _AFTER_HOUSE.match(after) is not None
+
+
+def may_be_postal_code(before: bytes, after: bytes, digits: int) -> bool:
+    """Whether a number could be of a postal code."""
+    beside = before.endswith((b"A", b", ")) or after.startswith(_BEHIND_CODE) or after[1:].startswith(_TOWNS)
+    return digits in _IN_CODE and beside
+
+
+def find_streets(
+    text: str, folded: str, signs: Grouped, look: bytes, chosen: Mapping[str, Sequence[Range]]
+) -> Iterator[Span]:
     """Streets with their numbers, boxes and postal codes; `look` is the outline. Findings may overlap."""
     types = sorted([start for start, end, _ in signs["type"] if _opens_name(text, look, end)])
     suffixes = [start for start, _, _ in signs["suffix"]]
     last = 0
-    for start, end in numbers:
+    for start, end in chosen["street's end"]:
         if folded[start - 3 : start - 1] in _SUFFIX_ENDS and folded.endswith(_SUFFIXES, 0, start - 1):
             matches = _GERMANIC.finditer(text, max(last, start - _BACK), start + _AHEAD)
             yield from (Span(*match.span(), "ADDRESS") for match in matches)
             last = end
-        if suffixes and look[end : end + 1] in _AFTER_HOUSE and _between(suffixes, end, end + _AHEAD_EN):
+    for start, end in chosen["street"] if suffixes else ():
+        if _between(suffixes, end, end + _AHEAD_EN):
             street = _STREETS_EN.match(text, start)
             if street and _CAPITAL.search(street.group()):
                 yield Span(*street.span(), "ADDRESS")
-        if end - start in _IN_CODE and (
-            look.startswith(b"A", start - 1)
-            or look.startswith(_BEHIND_CODE, end)
-            or look.startswith(_TOWNS, end + 1)
-            or look.endswith(b", ", 0, start)
-        ):
-            yield from _postal_code(text, look, start)
+    for start, _ in chosen["postal code"]:
+        yield from _postal_code(text, look, start)
     yield from _bare(text, signs["suffix"])
-    for start in _beside_types(types, look, numbers) if types else ():
+    for start in _beside_types(types, look, chosen["any"]) if types else ():
         yield from _beside_type(text, start, types)
     for window in _windows(start for start, _, _ in signs["sure type"]) if "sure type" in signs else ():
         if _has_sure_type(text[slice(*window)]):
             matches = _TYPE_FIRST.finditer(text, *window)
             yield from (Span(*match.span(), "ADDRESS") for match in matches if _SURE_TYPES.match(match.group()))
-    if "box" in signs:
+    if "box" in signs and is_followed(look, signs["box"] + signs["po box"], NUMBERED):
         yield from (Span(*match.span(), "ADDRESS") for match in _BOX.finditer(text))
 
 
