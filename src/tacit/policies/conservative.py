@@ -19,8 +19,8 @@ from tacit.data.records import Record, Span, resolve_overlaps
 from tacit.policies.normalize import normalization_digest, normalize
 from tacit.policies.patterns import Capitals, Digits, RareWords, Regex
 from tacit.policies.pii.common_words import common_words, function_words
-from tacit.policies.pii.lexicon import family_names, given_names
 from tacit.policies.pii.cues import NAMESAKES, words
+from tacit.policies.pii.lexicon import family_names, given_names
 from tacit.policies.pii.numbers import FIGURES
 from tacit.policies.pii.policy import Pii
 from tacit.policies.policy import Policy

@@ -40,7 +40,30 @@ _PLACES_OF_WORK = phrases(
     "trabajo en|trabaja para|"
     "lavora per|lavora presso|trabalha na|trabalha no|werkt bij|werk bij"
 )
-ORGANIZATION_SIGNS = _FORMS | _PLACES_OF_WORK
+_WEAK_FORMS = phrases(
+    "center|centre|society|association|union|federation|committee|commission|authority|agency|department|bureau|"
+    "institution|club|league|trust|fund|party|court|district|services|properties|realty|management|mutual|savings|"
+    "dental|dentistry|orthopedics|pediatrics|pharmacy|surgery|practice|rehabilitation|bakery|catering|restaurant|cafe|"
+    "café|grill|grocery|market|supermarket|hotel|inn|resort|chapel|cathedral|temple|mosque|synagogue|library|theatre|"
+    "theater|gallery|stadium|arena|airport|outfitters|textiles|foods|energy|petroleum|therapeutics|genomics|"
+    "biosciences|analytics|software|systems|networks|media|records|securities|advisors|international|worldwide|"
+    "cooperative|railway|railways|brewery|winery|shelter|hospice|high school|primary school|middle school"
+)
+"""Forms that are also plain words: the name before them must hold an uncommon one."""
+
+_OPENINGS = phrases(
+    "hospital|clínica|clinica|hôpital|clinique|colegio|instituto|escuela|lycée|école|collège|residencia|ospedale|"
+    "policlinico|liceo|scuola|istituto|banco|banca|banque|caisse|crédit|sarl|sas|zorgcentrum|verpleeghuis|ziekenhuis|"
+    "basisschool|stichting|gasthof|gasthaus|kita|grundschule|stadtwerke|ristorante|trattoria|fundación|fondation|"
+    "fondazione|fundação|asociación|associazione|associação|cooperativa|farmacia|pharmacie|parroquia|iglesia|"
+    "ambulatorio|centro de salud|centro médico|hospital universitario|universidad|università|universidade|université|"
+    "universität|universiteit|azienda|transportes|construcciones|bodegas|bouwbedrijf|bakkerij|autohaus|praxis|"
+    "department of|ministry of|office of|bureau of|institute of|institute for|court of|school of|college of|"
+    "society of|society for|association of|board of|church of|friends of|hotel|chu de|chu d'|centre hospitalier"
+)
+"""What opens the name of an organization, before a capitalized word."""
+
+ORGANIZATION_SIGNS = _FORMS | _PLACES_OF_WORK | _WEAK_FORMS | _OPENINGS
 """Words without which there is no organization to be found."""
 
 _WORD = rf"{CAPITAL}[\w.'’-]{{0,30}}"
@@ -52,8 +75,13 @@ _BEFORE = re.compile(rf"(?<![\w@#/-])(?:{_WORD}{_JOINT}){{1,6}}\Z")
 _MORE_FORMS = re.compile(r"(?:\.?,?[ ](?:Inc|LLC|Ltd|Corp|Co|PLC|Limited|GmbH|AG|KG|S\.A\.|& Co\.? KG)(?!\w))?\.?")
 _OF = re.compile(rf"[ ](?:of|de|di|del|della|da|do|van|für|für|for)[ ](?:the[ ]|la[ ])?{_WORD}(?:[ ]{_WORD}){{0,2}}")
 _AFTER = re.compile(rf"[ ](?:the[ ])?({_WORD}(?:{_JOINT}{_WORD}){{0,4}})(?!\w)")
+_OPENED = re.compile(
+    rf"[ '’](?:(?:de|del|de la|de las|de los|des|du|di|della|delle|dei|da|das|do|dos|van|of|the|für|zur|zum|für die)[ ])?"
+    rf"({_WORD}(?:[ -](?:(?:and|de|del|de la|des|du|di|della|da|das|do|of|y|e|et|&|für|van)[ ](?:the[ ])?)?{_WORD}){{0,4}})"
+)
 _CODE_BEHIND = re.compile(r",?[ ]\d{5}(?:-\d{4})?(?![\w,.-]?\d|\w)")
 _BETWEEN_FORMS = (" ", ", ", " & ")
+_LETTERS = re.compile(r"[^\W\d_][\w'’]*")
 _REACH = 90
 _HEADS = phrases(
     "university|bank|institute|museum|ministry|church|college|universidad|università|universidade|universität|council"
@@ -66,11 +94,16 @@ def find_organizations(text: str, signs: Sequence[Hit]) -> Iterator[Span]:
     for start, end, sign in signs:
         if sign in _PLACES_OF_WORK:
             yield from _place_of_work(text, end)
+        elif sign in _OPENINGS and (opened := _opened(text, start, end, sign)):
+            yield Span(start, opened, "ORG")
+            last = opened
         elif text[start].isupper() or sign in _SMALL_FORMS:
             if last == 0 or text[last:start] not in _BETWEEN_FORMS:
                 begin = _name_before(text, max(last, start - _REACH), start)
             behind = _OF.match(text, end) if sign in _HEADS else None
             last = behind.end() if behind else end
+            if sign in _WEAK_FORMS and not _uncommon(text[begin:start]):
+                continue
             if begin < start or behind:
                 yield Span(begin, _with_more(text, last, sign), "ORG")
 
@@ -93,6 +126,23 @@ def _name_before(text: str, window: int, start: int) -> int:
     """Where the name begins that ends at `start`, no sooner than at `window`; `start` if there is none."""
     before = _BEFORE.search(text[window:start])
     return name_start(text, window + before.start(), start) if before else start
+
+
+def _uncommon(name: str) -> bool:
+    """Whether one of the capitalized words is not a common one."""
+    words = _LETTERS.findall(name)
+    return any(word[0].isupper() and word.lower() not in common_words() for word in words)
+
+
+def _opened(text: str, start: int, end: int, sign: str) -> int:
+    """Where the name ends that `sign` opens, which is capitalized where that is a phrase; 0 if there is none."""
+    match = _OPENED.match(text, end) if text[start].isupper() or " " not in sign else None
+    if match is None:
+        return 0
+    proper = sign.endswith((" of", " for")) and text[start].isupper()
+    if not proper and not _uncommon(match[1]):
+        return 0
+    return match.start(1) + len(match[1].rstrip(".,'’-"))
 
 
 def _with_more(text: str, end: int, sign: str) -> int:

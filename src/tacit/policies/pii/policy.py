@@ -27,6 +27,7 @@ from tacit.policies.pii.codes import Announcements, find_codes
 from tacit.policies.pii.cues import ALL_CUES, covers, find_cues, fold, overlaps
 from tacit.policies.pii.dates import find_ages, find_dates
 from tacit.policies.pii.fields import ENTERING, find_fields
+from tacit.policies.pii.forms import LABEL_SIGNS, find_forms
 from tacit.policies.pii.names import find_names
 from tacit.policies.pii.numbers import (
     DEVICE_SIGNS,
@@ -205,7 +206,7 @@ KINDS = (
 _NUMBER = re.compile(b"00*")  # begins with a literal, so that it is searched for as one
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
-    "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers",
+    "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "forms", "lexicon", "names", "numbers",
     "organizations", "outline", "people", "phrases", "policy", "streets", "times",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
@@ -223,6 +224,7 @@ def _phrases() -> Phrases:
             "home": HOME_SIGNS,
             "place": known_places(),
             "entering": ENTERING,
+            "label": LABEL_SIGNS,
             **STREET_SIGNS,
             **ADDRESS_SIGNS,
             **DEVICE_SIGNS,
@@ -317,6 +319,8 @@ def _find_all(text: str) -> tuple[Span, ...]:
     if cased is not text:
         names += find_names(cased, folded, outline(cased), hits["name"], cues["person"], addresses)
     others = (*find_organizations(cased, hits["organization"]), *find_places(cased, hits["place"]))
+    if "label" in hits:
+        others += tuple(find_forms(cased, hits["label"]))
     found = resolve_overlaps((*found, *codes, *names, *others))
     if addresses:
         found = joined_places(cased, found)
