@@ -63,7 +63,17 @@ _OPENINGS = phrases(
 )
 """What opens the name of an organization, before a capitalized word."""
 
-ORGANIZATION_SIGNS = _FORMS | _PLACES_OF_WORK | _WEAK_FORMS | _OPENINGS
+_PLACES_OF_LIVING = phrases(
+    "born in|lives in|live in|living in|lived in|grew up in|moved to|moving to|relocated to|relocation to|based in|"
+    "located in|native of|resident of|residents of|a citizen of|flew to|fly to|flight to|flights to|flying to|"
+    "traveling to|travelling to|traveled to|trip to|visit to|visiting|returned to|back from|transferred to|county of|"
+    "state of|city of|town of|village of|nacido en|nacida en|natural de|vive en|vivo en|reside en|residente en|"
+    "procedente de|domicilio en|ciudad de|nata a|nato a|residente a|vive a|vivo a|abita a|abito a|comune di|né à|née à|"
+    "habite à|j'habite à|demeurant à|domicilié à|domiciliée à|vit à|ville de|geboren in|wohnt in|wohne in|wohnhaft in|"
+    "lebt in|stadt|woont in|woon in|geboren te|wonende te|gemeente|mora em|moro em|nascido em|nascida em|residente em|"
+    "moradora de|morador de|cidade de"
+)
+ORGANIZATION_SIGNS = _FORMS | _PLACES_OF_WORK | _PLACES_OF_LIVING | _WEAK_FORMS | _OPENINGS
 """Words without which there is no organization to be found."""
 
 _WORD = rf"{CAPITAL}[\w.'’-]{{0,30}}"
@@ -92,8 +102,8 @@ def find_organizations(text: str, signs: Sequence[Hit]) -> Iterator[Span]:
     """Organizations beside the words that tell them; findings may overlap."""
     begin = last = 0
     for start, end, sign in signs:
-        if sign in _PLACES_OF_WORK:
-            yield from _place_of_work(text, end)
+        if sign in _PLACES_OF_WORK or sign in _PLACES_OF_LIVING:
+            yield from _after(text, end, "ORG" if sign in _PLACES_OF_WORK else "GPE")
         elif sign in _OPENINGS and (opened := _opened(text, start, end, sign)):
             yield Span(start, opened, "ORG")
             last = opened
@@ -153,9 +163,10 @@ def _with_more(text: str, end: int, sign: str) -> int:
     return more.end()
 
 
-def _place_of_work(text: str, end: int) -> Iterator[Span]:
+def _after(text: str, end: int, kind: str) -> Iterator[Span]:
+    """The capitalized words after `works for` or `lives in`."""
     after = _AFTER.match(text, end)
     if after:
         begin = name_start(text, after.start(1), after.end(1))
         if begin < after.end(1):
-            yield Span(begin, begin + len(text[begin : after.end(1)].rstrip(".,'’-")), "ORG")
+            yield Span(begin, begin + len(text[begin : after.end(1)].rstrip(".,'’-")), kind)
