@@ -27,7 +27,9 @@ _YEAR = r"(?:(?:,|\.)?[\s>/-]{1,3}(?:de[l]?\s|of\s)?(?:'?(?:1[5-9]|20)\d{2}|'\d{
 _AFTER_MONTH = re.compile(
     rf"\.?(?:{_YEAR}|[\s>/-]{{1,3}}(?:the\s)?\d{{1,2}}(?:st|nd|rd|th)?(?!\w|[:.]\d|\s?%){_YEAR}?)"
 )
-_AFTER_DAY = re.compile(rf"\.?(?:{_YEAR}|[ -]\d{{2}}(?![\w:.]|[ ]?[%°])|/\d{{4}}(?::\d{{2}}:\d{{2}}:\d{{2}}(?:[ ][+-]\d{{4}})?)?(?!\w))")
+_AFTER_DAY = re.compile(
+    rf"\.?(?:/\d{{4}}:\d{{2}}:\d{{2}}:\d{{2}}(?:[ ][+-]\d{{4}})?|{_YEAR}|[ -]\d{{2}}(?![\w:.]|[ ]?[%°]))"
+)
 
 _WEEKDAY = re.compile(
     r"(?<!\w)(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|"
@@ -151,7 +153,7 @@ _AFTER_KIN = re.compile(
 _AFTER = {"cue": _AFTER_CUE, "self": _AFTER_SELF, "becomes": _AFTER_BECOMES, "kin": _AFTER_KIN}
 _BOTH = re.compile(r"(?<=\()(\d{1,2}) (?:und|and|et|e|y|en|&) (\d{1,2})(?=\))")
 _NAME_BEFORE = re.compile(r"(?P<word>[^\W\d_]{1,24})(?:\.? \(|[,;] ?|, (?:then|now|aged?) )$")
-_ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| und \d|\.(?:\s|$)|$)")
+_ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| (?:months?|mos?|weeks?|wks?)\b| und \d|\.(?:\s|$)|$)")
 _GLUED = re.compile(
     r"(?<![\w.,])\d{1,3}(?:-?jährig\w{0,3}|-?jarige?)|(?<![\w.])\d{2}[fm](?![\w°])|(?<![\w.,])\d{1,3}(?:yo|y/o|yrs?)(?!\w)"
 )
@@ -159,7 +161,7 @@ _SEXED = re.compile(r"(?<![\w./-])\d{1,3}(?=[ ]?/[ ]?[mf](?![\w/]))")
 _MOST_DIGITS = 3
 _SLASHES = ("/", " /")
 _AFTER_AGE = frozenset(("", "\n", ",", ";", ":", ")", "."))
-_AND = " und "
+_BEHIND_AGE = (" und ", " mo", " we", " wk")
 _DIES = ("starb mit ", "stirbt mit ", "died at ", "dead at ", "décédé à ", "mort à ", "morì a ", ", f, ", ", m, ")
 _COUNTED = words("no art table section figure page chapter values article appendix step item row line")
 _IN_HIS = re.compile(r"(?<=in (?:his|her) )(?:(?:early|mid|late)[- ])?(?:teens|[a-z]{3,6}ties)")
@@ -187,7 +189,7 @@ def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Ran
 
 def _at_number(text: str, folded: str, start: int, end: int) -> list[Span]:
     after = text[end : end + 1]
-    if after.isalpha():
+    if after.isalpha() or folded.startswith("-j", end):
         glued = [pattern.match(folded, start) for pattern in (_GLUED, _TH)]
         return [Span(*match.span(), "AGE") for match in glued if match]
     if sexed := (_SEXED.match(folded, start) if folded.startswith(_SLASHES, end) else None):
@@ -196,7 +198,7 @@ def _at_number(text: str, folded: str, start: int, end: int) -> list[Span]:
         return [Span(*both.span(group), "AGE") for group in (1, 2)]
     if folded.endswith(_DIES, 0, start) and end - start < _MOST_DIGITS:
         return [Span(start, end, "AGE")]
-    if alone := (_ALONE.match(text, start) if after in _AFTER_AGE or text.startswith(_AND, end) else None):
+    if alone := (_ALONE.match(text, start) if after in _AFTER_AGE or text.startswith(_BEHIND_AGE, end) else None):
         before = _NAME_BEFORE.search(text[max(0, start - 30) : start])
         if before and before["word"][0].isupper() and before["word"].lower() not in _COUNTED and int(alone.group()):
             return [Span(*alone.span(), "AGE")]

@@ -25,7 +25,7 @@ _SPELLED = re.compile(
     r"(?:zero|oh|one|two|three|four|five|six|seven|eight|nine)(?!\w)"
 )
 _PHRASE = re.compile(r"[a-z]{3,12}(?:[ ][a-z]{3,12}){2,5}(?=[;,.)\n]|$)")
-_HANDLE = re.compile(r"(?<![\w@./])@([A-Za-z_][\w.]{1,40}\w)(?![@\w])|(?<!\w)u/([\w.-]{2,30}\w)")
+_HANDLE = re.compile(r"(?<![\w@./])@([A-Za-z_][\w.-]{1,40}\w)(?![@\w])|(?<!\w)u/([\w.-]{2,30}\w)")
 _HASHTAG = re.compile(r"(?<![\w&#])#((?=\w{0,30}[a-z][A-Z])[A-Z]\w{3,40})")
 _BEARER = re.compile(r"(?:Bearer|Basic)[ ]([A-Za-z0-9._~+/=-]{12,2000})")
 _KEY_LOOK = re.compile(
@@ -46,6 +46,10 @@ _TYPED = b"a 0000"
 _TAIL = ".,;:)"
 _LONG_AFTER_COLON = re.compile(r":[^\s:,;\"'/]{5}")
 _COMMON_LOG = re.compile(r"(?<=\d) - ([\w.-]{2,30}) (?=\[)")
+_NICK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?\]?[ ]<[ @+]?([\w\[\]|-]{2,30})>[ ]")
+_MIXED_SIGN = re.compile(r"[A-Za-z\d][!$%^*?~][A-Za-z\d!]")
+_MIXED = re.compile(r"(?<![\w!#$%^*?~&+=@/.:-])[A-Za-z\d](?:[\w-]{0,30}[!$%^*?~]){1,6}[\w-]{1,30}(?![\w@/=:&]|\.\w)")
+_AMOUNT = re.compile(r"[\d.,]+[%$*][A-Za-z]*|[A-Z]{2,3}\$[\d.,]+")
 _SURE_CUES = phrases(
     "failed password for|sign-in to|anmeldung von|utilisateur|inlog mislukt|todo|-u|logged in as|signed in as|"
     "logged on as|log in as|sign in as|angemeldet als|eingeloggt als|connecté en tant que|ingelogd als|conectado como|"
@@ -82,8 +86,17 @@ def find_fields(text: str, folded: str, look: bytes, cues: Sequence[Cue], entere
         yield from (Span(*match.span(1), "PASSWORD") for match in _AFTER_EMAIL.finditer(text))
     if " - " in text:
         yield from (Span(*match.span(1), "USERNAME") for match in _COMMON_LOG.finditer(text))
+    if "<" in text:
+        yield from (Span(*match.span(1), "USERNAME") for match in _NICK.finditer(text))
+    if _MIXED_SIGN.search(text):
+        yield from (Span(*match.span(), "PASSWORD") for match in _MIXED.finditer(text) if _is_mixed(match.group()))
     if "answer: " in text:
         yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
+
+
+def _is_mixed(token: str) -> bool:
+    """Whether a token has letters, a digit and a sign inside that words do not have."""
+    return any(map(str.isalpha, token)) and any(map(str.isdigit, token)) and not _AMOUNT.fullmatch(token)
 
 
 def _pairs(text: str) -> Iterator[Span]:

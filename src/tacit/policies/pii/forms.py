@@ -78,14 +78,21 @@ _REACH = 26
 _OPENS = frozenset(("", "\n", "\t", " ", "|", ";", ",", ".", "(", "/", "-", "*", "•", ">", '"', "'"))
 _LINKS = "de|del|della|delle|dei|di|da|do|dos|das|du|des|la|le|les|las|los|el|van|von|der|den|of|the|upon|on|bin|ter|y|e|zur|zu"
 _NAME_WORD = rf"{CAPITAL}(?:[\w'’-]{{0,30}}\w)?\.?"
-_PERSON = re.compile(rf"(?:(?:{_LINKS})[ ])*{_NAME_WORD}(?:(?:,[ ]?|[ ]|/)(?:(?:{_LINKS})[ ]){{0,2}}{_NAME_WORD}){{0,5}}")
-_PLACE = re.compile(rf"{CAPITAL}[\w.'’-]{{0,30}}(?:(?:[ -]|/[ ]?)(?:(?:{_LINKS})[ ]){{0,2}}{CAPITAL}[\w'’-]{{0,30}}){{0,3}}")
-_FIRM = re.compile(rf"{CAPITAL}[\w.'’-]{{0,30}}(?:[ ](?:&|and|und|et|y|e|{_LINKS})?[ ]?{CAPITAL}[\w.'’-]{{0,30}}){{0,5}}")
-_STREET = re.compile(r"(?=[^\n:]{0,60}?[^\W\d_a-zß-öø-ÿ]|\d)[^\s:;|](?:[^\n:;|. \t]|\.(?!\s)|(?<=\w\.)[ ]|[.](?=[ ]\w)|[ ](?![ ])){3,80}")
+_PERSON = re.compile(
+    rf"(?:(?:{_LINKS})[ ])*{_NAME_WORD}(?:(?:,[ ]?|[ ]|/)(?:(?:{_LINKS})[ ]){{0,2}}{_NAME_WORD}){{0,5}}"
+)
+_PLACE = re.compile(
+    rf"{CAPITAL}[\w.'’-]{{0,30}}(?:(?:[ -]|/[ ]?)(?:(?:{_LINKS})[ ]){{0,2}}{CAPITAL}[\w'’-]{{0,30}}){{0,3}}"
+)
+_FIRM = re.compile(
+    rf"{CAPITAL}[\w.'’-]{{0,30}}(?:[ ](?:&|and|und|et|y|e|{_LINKS})?[ ]?{CAPITAL}[\w.'’-]{{0,30}}){{0,5}}"
+)
+_STREET = re.compile(
+    r"(?=[^\n:]{0,60}?[^\W\d_a-zß-öø-ÿ]|\d)[^\s:;|](?:[^\n:;|. \t]|\.(?!\s)|(?<=\w\.)[ ]|[.](?=[ ]\w)|[ ](?![ ])){3,80}"
+)
 _CODE = re.compile(r"#?[A-Z\d-]{0,4}\d[\w-]{0,9}(?:[ ]\d{3}(?!\d)|[ ]?\d[A-Z]{2}(?!\w)|[ ][A-Z]{2}(?![\w:]))?")
 _VALUES = {"NAME": _PERSON, "GPE": _PLACE, "ADDRESS": _STREET, "CODE": _CODE, "ORG": _FIRM}
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
-_NEXT_LABEL = re.compile(r"[ ,.;]*\w{0,20}[ ]?:")
 _SEPARATORS = "|;\t,"
 _FEWEST = 2
 
@@ -111,7 +118,7 @@ def _value_end(text: str, start: int, kind: str) -> int:
     if kind == "CODE":
         return value.end()
     end = value.end()
-    if _NEXT_LABEL.match(text, end) and text[end : end + 1] != "\n":  # the last words are the next label
+    if text.startswith(":", end):  # the last word is the next label
         end = start + len(text[start:end].rpartition(" ")[0]) if " " in text[start:end] else start
     words = [word.span() for word in _WORD.finditer(text, start, end)]
     if kind == "ADDRESS":
@@ -120,7 +127,11 @@ def _value_end(text: str, start: int, kind: str) -> int:
         return _named(text, start, end, words)
     common = common_words()
     known = [text[slice(*word)].lower() not in common for word in words]
-    sure = any(known) or (kind == "ORG" and len(words) > 1) or (kind == "GPE" and text[start:end].isupper() and end - start == 2)
+    sure = (
+        any(known)
+        or (kind == "ORG" and len(words) > 1)
+        or (kind == "GPE" and text[start:end].isupper() and end - start == 2)
+    )
     return len(text[:end].rstrip(" ,.-/")) if words and sure else 0
 
 

@@ -89,8 +89,16 @@ _OPENED = re.compile(
     rf"[ '’](?:(?:de|del|de la|de las|de los|des|du|di|della|delle|dei|da|das|do|dos|van|of|the|für|zur|zum|für die)[ ])?"
     rf"({_WORD}(?:[ -](?:(?:and|de|del|de la|des|du|di|della|da|das|do|of|y|e|et|&|für|van)[ ](?:the[ ])?)?{_WORD}){{0,4}})"
 )
-_CODE_BEHIND = re.compile(r",?[ ]\d{5}(?:-\d{4})?(?![\w,.-]?\d|\w)")
+_CODE_BEHIND = re.compile(r"(?:,?[ ]|[ ]?[-–][ ])(?:\d{5,6}(?:-\d{4})?|\d{3}[ ]\d{3})(?![\w,.-]?\d|\w)")
 _BETWEEN_FORMS = (" ", ", ", " & ")
+NEAR_SIGNS = phrases("in|from|near|outside|à|en|em|desde")
+"""Prepositions before places."""
+
+_NEAR = re.compile(
+    rf"[ ]({CAPITAL}[^\W\d_][\w'’-]{{0,30}}(?:[ -](?:(?:de|la|del|of|the|upon|sur)[ -]){{0,2}}{CAPITAL}[^\W\d_][\w'’-]{{0,30}}){{0,2}})(?![\w@]|[.]\w)"
+)
+_CAPITALIZES_NOUNS = re.compile(r"[ ](?:und|der|die|das|ist|ich|bitte|mit|für|nicht|wir|zum|zur|bei)[ ]")
+_SHORTEST_NEAR = 4
 _LETTERS = re.compile(r"[^\W\d_][\w'’]*")
 _REACH = 90
 _HEADS = phrases(
@@ -124,8 +132,19 @@ def known_places() -> frozenset[str]:
     return places() - common_words()
 
 
-def find_places(text: str, known: Sequence[Hit]) -> Iterator[Span]:
-    """Known countries, regions and towns where they are capitalized, with the postal code behind them."""
+def find_places(text: str, known: Sequence[Hit], near: Sequence[Hit]) -> Iterator[Span]:
+    """Known countries, regions and towns where they are capitalized, with the postal code behind them.
+
+    And uncommon capitalized words after `in`, `from` and the like, unless nouns are capitalized as in German.
+    """
+    opened = [hit for hit in near if text[hit[1] + 1 : hit[1] + 2].isupper()]
+    if opened and _CAPITALIZES_NOUNS.search(text) is None:
+        for _, end, _ in opened:
+            if place := _NEAR.match(text, end):
+                words = _LETTERS.findall(place[1])
+                if any(word.lower() in common_words() for word in words[:1]) or len(place[1]) < _SHORTEST_NEAR:
+                    continue
+                yield Span(place.start(1), place.start(1) + len(place[1].rstrip(".'’-")), "GPE")
     for start, end, _ in known:
         if text[start].isupper():
             code = _CODE_BEHIND.match(text, end)

@@ -38,7 +38,13 @@ from tacit.policies.pii.numbers import (
     loose_numbers,
     with_figures,
 )
-from tacit.policies.pii.organizations import ORGANIZATION_SIGNS, find_organizations, find_places, known_places
+from tacit.policies.pii.organizations import (
+    NEAR_SIGNS,
+    ORGANIZATION_SIGNS,
+    find_organizations,
+    find_places,
+    known_places,
+)
 from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
 from tacit.policies.pii.phrases import Phrases
@@ -225,6 +231,7 @@ def _phrases() -> Phrases:
             "place": known_places(),
             "entering": ENTERING,
             "label": LABEL_SIGNS,
+            "near": NEAR_SIGNS,
             **STREET_SIGNS,
             **ADDRESS_SIGNS,
             **DEVICE_SIGNS,
@@ -312,13 +319,13 @@ def _find_all(text: str) -> tuple[Span, ...]:
         shaped = [span for span in shaped if not covers(addresses, span.start, span.end)]
     shaped = [_announced(span, announcements) if span.kind in _NUMBERS else span for span in shaped]
     fields = find_fields(text, folded, look, cues["field"], hits["entering"])
-    found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, cues["age"], numbers)))
+    found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(cased, folded, cues["age"], numbers)))
     numbers = loose_numbers(figured, numbers, found)
     codes = find_codes(text, look, numbers, announcements, found)
     names = find_names(text, folded, look, hits["name"], cues["person"], addresses)
     if cased is not text:
         names += find_names(cased, folded, outline(cased), hits["name"], cues["person"], addresses)
-    others = (*find_organizations(cased, hits["organization"]), *find_places(cased, hits["place"]))
+    others = (*find_organizations(cased, hits["organization"]), *find_places(cased, hits["place"], hits["near"]))
     if "label" in hits:
         others += tuple(find_forms(cased, hits["label"]))
     found = resolve_overlaps((*found, *codes, *names, *others))

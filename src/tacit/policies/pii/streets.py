@@ -137,6 +137,7 @@ def find_streets(text: str, folded: str, signs: Grouped, look: bytes, numbers: S
 
 
 _BARE = re.compile(rf"(?<![\w@#/-])(?:(?:{CAPITAL}[\w'’.-]{{0,25}}|\d{{1,3}}(?:st|nd|rd|th))[ ]){{1,3}}\Z")
+_HOUSE_LAST = re.compile(r"\.?[ ]\d{1,4}[A-Za-z]?(?:[/-]\d{1,4})?(?![\w%$€]|[.,:/-]\d|[ ](?:%|days?|hours?|years?))")
 _MOST_BARE = 3
 _DOTTED = words("st rd ave ct blvd hwy")
 
@@ -159,7 +160,10 @@ def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
         name = _BARE.search(text[window:start])
         begin = name_start(text, window + name.start(), start) if name else start
         if begin < start:
-            yield Span(begin, end + (suffix in _DOTTED and text.startswith(".", end)), "ADDRESS")
+            house = _HOUSE_LAST.match(text, end)
+            yield Span(
+                begin, house.end() if house else end + (suffix in _DOTTED and text.startswith(".", end)), "ADDRESS"
+            )
 
 
 _PLACE_WORD = rf"{CAPITAL}(?:[^\W\d_]|['’-]|\d(?=\d?[^\W\d_A-Z])){{1,25}}"
