@@ -47,8 +47,10 @@ _TAIL = ".,;:)"
 _LONG_AFTER_COLON = re.compile(r":[^\s:,;\"'/]{5}")
 _COMMON_LOG = re.compile(r"(?<=\d) - ([\w.-]{2,30}) (?=\[)")
 _NICK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?\]?[ ]<[ @+]?([\w\[\]|-]{2,30})>[ ]")
-_MIXED_SIGN = re.compile(r"[A-Za-z\d][!$%^*?~][A-Za-z\d!]")
-_MIXED = re.compile(r"(?<![\w!#$%^*?~&+=@/.:-])[A-Za-z\d](?:[\w-]{0,30}[!$%^*?~]){1,6}[\w-]{1,30}(?![\w@/=:&]|\.\w)")
+_SIGNS = "!$%^*~"
+_LONGEST_TOKEN = 40
+_OF_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-!$%^*~"
+_MIXED = re.compile(r"(?<![\w!#$%^*?~&+=@/.:-])[A-Za-z\d](?:[\w-]{0,30}[!$%^*~]){1,6}[\w-]{1,30}(?![\w@/=:&]|\.\w)")
 _AMOUNT = re.compile(r"[\d.,]+[%$*][A-Za-z]*|[A-Z]{2,3}\$[\d.,]+")
 _SURE_CUES = phrases(
     "failed password for|sign-in to|anmeldung von|utilisateur|inlog mislukt|todo|-u|logged in as|signed in as|"
@@ -88,10 +90,23 @@ def find_fields(text: str, folded: str, look: bytes, cues: Sequence[Cue], entere
         yield from (Span(*match.span(1), "USERNAME") for match in _COMMON_LOG.finditer(text))
     if "<" in text:
         yield from (Span(*match.span(1), "USERNAME") for match in _NICK.finditer(text))
-    if _MIXED_SIGN.search(text):
-        yield from (Span(*match.span(), "PASSWORD") for match in _MIXED.finditer(text) if _is_mixed(match.group()))
+    yield from _mixed(text)
     if "answer: " in text:
         yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
+
+
+def _mixed(text: str) -> Iterator[Span]:
+    """Tokens that look like a password, wherever they are: letters, digits and a sign between them."""
+    for sign in _SIGNS:
+        place = text.find(sign)
+        while place >= 0:
+            if text[place + 1 : place + 2].isalnum():
+                start = max(0, place - _LONGEST_TOKEN)
+                first = start + len(text[start:place].rstrip(_OF_TOKENS))
+                token = _MIXED.match(text, first)
+                if token and token.end() > place and _is_mixed(token.group()):
+                    yield Span(*token.span(), "PASSWORD")
+            place = text.find(sign, place + 1)
 
 
 def _is_mixed(token: str) -> bool:

@@ -74,7 +74,10 @@ LABEL_SIGNS = frozenset(_COLUMNS)
 """Labels of fields, and of columns."""
 
 _COLON = re.compile(r"[ ]?(?:\([^()\n]{1,20}\)[ ]?)?(?:/[ ]?\w{1,20})?[ ]?[:=](?!//)[ \t]{0,8}(?!\s|$)")
-_REACH = 26
+_COLONS = frozenset(':=/"')
+_FAR_COLONS = (" :", " =", " (")
+_WIDEST_GAP = 4
+_AFTER_HEADER = frozenset("|;	,\"' ")
 _OPENS = frozenset(("", "\n", "\t", " ", "|", ";", ",", ".", "(", "/", "-", "*", "•", ">", '"', "'"))
 _LINKS = "de|del|della|delle|dei|di|da|do|dos|das|du|des|la|le|les|las|los|el|van|von|der|den|of|the|upon|on|bin|ter|y|e|zur|zu"
 _NAME_WORD = rf"{CAPITAL}(?:[\w'’-]{{0,30}}\w)?\.?"
@@ -99,15 +102,17 @@ _FEWEST = 2
 
 def find_forms(text: str, labels: Sequence[Hit]) -> Iterator[Span]:
     """Values behind labels, and cells below headers; findings may overlap."""
+    last = table = 0
     for start, end, label in labels:
-        kind = _KINDS.get(label)
-        if kind is None or (text.find(":", end, end + _REACH) < 0 and text.find("=", end, end + _REACH) < 0):
-            continue
-        colon = _COLON.match(text, end) if text[start - 1 : start] in _OPENS or start == 0 else None
-        if colon and (stop := _value_end(text, colon.end(), kind)):
-            yield Span(colon.end(), stop, "ADDRESS" if kind == "CODE" else kind)
-    if len(labels) >= _FEWEST and "\n" in text:
-        yield from _tables(text, labels)
+        if text[end : end + 1] in _COLONS or text[end : end + 2] in _FAR_COLONS:
+            kind = _KINDS.get(label)
+            colon = _COLON.match(text, end) if kind and text[max(0, start - 1) : start] in _OPENS else None
+            if kind and colon and (stop := _value_end(text, colon.end(), kind)):
+                yield Span(colon.end(), stop, "ADDRESS" if kind == "CODE" else kind)
+        elif 0 < start - last <= _WIDEST_GAP and start >= table and text[last : last + 1] in _AFTER_HEADER:
+            table = max(text.find("\n", end), start)
+            yield from _table(text, start)
+        last = end
 
 
 def _value_end(text: str, start: int, kind: str) -> int:
@@ -149,23 +154,16 @@ def _named(text: str, start: int, end: int, words: Sequence[Range]) -> int:
     return last if seen and last > start else 0
 
 
-def _tables(text: str, labels: Sequence[Hit]) -> Iterator[Span]:
-    """Cells of the columns whose headers are labels, in the lines below the header."""
-    done = 0
-    for start, _, _ in labels:
-        if start < done:
-            continue
-        begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)
-        if end < 0:
+def _table(text: str, start: int) -> Iterator[Span]:
+    """Cells of the columns whose headers are labels, in the lines below the header that `start` is in."""
+    begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)
+    header = text[begin : max(begin, end)]
+    for separator in _SEPARATORS:
+        cells = header.split(separator)
+        kinds = [_COLUMNS.get(cell.strip(" \"'").lower().replace("_", " ")) for cell in cells]
+        if sum(kind is not None for kind in kinds) >= _FEWEST:
+            yield from _rows(text, end + 1, separator, kinds)
             return
-        done = end
-        header = text[begin:end]
-        for separator in _SEPARATORS:
-            cells = header.split(separator)
-            kinds = [_COLUMNS.get(cell.strip(" \"'").lower().replace("_", " ")) for cell in cells]
-            if len(cells) >= _FEWEST and sum(kind is not None for kind in kinds) >= _FEWEST:
-                yield from _rows(text, end + 1, separator, kinds)
-                break
 
 
 def _rows(text: str, start: int, separator: str, kinds: Sequence[str | None]) -> Iterator[Span]:

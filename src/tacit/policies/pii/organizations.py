@@ -97,7 +97,7 @@ NEAR_SIGNS = phrases("in|from|near|outside|à|en|em|desde")
 _NEAR = re.compile(
     rf"[ ]({CAPITAL}[^\W\d_][\w'’-]{{0,30}}(?:[ -](?:(?:de|la|del|of|the|upon|sur)[ -]){{0,2}}{CAPITAL}[^\W\d_][\w'’-]{{0,30}}){{0,2}})(?![\w@]|[.]\w)"
 )
-_CAPITALIZES_NOUNS = re.compile(r"[ ](?:und|der|die|das|ist|ich|bitte|mit|für|nicht|wir|zum|zur|bei)[ ]")
+_GERMAN = (" und ", " der ", " die ", " das ", " ist ", " ich ", " mit ", " für ", " nicht ", " zum ", " zur ", " bei ")
 _SHORTEST_NEAR = 4
 _LETTERS = re.compile(r"[^\W\d_][\w'’]*")
 _REACH = 90
@@ -138,7 +138,7 @@ def find_places(text: str, known: Sequence[Hit], near: Sequence[Hit]) -> Iterato
     And uncommon capitalized words after `in`, `from` and the like, unless nouns are capitalized as in German.
     """
     opened = [hit for hit in near if text[hit[1] + 1 : hit[1] + 2].isupper()]
-    if opened and _CAPITALIZES_NOUNS.search(text) is None:
+    if opened and not any(word in text for word in _GERMAN):
         for _, end, _ in opened:
             if place := _NEAR.match(text, end):
                 words = _LETTERS.findall(place[1])
