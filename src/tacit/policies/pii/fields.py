@@ -47,6 +47,7 @@ _TAIL = ".,;:)"
 _LONG_AFTER_COLON = re.compile(r":[^\s:,;\"'/]{5}")
 _COMMON_LOG = re.compile(r"(?<=\d) - ([\w.-]{2,30}) (?=\[)")
 _NICK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?\]?[ ]<[ @+]?([\w\[\]|-]{2,30})>[ ]")
+_IS = re.compile(r"[ ](?:is|ist|es|est|è|é)[ ]")
 _SIGNS = "!$%^*~"
 _LONGEST_TOKEN = 40
 _OF_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-!$%^*~"
@@ -149,7 +150,8 @@ def _after(text: str, folded: str, end: int, kind: str, cue: str) -> Iterator[Sp
         value = token.group().rstrip(_TAIL)
         if cue in _SURE_CUES and value.lower() in common_words():
             return
-        if _could_be_secret(value, cue in _SURE_CUES or bool(assigned), kind):
+        named = kind == "USERNAME" and _IS.match(folded, end) is not None and value.lower() not in common_words()
+        if _could_be_secret(value, cue in _SURE_CUES or bool(assigned) or named, kind):
             yield Span(place, place + len(value), kind)
 
 

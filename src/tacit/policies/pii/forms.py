@@ -95,6 +95,8 @@ _STREET = re.compile(
 )
 _CODE = re.compile(r"#?[A-Z\d-]{0,4}\d[\w-]{0,9}(?:[ ]\d{3}(?!\d)|[ ]?\d[A-Z]{2}(?!\w)|[ ][A-Z]{2}(?![\w:]))?")
 _VALUES = {"NAME": _PERSON, "GPE": _PLACE, "ADDRESS": _STREET, "CODE": _CODE, "ORG": _FIRM}
+_BEHIND_NAME = frozenset({"mr", "mrs", "ms", "miss", "mstr", "dr"})
+"""Titles behind a name, as on tickets."""
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _SEPARATORS = "|;\t,"
 _FEWEST = 2
@@ -145,6 +147,8 @@ def _named(text: str, start: int, end: int, words: Sequence[Range]) -> int:
     common, last, seen = common_words(), 0, False
     for begin, stop in words:
         small = text[begin:stop].lower()
+        if small in _BEHIND_NAME and last:
+            return stop
         if small in common and small not in PARTICLES and stop - begin > 1:
             break
         if small in _KINDS:

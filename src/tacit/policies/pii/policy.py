@@ -49,13 +49,19 @@ from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
 from tacit.policies.pii.phrases import Phrases
 from tacit.policies.pii.streets import STREET_SIGNS, find_streets, joined_places, whole_addresses
+from tacit.policies.pii.units import UNIT_SIGNS, find_units
 from tacit.policies.pii.times import TIMES, find_times
 from tacit.policies.policy import Policy, melted
 
 _EMAIL = re.compile(
     r"(?<![\w.+%-])(?:[\w+%][\w.+%'-]{0,127}|\x22[\w. -]{1,60}\x22)@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)"
 )
-_DOMAINS = "com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai"
+_AT_HOST = re.compile(r"(?<![\w.@+/:-])\w[\w.+-]{1,60}@[a-z][a-z0-9-]{1,40}(?![\w@:-]|\.\w)")
+_SPELLED_EMAIL = re.compile(
+    r"[\w+-]{1,40}(?:(?:\.|[ ]?[(\[]dot[)\]][ ]?)[\w-]{1,40}){0,3}[ ]?[(\[]at[)\]][ ]?"
+    r"[\w-]{1,40}(?:(?:\.|[ ]?[(\[]dot[)\]][ ]?)[\w-]{2,30}){1,4}"
+)
+_DOMAINS = "local|internal|lan|com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai"
 _COUNTRIES = (
     "de|fr|es|nl|pt|ca|ie|pl|us|ch|uk|au|za|br|mx|eu|se|dk|fi|jp|cz|hu|ro|gr|nz|kr|health|social|shop|online|cloud"
 )
@@ -103,6 +109,9 @@ def find_shapes(text: str, folded: str, look: bytes, numbers: Sequence[Range]) -
     """E-mail and web addresses, and what begins with one of the numbers; `look` is the outline. They may overlap."""
     if "@" in text:
         yield from (Span(*match.span(), "EMAIL") for match in _EMAIL.finditer(text))
+        yield from (Span(*match.span(), "EMAIL") for match in _AT_HOST.finditer(text))
+    if "(at)" in folded or "[at]" in folded:
+        yield from (Span(*match.span(), "EMAIL") for match in _SPELLED_EMAIL.finditer(folded))
     if "://" in text or "www." in folded or _DOMAIN_SIGN.search(folded):
         yield from _urls(text)
     if _IPV6_SIGN.search(text):
@@ -213,7 +222,7 @@ _NUMBER = re.compile(b"00*")  # begins with a literal, so that it is searched fo
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
     "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "forms", "lexicon", "names", "numbers",
-    "organizations", "outline", "people", "phrases", "policy", "streets", "times",
+    "organizations", "outline", "people", "phrases", "policy", "streets", "times", "units",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
@@ -232,6 +241,7 @@ def _phrases() -> Phrases:
             "entering": ENTERING,
             "label": LABEL_SIGNS,
             "near": NEAR_SIGNS,
+            "unit": UNIT_SIGNS,
             **STREET_SIGNS,
             **ADDRESS_SIGNS,
             **DEVICE_SIGNS,
@@ -306,7 +316,8 @@ def _find_all(text: str) -> tuple[Span, ...]:
     cased_look = figured if cased_figures is figures else outline(cased_figures)
     streets = find_streets(cased_figures, folded, hits, cased_look, numbers)
     blocks = find_blocks(cased_figures, figured, hits["home"], numbers)
-    parts = resolve_overlaps((*find_addresses(cased, folded, hits, look, numbers), *streets, *blocks))
+    units = find_units(cased, look, hits["unit"])
+    parts = resolve_overlaps((*find_addresses(cased, folded, hits, look, numbers), *streets, *blocks, *units))
     addresses = whole_addresses(cased, parts) if parts else ()
     dates = find_dates(figures, folded, cues["date"], numbers)
     shaped = [
