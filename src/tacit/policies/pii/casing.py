@@ -10,7 +10,8 @@ from tacit.policies.pii.common_words import common_words
 from tacit.policies.pii.cues import PARTICLES
 
 _INITIAL = re.compile(
-    r"(?<![\w@./#-])(?!(?:e\.g|i\.e|[ap]\.m|z\.b|d\.h|u\.a|p\.s)\b)[a-z](?=\.(?:[ ]?[a-z]\.)*[ ][^\W\d_]{3}|\.[^\W\d_]\.)"
+    r"(?<![\w@./#-])(?!(?:e\.g|i\.e|[ap]\.m|z\.b|d\.h|u\.a|p\.s)\b)[a-z]"
+    r"(?=\.(?:[ ]?[a-z]\.)*[ ][^\W\d_]{3}|\.[^\W\d_]\.)"
 )
 _WORD = re.compile(r"(?<![\w@./#-])[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){1,40}(?![\w@/]|[.]\w)")
 _LOUD = 4

@@ -108,7 +108,8 @@ FIELD_CUES: dict[str, str] = {
             "passord|passphrase|psk|passwort|kennwort|mot de passe|contraseña|clave|senha|"
             "wachtwoord|secret|token|api key|api_key|apikey|api token|api_token|secret_access_key|access_key_id|key|"
             "private_key_id|otp|cvv|cvc|pin|pincode|passcode|door code|security code|prüfziffer|cryptogramme|"
-            "código de segurança|alarm|key safe|key safe code|access code|code du portail|temporary pin|pasword|-p|sshpass -p|"
+            "código de segurança|alarm|key safe|key safe code|access code|code du portail|"
+            "temporary pin|pasword|-p|sshpass -p|"
             "backup codes|codice di recupero|auth|bearer"
         ),
         "USERNAME": phrases(

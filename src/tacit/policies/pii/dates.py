@@ -32,7 +32,8 @@ _AFTER_DAY = re.compile(
 )
 
 _WEEKDAY = re.compile(
-    r"(?<!\w)(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|"
+    r"(?<!\w)(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|(?:mon|diens|donners|"
+    r"frei|sams|sonn)tag|mittwoch|"
     r"lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|lunes|martes|miércoles|jueves|viernes|sábado|domingo|lunedì|"
     r"martedì|mercoledì|giovedì|venerdì|sabato|domenica|(?:segunda|terça|quarta|quinta|sexta)(?:-feira)?|"
     r"(?:maan|dins|woens|donder|vrij|zater|zon)dag)[.,]?\s(?:(?:the|den|le|el|il)\s)?$"
@@ -40,7 +41,8 @@ _WEEKDAY = re.compile(
 
 _FIGURES = re.compile(
     r"(?<![\w/.-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}(?:[Tt]\d{2}:\d{2}[\d:.]{0,12}(?:[Zz]|[+-]\d{2}:?\d{2})?)?"
-    r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2}|(?:19|20)(\d)\d-(?!\3)(?:0[1-9]|1[0-2]))(?![\w/-]|\.\d)"
+    r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2}|"
+    r"(?:19|20)(\d)\d-(?!\3)(?:0[1-9]|1[0-2]))(?![\w/-]|\.\d)"
 )
 
 _MOST_IN_DATE = 4
@@ -58,7 +60,8 @@ _SHORT = re.compile(r"(?<![\w/.,-])(?:0?[1-9]|[12]\d|3[01])[/-](?:0?[1-9]|[12]\d
 
 _BEFORE_SHORT = re.compile(
     r"(?:\bexp|expires?|expiry|valid|thru|until|gültig|bis|scad|scadenza|caduca|validade|geldig|tot|expire|fin|en|"
-    r"\bon|\bby|\d[/-]\d{1,2},|\d[/-]\d{1,2} and|since|till|from|before|after|follow-up|due|\bof|\bam|\ble|\bel|\bil|\bop|dia|\bdel)[\s.:=]{1,3}$"
+    r"\bon|\bby|\d[/-]\d{1,2},|\d[/-]\d{1,2} and|since|till|from|before|after|follow-up|due|\bof|\bam|"
+    r"\ble|\bel|\bil|\bop|dia|\bdel)[\s.:=]{1,3}$"
 )
 
 _ANY_WORD = re.compile(
@@ -147,7 +150,8 @@ _AFTER_CUE = re.compile(
 _AFTER_SELF = re.compile(rf" ({_AGE})(?=[,.;]| tho| and| when| toen|$)")
 _AFTER_BECOMES = re.compile(rf"(?: [^\W\d_]{{1,12}}){{0,2}} ({_AGE})(?=[ ,.;]|$)")
 _AFTER_KIN = re.compile(
-    rf"(?:,? \(?|,? (?:who|now|then|who was|who turned) (?:is |was )?|'s | (?:is|are|was|were|turned|turns|ist|war|wird|est|es|è|é|tem|tiene|ha|wordt) (?:now |jetzt |nu )?)"
+    rf"(?:,? \(?|,? (?:who|now|then|who was|who turned) (?:is |was )?|'s | (?:is|are|was|were|turned|"
+    rf"turns|ist|war|wird|est|es|è|é|tem|tiene|ha|wordt) (?:now |jetzt |nu )?)"
     rf"({_AGE})(?=[,;.)!]|$| and| but| now| when| of| from)"
 )
 _AFTER = {"cue": _AFTER_CUE, "self": _AFTER_SELF, "becomes": _AFTER_BECOMES, "kin": _AFTER_KIN}
@@ -155,7 +159,8 @@ _BOTH = re.compile(r"(?<=\()(\d{1,2}) (?:und|and|et|e|y|en|&) (\d{1,2})(?=\))")
 _NAME_BEFORE = re.compile(r"(?P<word>[^\W\d_]{1,24})(?:\.? \(|[,;] ?|, (?:then|now|aged?) )$")
 _ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| (?:months?|mos?|weeks?|wks?)\b| und \d|\.(?:\s|$)|$)")
 _GLUED = re.compile(
-    r"(?<![\w.,])\d{1,3}(?:-?jährig\w{0,3}|-?jarige?)|(?<![\w.])\d{2}[fm](?![\w°])|(?<![\w.,])\d{1,3}(?:yo|y/o|yrs?)(?!\w)"
+    r"(?<![\w.,])\d{1,3}(?:-?jährig\w{0,3}|-?jarige?)|(?<![\w.])\d{2}[fm](?![\w°])|"
+    r"(?<![\w.,])\d{1,3}(?:yo|y/o|yrs?)(?!\w)"
 )
 _SEXED = re.compile(r"(?<![\w./-])\d{1,3}(?=[ ]?/[ ]?[mf](?![\w/]))")
 _MOST_DIGITS = 3

@@ -17,7 +17,8 @@ _PEOPLE = phrases(
     "given name|family name|patient|client|insured|policyholder|policy holder|subscriber|member name|passenger|"
     "passenger name|guest|guest name|employee|employee name|employer name|supervisor|manager|landlord|tenant|borrower|"
     "buyer|seller|complainant|witness|victim|suspect|plaintiff|defendant|reporting officer|officer|registrar|attending|"
-    "attending physician|physician|referring physician|referred by|ordering|ordering physician|ordering provider|pcp|gp|"
+    "attending physician|physician|referring physician|referred by|ordering|ordering physician|"
+    "ordering provider|pcp|gp|"
     "surgeon|pathologist|radiologist|consultant|dictated by|transcribed by|signed by|prepared by|approved by|"
     "next of kin|emergency contact|contact|contact person|contact name|guardian|parent|mother|father|spouse|wife|"
     "husband|child|beneficiary|payee|account holder|cardholder|card holder|holder|owner|executor|attn|attention|"
@@ -30,13 +31,16 @@ _PEOPLE = phrases(
 )
 _PLACES = phrases(
     "city|town|city/town|state|county|province|country|region|place of birth|birthplace|birth place|city of birth|"
-    "country of birth|hometown|home town|city of residence|state/province|ciudad|localidad|provincia|municipio|población|"
-    "lugar de nacimiento|país|ville|pays|lieu de naissance|commune|città|comune|luogo di nascita|residenza|cidade|estado|"
+    "country of birth|hometown|home town|city of residence|state/province|ciudad|localidad|provincia|"
+    "municipio|población|"
+    "lugar de nacimiento|país|ville|pays|lieu de naissance|commune|città|comune|luogo di nascita|"
+    "residenza|cidade|estado|"
     "naturalidade|município|stadt|ort|wohnort|geburtsort|land|bundesland|woonplaats|plaats|geboorteplaats|stad|gemeente"
 )
 _STREETS = phrases(
     "street|street address|address|home address|mailing address|billing address|shipping address|postal address|"
-    "delivery address|residential address|work address|property address|address line 1|address line 2|domicilio|dirección|"
+    "delivery address|residential address|work address|property address|address line 1|"
+    "address line 2|domicilio|dirección|"
     "adresse|anschrift|straße|strasse|indirizzo|endereço|morada|adres|straat|logradouro|direccion"
 )
 _SHORT = phrases(
@@ -46,7 +50,8 @@ _SHORT = phrases(
 )
 _FIRMS = phrases(
     "employer|company|company name|organization|organisation|hospital|clinic|facility|provider|school|university|"
-    "insurance company|insurer|carrier|pharmacy|bank|bank name|vendor|supplier|agency|firm|institution|practice|surgery|"
+    "insurance company|insurer|carrier|pharmacy|bank|bank name|vendor|supplier|agency|firm|"
+    "institution|practice|surgery|"
     "empresa|aseguradora|centro|arbeitgeber|firma|krankenkasse|versicherung|employeur|entreprise|société|établissement|"
     "azienda|ditta|datore di lavoro|werkgever|bedrijf|empregador"
 )
@@ -79,7 +84,10 @@ _FAR_COLONS = (" :", " =", " (")
 _WIDEST_GAP = 4
 _AFTER_HEADER = frozenset("|;	,\"' ")
 _OPENS = frozenset(("", "\n", "\t", " ", "|", ";", ",", ".", "(", "/", "-", "*", "•", ">", '"', "'"))
-_LINKS = "de|del|della|delle|dei|di|da|do|dos|das|du|des|la|le|les|las|los|el|van|von|der|den|of|the|upon|on|bin|ter|y|e|zur|zu"
+_LINKS = (
+    "de|del|della|delle|dei|di|da|do|dos|das|du|des|la|le|les|las|los|el|van|von|der|den|of|"
+    "the|upon|on|bin|ter|y|e|zur|zu"
+)
 _NAME_WORD = rf"{CAPITAL}(?:[\w'’-]{{0,30}}\w)?\.?"
 _PERSON = re.compile(
     rf"(?:(?:{_LINKS})[ ])*{_NAME_WORD}(?:(?:,[ ]?|[ ]|/)(?:(?:{_LINKS})[ ]){{0,2}}{_NAME_WORD}){{0,5}}"

@@ -86,8 +86,10 @@ _MORE_FORMS = re.compile(r"(?:\.?,?[ ](?:Inc|LLC|Ltd|Corp|Co|PLC|Limited|GmbH|AG
 _OF = re.compile(rf"[ ](?:of|de|di|del|della|da|do|van|für|für|for)[ ](?:the[ ]|la[ ])?{_WORD}(?:[ ]{_WORD}){{0,2}}")
 _AFTER = re.compile(rf"[ ](?:the[ ])?({_WORD}(?:{_JOINT}{_WORD}){{0,4}})(?!\w)")
 _OPENED = re.compile(
-    rf"[ '’](?:(?:de|del|de la|de las|de los|des|du|di|della|delle|dei|da|das|do|dos|van|of|the|für|zur|zum|für die)[ ])?"
-    rf"({_WORD}(?:[ -](?:(?:and|de|del|de la|des|du|di|della|da|das|do|of|y|e|et|&|für|van)[ ](?:the[ ])?)?{_WORD}){{0,4}})"
+    rf"[ '’](?:(?:de|del|de la|de las|de los|des|du|di|della|delle|dei|da|das|do|dos|van|of|the|für|"
+    rf"zur|zum|für die)[ ])?"
+    rf"({_WORD}(?:[ -](?:(?:and|de|del|de la|des|du|di|della|da|das|do|of|y|e|et|&|für|"
+    rf"van)[ ](?:the[ ])?)?{_WORD}){{0,4}})"
 )
 _CODE_BEHIND = re.compile(r"(?:,?[ ]|[ ]?[-–][ ])(?:\d{5,6}(?:-\d{4})?|\d{3}[ ]\d{3})(?![\w,.-]?\d|\w)")
 _BETWEEN_FORMS = (" ", ", ", " & ")
@@ -95,7 +97,8 @@ NEAR_SIGNS = phrases("in|from|near|outside|à|en|em|desde")
 """Prepositions before places."""
 
 _NEAR = re.compile(
-    rf"[ ]({CAPITAL}[^\W\d_][\w'’-]{{0,30}}(?:[ -](?:(?:de|la|del|of|the|upon|sur)[ -]){{0,2}}{CAPITAL}[^\W\d_][\w'’-]{{0,30}}){{0,2}})(?![\w@]|[.]\w)"
+    rf"[ ]({CAPITAL}[^\W\d_][\w'’-]{{0,30}}(?:[ -](?:(?:de|la|del|of|the|upon|"
+    rf"sur)[ -]){{0,2}}{CAPITAL}[^\W\d_][\w'’-]{{0,30}}){{0,2}})(?![\w@]|[.]\w)"
 )
 _GERMAN = (" und ", " der ", " die ", " das ", " ist ", " ich ", " mit ", " für ", " nicht ", " zum ", " zur ", " bei ")
 _SHORTEST_NEAR = 4

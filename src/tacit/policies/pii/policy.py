@@ -49,8 +49,8 @@ from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES
 from tacit.policies.pii.phrases import Phrases
 from tacit.policies.pii.streets import STREET_SIGNS, find_streets, joined_places, whole_addresses
-from tacit.policies.pii.units import UNIT_SIGNS, find_units
 from tacit.policies.pii.times import TIMES, find_times
+from tacit.policies.pii.units import UNIT_SIGNS, find_units
 from tacit.policies.policy import Policy, melted
 
 _EMAIL = re.compile(
@@ -221,8 +221,8 @@ KINDS = (
 _NUMBER = re.compile(b"00*")  # begins with a literal, so that it is searched for as one
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
-    "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "forms", "lexicon", "names", "numbers",
-    "organizations", "outline", "people", "phrases", "policy", "streets", "times", "units",
+    "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "forms", "lexicon", "names",
+    "numbers", "organizations", "outline", "people", "phrases", "policy", "streets", "times", "units",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
