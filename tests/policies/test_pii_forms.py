@@ -37,7 +37,6 @@ def marked(text: str) -> list[str]:
         ("09:41 <tarn_owl> is anybody here?", "tarn_owl"),
         ("mail ada (dot) quist (at) fjordpost.no please", "ada (dot) quist (at) fjordpost.no"),
         ("signed on the 3rd day of May, 2017", "3rd day of May, 2017"),
-        ("eine 52-jährige Frau", "52-jährige"),
         ("Lucinda Marr, then 38, resigned", "38"),
         ("Sunil Perera s/o Ranjith Perera", "Ranjith Perera"),
     ],

@@ -159,7 +159,7 @@ _BOTH = re.compile(r"(?<=\()(\d{1,2}) (?:und|and|et|e|y|en|&) (\d{1,2})(?=\))")
 _NAME_BEFORE = re.compile(r"(?P<word>[^\W\d_]{1,24})(?:\.? \(|[,;] ?|, (?:then|now|aged?) )$")
 _ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| (?:months?|mos?|weeks?|wks?)\b| und \d|\.(?:\s|$)|$)")
 _GLUED = re.compile(
-    r"(?<![\w.,])\d{1,3}(?:-?jährig\w{0,3}|-?jarige?)|(?<![\w.])\d{2}[fm](?![\w°])|"
+    r"(?<![\w.,])\d{1,3}(?:jährig\w{0,3}|jarige?)|(?<![\w.])\d{2}[fm](?![\w°])|"
     r"(?<![\w.,])\d{1,3}(?:yo|y/o|yrs?)(?!\w)"
 )
 _SEXED = re.compile(r"(?<![\w./-])\d{1,3}(?=[ ]?/[ ]?[mf](?![\w/]))")
@@ -194,7 +194,7 @@ def find_ages(text: str, folded: str, cues: Sequence[Cue], numbers: Sequence[Ran
 
 def _at_number(text: str, folded: str, start: int, end: int) -> list[Span]:
     after = text[end : end + 1]
-    if after.isalpha() or folded.startswith("-j", end):
+    if after.isalpha():
         glued = [pattern.match(folded, start) for pattern in (_GLUED, _TH)]
         return [Span(*match.span(), "AGE") for match in glued if match]
     if sexed := (_SEXED.match(folded, start) if folded.startswith(_SLASHES, end) else None):

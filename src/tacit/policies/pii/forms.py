@@ -120,8 +120,8 @@ def find_forms(text: str, labels: Sequence[Hit]) -> Iterator[Span]:
             if kind and colon and (stop := _value_end(text, colon.end(), kind)):
                 yield Span(colon.end(), stop, "ADDRESS" if kind == "CODE" else kind)
         elif 0 < start - last <= _WIDEST_GAP and start >= table and text[last : last + 1] in _AFTER_HEADER:
-            table = max(text.find("\n", end), start)
-            yield from _table(text, start)
+            table, cells = _table(text, start)
+            yield from cells
         last = end
 
 
@@ -166,28 +166,32 @@ def _named(text: str, start: int, end: int, words: Sequence[Range]) -> int:
     return last if seen and last > start else 0
 
 
-def _table(text: str, start: int) -> Iterator[Span]:
-    """Cells of the columns whose headers are labels, in the lines below the header that `start` is in."""
+def _table(text: str, start: int) -> tuple[int, list[Span]]:
+    """Where the table ends whose header `start` is in, and the cells below headers that are labels."""
     begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)
-    header = text[begin : max(begin, end)]
+    if end < 0:
+        return len(text), []
     for separator in _SEPARATORS:
-        cells = header.split(separator)
-        kinds = [_COLUMNS.get(cell.strip(" \"'").lower().replace("_", " ")) for cell in cells]
+        headers = text[begin:end].split(separator)
+        kinds = [_COLUMNS.get(header.strip(" \"'").lower().replace("_", " ")) for header in headers]
         if sum(kind is not None for kind in kinds) >= _FEWEST:
-            yield from _rows(text, end + 1, separator, kinds)
-            return
+            return _rows(text, end + 1, separator, kinds)
+    return end, []
 
 
-def _rows(text: str, start: int, separator: str, kinds: Sequence[str | None]) -> Iterator[Span]:
+def _rows(text: str, start: int, separator: str, kinds: Sequence[str | None]) -> tuple[int, list[Span]]:
+    """Where the lines with as many cells as there are headers end, and their cells of known kinds."""
+    found: list[Span] = []
     while start < len(text):
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
         cells = text[start:end].split(separator)
         if len(cells) != len(kinds):
-            return
+            break
         for cell, kind in zip(cells, kinds, strict=True):
             value = cell.strip(" \"'\t")
             if kind and any(map(str.isalnum, value)):
                 begin = start + cell.index(value)
-                yield Span(begin, begin + len(value), "ADDRESS" if kind == "CODE" else kind)
+                found.append(Span(begin, begin + len(value), "ADDRESS" if kind == "CODE" else kind))
             start += len(cell) + 1
+    return start, found
