@@ -22,7 +22,7 @@ _PEOPLE = phrases(
     "surgeon|pathologist|radiologist|consultant|dictated by|transcribed by|signed by|prepared by|approved by|"
     "next of kin|emergency contact|contact|contact person|contact name|guardian|parent|mother|father|spouse|wife|"
     "husband|child|beneficiary|payee|account holder|cardholder|card holder|holder|owner|executor|attn|attention|"
-    "author|sender|recipient|from|to|cc|teacher|student|student name|applicant|candidate|participant|driver|"
+    "author|sender|recipient|teacher|student|student name|applicant|candidate|participant|driver|"
     "nombre|apellidos|nombre y apellidos|nombre del paciente|paciente|médico|titular|responsable|remitido por|"
     "nom|prénom|nom et prénom|nom de famille|médecin|titulaire|destinataire|conducteur|vorname|nachname|"
     "familienname|patientin|kontoinhaber|halter|absender|empfänger|ansprechpartner|hausarzt|arzt|cognome|nome|"
