@@ -9,6 +9,10 @@ import re
 from tacit.policies.pii.common_words import common_words
 from tacit.policies.pii.cues import PARTICLES
 
+_INITIAL = re.compile(
+    r"(?<![\w@./#-])(?!(?:e\.g|i\.e|[ap]\.m|z\.b|d\.h|u\.a|p\.s)\b)[a-z]"
+    r"(?=\.(?:[ ]?[a-z]\.)*[ ][^\W\d_]{3}|\.[^\W\d_]\.)"
+)
 _WORD = re.compile(r"(?<![\w@./#-])[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){1,40}(?![\w@/]|[.]\w)")
 _LOUD = 4
 _SHORTEST = 3
@@ -18,7 +22,7 @@ def recased(text: str, look: bytes) -> str:
     """The text as it would be written with care; `look` is its outline."""
     capitals = look.count(b"A")
     if not capitals:
-        return _WORD.sub(_raised, text) if text.islower() else text
+        return _INITIAL.sub(_capital, _WORD.sub(_raised, text)) if text.islower() else text
     if capitals > _LOUD * look.count(b"a", 0, capitals) and capitals > _LOUD * look.count(b"a") and capitals > _LOUD:
         return _WORD.sub(_lowered, text)
     return text
@@ -31,6 +35,10 @@ def _is_plain(small: str) -> bool:
 def _raised(match: re.Match[str]) -> str:
     word = match.group()
     return word if _is_plain(word) else _same_length(word, word[0].upper() + word[1:])
+
+
+def _capital(match: re.Match[str]) -> str:
+    return match.group().upper()
 
 
 def _lowered(match: re.Match[str]) -> str:

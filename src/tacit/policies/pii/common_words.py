@@ -204,3 +204,9 @@ def common_words() -> frozenset[str]:
     named = given_names() | family_names()
     known = english | _OTHERS
     return frozenset(known.union(*(faked[locale] - named for locale in _LOCALES[1:]), regular - named))
+
+
+@cache
+def function_words() -> frozenset[str]:
+    """Little words, and the most common of dialogs, which no name of several words begins or ends with."""
+    return (NEVER_A_NAME - NAMESAKES) | _OTHERS

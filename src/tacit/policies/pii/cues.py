@@ -23,7 +23,7 @@ CODE_CUES: dict[str, str] = {
     for kind, cues in {
         "ORDER": "order orders purchase confirmation booking reservation invoice receipt transaction bestellung "
         "auftrag "
-        "rechnung commande facture pedido ordine encomenda bestelling po rma return",
+        "rechnung commande facture fattura faktura pedido ordine encomenda bestelling po rma return",
         "TRACKING": "tracking track shipment parcel package waybill delivery consignment shipping trk sendung "
         "sendungsnummer paket colis suivi envío localizador spedizione rastreio objeto pakket pakketcode container awb "
         "label retourcode",
@@ -38,11 +38,11 @@ CODE_CUES: dict[str, str] = {
         "kundennummer versichertennummer rentenversicherungsnummer nuss cbu medicare nhs ni utr pan aadhaar sin "
         "tfn ein "
         "itin pps amka hetu cpr egn rrn oib tax plate owner unit nhc colegiado episodio nass cipa cip "
-        "expediente ipp nip",
+        "expediente ipp nip prontuário prontuario",
         "PHONE": "phone telephone mobile cell cellphone call tel fax text whatsapp reach callback landline telefon "
         "téléphone tél telefono teléfono telefone telefoon cellulare móvil telemóvel handy tfno zap nummer "
         "número numéro "
-        "appelez bel ruf llame ligue fisso numero",
+        "pager beeper appelez bel ruf llame ligue fisso numero",
         "CARD": "card cards visa mastercard amex cc debit kartennummer karte carte carta tarjeta cartão creditcard "
         "kaartnummer maestro diners jcb",
         "SSN": "ssn social ss",
@@ -108,7 +108,8 @@ FIELD_CUES: dict[str, str] = {
             "passord|passphrase|psk|passwort|kennwort|mot de passe|contraseña|clave|senha|"
             "wachtwoord|secret|token|api key|api_key|apikey|api token|api_token|secret_access_key|access_key_id|key|"
             "private_key_id|otp|cvv|cvc|pin|pincode|passcode|door code|security code|prüfziffer|cryptogramme|"
-            "código de segurança|alarm|key safe|access code|code du portail|temporary pin|pasword|-p|sshpass -p|"
+            "código de segurança|alarm|key safe|key safe code|access code|code du portail|"
+            "temporary pin|pasword|-p|sshpass -p|"
             "backup codes|codice di recupero|auth|bearer"
         ),
         "USERNAME": phrases(

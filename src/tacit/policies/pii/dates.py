@@ -21,23 +21,29 @@ _DAY_WORDS = (
 _DAY = r"\d{1,2}(?:st|nd|rd|th|er|e|o|a|\.)?"
 _BETWEEN = r"(?:-|\s?(?:-|to|and|bis|und|au|et|al|y|e|a|tot|en)\s)"
 _OF = r"(?:of\s|de\s|del\s|di\s|d')?"
-_BEFORE_MONTH = re.compile(rf"(?<![\w$€£])(?:{_DAY}{_BETWEEN})?(?:{_DAY}|(?:{_DAY_WORDS})(?=\W))[\s>/-]{{0,3}}{_OF}$")
+_BEFORE_MONTH = re.compile(
+    rf"(?<![\w$€£])(?:{_DAY}{_BETWEEN})?(?:{_DAY}|(?:{_DAY_WORDS})(?=\W))(?:[ ]day)?[\s>/-]{{0,3}}{_OF}$"
+)
 _YEAR = r"(?:(?:,|\.)?[\s>/-]{1,3}(?:de[l]?\s|of\s)?(?:'?(?:1[5-9]|20)\d{2}|'\d{2})(?!\w))"
 _AFTER_MONTH = re.compile(
     rf"\.?(?:{_YEAR}|[\s>/-]{{1,3}}(?:the\s)?\d{{1,2}}(?:st|nd|rd|th)?(?!\w|[:.]\d|\s?%){_YEAR}?)"
 )
-_AFTER_DAY = re.compile(rf"\.?{_YEAR}")
+_AFTER_DAY = re.compile(
+    rf"\.?(?:/\d{{4}}:\d{{2}}:\d{{2}}:\d{{2}}(?:[ ][+-]\d{{4}})?|{_YEAR}|[ -]\d{{2}}(?![\w:.]|[ ]?[%°]))"
+)
 
 _WEEKDAY = re.compile(
-    r"(?<!\w)(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|"
+    r"(?<!\w)(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|(?:mon|diens|donners|"
+    r"frei|sams|sonn)tag|mittwoch|"
     r"lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|lunes|martes|miércoles|jueves|viernes|sábado|domingo|lunedì|"
     r"martedì|mercoledì|giovedì|venerdì|sabato|domenica|(?:segunda|terça|quarta|quinta|sexta)(?:-feira)?|"
     r"(?:maan|dins|woens|donder|vrij|zater|zon)dag)[.,]?\s(?:(?:the|den|le|el|il)\s)?$"
 )
 
 _FIGURES = re.compile(
-    r"(?<![\w/.-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}(?:T\d{2}:\d{2}[\d:.]{0,12}(?:Z|[+-]\d{2}:?\d{2})?)?"
-    r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2}|(?:19|20)(\d)\d-(?!\3)(?:0[1-9]|1[0-2]))(?![\w/-]|\.\d)"
+    r"(?<![\w/.-])(?:\d{4}([-/.])\d{1,2}\1\d{1,2}(?:[Tt]\d{2}:\d{2}[\d:.]{0,12}(?:[Zz]|[+-]\d{2}:?\d{2})?)?"
+    r"|\d{1,2}([-/.])(?:\d{1,2}|[IVX]{1,4})\2(?:\d{4}|'?\d{2})|(?:0?[1-9]|1[0-2])/(?:19|20)\d{2}|"
+    r"(?:19|20)(\d)\d-(?!\3)(?:0[1-9]|1[0-2]))(?![\w/-]|\.\d)"
 )
 
 _MOST_IN_DATE = 4
@@ -58,7 +64,8 @@ _SHORT = re.compile(r"(?<![\w/.,-])(?:0?[1-9]|[12]\d|3[01])[/-](?:0?[1-9]|[12]\d
 
 _BEFORE_SHORT = re.compile(
     r"(?:\bexp|expires?|expiry|valid|thru|until|gültig|bis|scad|scadenza|caduca|validade|geldig|tot|expire|fin|en|"
-    r"\bon|\bby|since|till|from|before|after|follow-up|due|\bof|\bam|\ble|\bel|\bil|\bop|dia|\bdel)[\s.:=]{1,3}$"
+    r"\bon|\bby|\d[/-]\d{1,2},|\d[/-]\d{1,2} and|since|till|from|before|after|follow-up|due|\bof|\bam|"
+    r"\ble|\bel|\bil|\bop|dia|\bdel)[\s.:=]{1,3}$"
 )
 
 _ANY_WORD = re.compile(
@@ -89,6 +96,8 @@ def find_dates(text: str, folded: str, months: Sequence[Cue], numbers: Sequence[
             years = True
             if _YEAR_ALONE.match(text, start) and _BIRTH.search(folded[max(0, start - 24) : start]):
                 yield Span(start, end, "DATE")
+            if text[end : end + 1] in "年년" and (asian := _CJK.match(text, start)):
+                yield Span(*asian.span(), "DATE")
         if text[end : end + 1] not in _BETWEEN_FIGURES or not text[end + 1 : end + 2].isalnum():
             continue
         if date := _FIGURES.match(text, start):
@@ -150,28 +159,32 @@ _AFTER_CUE = re.compile(
 _AFTER_SELF = re.compile(rf" ({_AGE})(?=[,.;]| tho| and| when| toen|$)")
 _AFTER_BECOMES = re.compile(rf"(?: [^\W\d_]{{1,12}}){{0,2}} ({_AGE})(?=[ ,.;]|$)")
 _AFTER_KIN = re.compile(
-    rf"(?:,? \(?|'s | (?:is|are|was|were|turned|turns|ist|war|wird|est|es|è|é|tem|tiene|ha|wordt) (?:now |jetzt |nu )?)"
-    rf"({_AGE})(?=[,;.)!]|$| and| but| now)"
+    rf"(?:,? \(?|,? (?:who|now|then|who was|who turned) (?:is |was )?|'s | (?:is|are|was|were|turned|"
+    rf"turns|ist|war|wird|est|es|è|é|tem|tiene|ha|wordt) (?:now |jetzt |nu )?)"
+    rf"({_AGE})(?=[,;.)!]|$| and| but| now| when| of| from)"
 )
 _AFTER = {"cue": _AFTER_CUE, "self": _AFTER_SELF, "becomes": _AFTER_BECOMES, "kin": _AFTER_KIN}
 _BOTH = re.compile(r"(?<=\()(\d{1,2}) (?:und|and|et|e|y|en|&) (\d{1,2})(?=\))")
-_NAME_BEFORE = re.compile(r"(?P<word>[^\W\d_]{1,24})(?:\.? \(|[,;] ?)$")
-_ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| und \d|\.(?:\s|$)|$)")
+_NAME_BEFORE = re.compile(r"(?P<word>[^\W\d_]{1,24})(?:\.? \(|[,;] ?|, (?:then|now|aged?) )$")
+_ALONE = re.compile(r"\d{1,2}(?=[,;:)](?!\d)| (?:months?|mos?|weeks?|wks?)\b| und \d|\.(?:\s|$)|$)")
 _GLUED = re.compile(
-    r"(?<![\w.,])\d{1,3}(?:jährig\w{0,3}|jarige?)|(?<![\w.])\d{2}[fm](?![\w°])|(?<![\w.,])\d{1,3}(?:yo|y/o|yrs?)(?!\w)"
+    r"(?<![\w.,])\d{1,3}(?:jährig\w{0,3}|jarige?)|(?<![\w.])\d{2}[fm](?![\w°])|"
+    r"(?<![\w.,])\d{1,3}(?:yo|y/o|yrs?)(?!\w)"
 )
 _SEXED = re.compile(r"(?<![\w./-])\d{1,3}(?=[ ]?/[ ]?[mf](?![\w/]))")
 _MOST_DIGITS = 3
-_BEFORE_AGE = re.compile(rb"(?:\(|[,;] ?)\n?\Z")
+_BEFORE_AGE = re.compile(rb"(?:\(|[,;] ?|[Aa?] )\n?\Z")
 _BEHIND_AGE = (b"a", b"A", b"?", b"/", b" /")
 AGE_STRINGS = ("teen", "tie")
 """Strings without which no age is told by its decade."""
 
 _SLASHES = ("/", " /")
 _AFTER_AGE = frozenset(("", "\n", ",", ";", ":", ")", "."))
-_AND = " und "
+_BEHIND_BABIES = (" und ", " mo", " we", " wk")
+_DIES = ("starb mit ", "stirbt mit ", "died at ", "dead at ", "décédé à ", "mort à ", "morì a ", ", f, ", ", m, ")
 _COUNTED = words("no art table section figure page chapter values article appendix step item row line")
 _IN_HIS = re.compile(r"(?<=in (?:his|her) )(?:(?:early|mid|late)[- ])?(?:teens|[a-z]{3,6}ties)")
+_CJK = re.compile(r"(?:19|20)\d{2}[年년][ ]?\d{1,2}[月월](?:[ ]?\d{1,2}[日일])?")
 _TH = re.compile(r"\d{2}(?:st|nd|rd|th)(?= (?:to|birthday|b-day|geburtstag))")
 
 
@@ -209,7 +222,9 @@ def _at_number(text: str, folded: str, start: int, end: int) -> list[Span]:
         return [Span(*sexed.span(), "AGE")]
     if both := (_BOTH.match(folded, start) if text.startswith("(", start - 1) else None):
         return [Span(*both.span(group), "AGE") for group in (1, 2)]
-    if alone := (_ALONE.match(text, start) if after in _AFTER_AGE or text.startswith(_AND, end) else None):
+    if folded.endswith(_DIES, 0, start) and end - start < _MOST_DIGITS:
+        return [Span(start, end, "AGE")]
+    if alone := (_ALONE.match(text, start) if after in _AFTER_AGE or text.startswith(_BEHIND_BABIES, end) else None):
         before = _NAME_BEFORE.search(text[max(0, start - 30) : start])
         if before and before["word"][0].isupper() and before["word"].lower() not in _COUNTED and int(alone.group()):
             return [Span(*alone.span(), "AGE")]

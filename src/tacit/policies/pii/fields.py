@@ -26,7 +26,7 @@ _SPELLED = re.compile(
     r"(?:zero|oh|one|two|three|four|five|six|seven|eight|nine)(?!\w)"
 )
 _PHRASE = re.compile(r"[a-z]{3,12}(?:[ ][a-z]{3,12}){2,5}(?=[;,.)\n]|$)")
-_HANDLE = re.compile(r"(?<![\w@./])@([A-Za-z_][\w.]{1,40}\w)(?![@\w])|(?<!\w)u/([\w.-]{2,30}\w)")
+_HANDLE = re.compile(r"(?<![\w@./])@([A-Za-z_][\w.-]{1,40}\w)(?![@\w])|(?<!\w)u/([\w.-]{2,30}\w)")
 _HASHTAG = re.compile(r"(?<![\w&#])#((?=\w{0,30}[a-z][A-Z])[A-Z]\w{3,40})")
 _BEARER = re.compile(r"(?:Bearer|Basic)[ ]([A-Za-z0-9._~+/=-]{12,2000})")
 _KEY_LOOK = re.compile(
@@ -52,6 +52,13 @@ _TYPED = b"a 0000"
 _TAIL = ".,;:)"
 _LONG_AFTER_COLON = re.compile(r":[^\s:,;\"'/]{5}")
 _COMMON_LOG = re.compile(r"(?<=\d) - ([\w.-]{2,30}) (?=\[)")
+_NICK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?\]?[ ]<[ @+]?([\w\[\]|-]{2,30})>[ ]")
+_IS = re.compile(r"[ ](?:is|ist|es|est|è|é)[ ]")
+_SIGNS = "!$%^*~"
+_LONGEST_TOKEN = 40
+_OF_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-!$%^*~"
+_MIXED = re.compile(r"(?<![\w!#$%^*?~&+=@/.:-])[A-Za-z\d](?:[\w-]{0,30}[!$%^*~]){1,6}[\w-]{1,30}(?![\w@/=:&]|\.\w)")
+_AMOUNT = re.compile(r"[\d.,]+[%$*][A-Za-z]*|[A-Z]{2,3}\$[\d.,]+")
 _SURE_CUES = phrases(
     "failed password for|sign-in to|anmeldung von|utilisateur|inlog mislukt|todo|-u|logged in as|signed in as|"
     "logged on as|log in as|sign in as|angemeldet als|eingeloggt als|connecté en tant que|ingelogd als|conectado como|"
@@ -90,8 +97,30 @@ def find_fields(
         yield from (Span(*match.span(1), "PASSWORD") for match in _AFTER_EMAIL.finditer(text))
     if " - " in seen:
         yield from (Span(*match.span(1), "USERNAME") for match in _COMMON_LOG.finditer(text))
+    if "<" in text:
+        yield from (Span(*match.span(1), "USERNAME") for match in _NICK.finditer(text))
+    yield from _mixed(text)
     if "answer" in seen:
         yield from (Span(*match.span(), "PASSWORD") for match in _ANSWER.finditer(text))
+
+
+def _mixed(text: str) -> Iterator[Span]:
+    """Tokens that look like a password, wherever they are: letters, digits and a sign between them."""
+    for sign in _SIGNS:
+        place = text.find(sign)
+        while place >= 0:
+            if text[place + 1 : place + 2].isalnum():
+                start = max(0, place - _LONGEST_TOKEN)
+                first = start + len(text[start:place].rstrip(_OF_TOKENS))
+                token = _MIXED.match(text, first)
+                if token and token.end() > place and _is_mixed(token.group()):
+                    yield Span(*token.span(), "PASSWORD")
+            place = text.find(sign, place + 1)
+
+
+def _is_mixed(token: str) -> bool:
+    """Whether a token has letters, a digit and a sign inside that words do not have."""
+    return any(map(str.isalpha, token)) and any(map(str.isdigit, token)) and not _AMOUNT.fullmatch(token)
 
 
 def _pairs(text: str) -> Iterator[Span]:
@@ -129,7 +158,8 @@ def _after(text: str, folded: str, end: int, kind: str, cue: str) -> Iterator[Sp
         value = token.group().rstrip(_TAIL)
         if cue in _SURE_CUES and value.lower() in common_words():
             return
-        if _could_be_secret(value, cue in _SURE_CUES or bool(assigned), kind):
+        named = kind == "USERNAME" and _IS.match(folded, end) is not None and value.lower() not in common_words()
+        if _could_be_secret(value, cue in _SURE_CUES or bool(assigned) or named, kind):
             yield Span(place, place + len(value), kind)
 
 

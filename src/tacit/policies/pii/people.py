@@ -109,6 +109,8 @@ _SMALL_TITLE = re.compile(
     r"ik ben|name) "
     r"([^\W\d_]{3,20}(?: [^\W\d_]{3,20})?)"
 )
+_CHILD_OF = re.compile(rf"({_NAME}(?:[ ]{_NAME}){{0,3}}),?[ ][dsw]/o[ ]({_NAME}(?:[ ]{_NAME}){{0,3}})")
+"""Son, daughter or wife of somebody, as names are written in South Asia."""
 _LONGEST_TAIL = 2
 _ORGANIZED = words(
     """
@@ -185,6 +187,9 @@ def find_people(text: str, folded: str, look: bytes, hits: Iterable[Hit], seen: 
         signed = _SIGNED.search(text, max(0, len(text) - 60))
         if signed:
             yield from _trimmed(text, *signed.span(1))
+    if "/o " in text:
+        for match in _CHILD_OF.finditer(text):
+            yield from (match.span(1), match.span(2))
     yield from _known(text)
     if text == folded:
         yield from _small(text)

@@ -28,6 +28,7 @@ from tacit.policies.pii.codes import Announcements, find_codes
 from tacit.policies.pii.cues import CUES, covers, fold, overlaps
 from tacit.policies.pii.dates import AGE_STRINGS, find_ages, find_dates
 from tacit.policies.pii.fields import ENTERING, FIELD_STRINGS, find_fields
+from tacit.policies.pii.forms import LABEL_SIGNS, find_forms
 from tacit.policies.pii.names import find_names
 from tacit.policies.pii.numbers import (
     DEVICE_SIGNS,
@@ -38,19 +39,31 @@ from tacit.policies.pii.numbers import (
     loose_numbers,
     with_figures,
 )
-from tacit.policies.pii.organizations import ORGANIZATION_SIGNS, find_organizations, find_places, known_places
+from tacit.policies.pii.organizations import (
+    NEAR_SIGNS,
+    ORGANIZATION_SIGNS,
+    find_organizations,
+    find_places,
+    known_places,
+)
 from tacit.policies.pii.outline import outline
 from tacit.policies.pii.people import NAME_CUES, PEOPLE_STRINGS
 from tacit.policies.pii.phrases import Phrases, Strings
 from tacit.policies.pii.signatures import choose
 from tacit.policies.pii.streets import STREET_SIGNS, find_streets, joined_places, whole_addresses
 from tacit.policies.pii.times import TIMES, find_times
+from tacit.policies.pii.units import UNIT_SIGNS, find_units
 from tacit.policies.policy import Policy, melted
 
 _EMAIL = re.compile(
     r"(?<![\w.+%-])(?:[\w+%][\w.+%'-]{0,127}|\x22[\w. -]{1,60}\x22)@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)"
 )
-_DOMAINS = "com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai"
+_AT_HOST = re.compile(r"(?<![\w.@+/:-])\w[\w.+-]{1,60}@[a-z][a-z0-9-]{1,40}(?![\w@:-]|\.\w)")
+_SPELLED_EMAIL = re.compile(
+    r"[\w+-]{1,40}(?:(?:\.|[ ]?[(\[]dot[)\]][ ]?)[\w-]{1,40}){0,3}[ ]?[(\[]at[)\]][ ]?"
+    r"[\w-]{1,40}(?:(?:\.|[ ]?[(\[]dot[)\]][ ]?)[\w-]{2,30}){1,4}"
+)
+_DOMAINS = "local|internal|lan|com|org|net|edu|gov|mil|info|biz|io|app|dev|co|ly|me|tv|ai"
 _COUNTRIES = (
     "de|fr|es|nl|pt|ca|ie|pl|us|ch|uk|au|za|br|mx|eu|se|dk|fi|jp|cz|hu|ro|gr|nz|kr|health|social|shop|online|cloud"
 )
@@ -98,6 +111,9 @@ def find_shapes(
     """E-mail and web addresses, and what begins with one of the numbers; `look` is the outline. They may overlap."""
     if "@" in text:
         yield from (Span(*match.span(), "EMAIL") for match in _EMAIL.finditer(text))
+        yield from (Span(*match.span(), "EMAIL") for match in _AT_HOST.finditer(text))
+    if "(at)" in folded or "[at]" in folded:
+        yield from (Span(*match.span(), "EMAIL") for match in _SPELLED_EMAIL.finditer(folded))
     if seen and ("://" in seen or "www." in seen or _DOMAIN_SIGN.search(folded)):
         yield from _urls(text)
     if _IPV6_SIGN.search(text):
@@ -207,8 +223,8 @@ KINDS = (
 _NUMBER = re.compile(b"00*")  # begins with a literal, so that it is searched for as one
 _NUMBERS = frozenset({"CARD", "PHONE", "SSN"})
 _DECIDING = (
-    "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "lexicon", "names", "numbers",
-    "organizations", "outline", "people", "phrases", "policy", "signatures", "streets", "times",
+    "addresses", "blocks", "casing", "codes", "common_words", "cues", "dates", "fields", "forms", "lexicon", "names",
+    "numbers", "organizations", "outline", "people", "phrases", "policy", "signatures", "streets", "times", "units",
 )  # fmt: skip
 """The modules whose text decides what is found: a list of patterns would forget one."""
 
@@ -225,6 +241,9 @@ def _phrases() -> Phrases:
             "home": HOME_SIGNS,
             "place": known_places(),
             "entering": ENTERING,
+            "label": LABEL_SIGNS,
+            "near": NEAR_SIGNS,
+            "unit": UNIT_SIGNS,
             **STREET_SIGNS,
             **ADDRESS_SIGNS,
             **DEVICE_SIGNS,
@@ -312,7 +331,8 @@ def _find_all(text: str) -> tuple[Span, ...]:
     cased_chosen = chosen if cased_look is figured else choose(cased_look, numbers)
     streets = find_streets(cased_figures, folded, hits, cased_look, cased_chosen)
     blocks = find_blocks(cased_figures, figured, hits["home"], chosen)
-    parts = resolve_overlaps((*find_addresses(cased, folded, hits, look, plain), *streets, *blocks))
+    units = find_units(cased, look, hits["unit"])
+    parts = resolve_overlaps((*find_addresses(cased, folded, hits, look, plain), *streets, *blocks, *units))
     addresses = whole_addresses(cased, parts) if parts else ()
     dates = find_dates(figures, folded, hits["date"], chosen["date"])
     shaped = [
@@ -325,13 +345,15 @@ def _find_all(text: str) -> tuple[Span, ...]:
         shaped = [span for span in shaped if not covers(addresses, span.start, span.end)]
     shaped = [_announced(span, announcements) if span.kind in _NUMBERS else span for span in shaped]
     fields = find_fields(text, folded, look, hits["field"], hits["entering"], seen)
-    found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(text, folded, hits["age"], plain["age"], seen)))
+    found = resolve_overlaps((*shaped, *addresses, *fields, *find_ages(cased, folded, hits["age"], plain["age"], seen)))
     numbers = loose_numbers(figured, numbers, found)
     codes = find_codes(text, look, numbers, announcements, found)
     names = find_names(text, folded, look, hits["name"], hits["person"], addresses, seen)
     if cased is not text:
         names += find_names(cased, folded, outline(cased), hits["name"], hits["person"], addresses, seen)
-    others = (*find_organizations(cased, hits["organization"]), *find_places(cased, hits["place"]))
+    others = (*find_organizations(cased, hits["organization"]), *find_places(cased, hits["place"], hits["near"]))
+    if "label" in hits:
+        others += tuple(find_forms(cased, hits["label"]))
     found = resolve_overlaps((*found, *codes, *names, *others))
     if addresses:
         found = joined_places(cased, found)

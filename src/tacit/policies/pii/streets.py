@@ -157,8 +157,19 @@ def find_streets(
 
 
 _BARE = re.compile(rf"(?<![\w@#/-])(?:(?:{CAPITAL}[\w'’.-]{{0,25}}|\d{{1,3}}(?:st|nd|rd|th))[ ]){{1,3}}\Z")
+_HOUSE_LAST = re.compile(r"\.?[ ]\d{1,4}[A-Za-z]?(?:[/-]\d{1,4})?(?![\w%$€]|[.,:/-]\d|[ ](?:%|days?|hours?|years?))")
+_SURE_SUFFIXES = words("street road rd avenue ave lane blvd boulevard crescent terrace crossing turnpike parkway")
 _MOST_BARE = 3
 _DOTTED = words("st rd ave ct blvd hwy")
+
+
+_CORNER = re.compile(r"(?:corner[ ]of[ ]|c/o[ ])(?:(?:\w[\w.'’]*[ ]){1,4}(?:and|&)[ ])?\Z", re.IGNORECASE)
+
+
+def _corner(text: str, start: int) -> int:
+    """Where the address of a corner begins, of which one street begins at `start`."""
+    corner = _CORNER.search(text, max(0, start - _REACH_BARE), start)
+    return corner.start() if corner else start
 
 
 def _words_back(text: str, end: int, most: int, least: int) -> int:
@@ -173,13 +184,17 @@ def _words_back(text: str, end: int, most: int, least: int) -> int:
 def _bare(text: str, suffixes: Sequence[Hit]) -> Iterator[Span]:
     """Streets without a number: capitalized words before a capitalized suffix."""
     for start, end, suffix in suffixes:
-        if not text[start].isupper() or text[start - 1 : start] != " ":
+        if text[start - 1 : start] != " " or not (text[start].isupper() or suffix in _SURE_SUFFIXES):
             continue
         window = _words_back(text, start, _MOST_BARE, max(0, start - _REACH_BARE))
         name = _BARE.search(text[window:start])
         begin = name_start(text, window + name.start(), start) if name else start
+        begin = _corner(text, begin) if begin < start else begin
         if begin < start:
-            yield Span(begin, end + (suffix in _DOTTED and text.startswith(".", end)), "ADDRESS")
+            house = _HOUSE_LAST.match(text, end)
+            yield Span(
+                begin, house.end() if house else end + (suffix in _DOTTED and text.startswith(".", end)), "ADDRESS"
+            )
 
 
 _PLACE_WORD = rf"{CAPITAL}(?:[^\W\d_]|['’-]|\d(?=\d?[^\W\d_A-Z])){{1,25}}"
