@@ -260,6 +260,16 @@ def check_used(config: Config) -> None:
     require(
         is_new or not config.model_config, "model_config for a new model only", "leave it out: a folder has its own"
     )
+    require(
+        config.initial_weights != "english" or config.fits_english,
+        "initial_weights: english for an lstm with default sizes, task and tokenizer",
+        "leave initial_weights out, or model, model_config, task, tokenizer and vocabulary_size",
+    )
+    require(
+        config.initial_weights is None or config.model == "lstm",
+        "initial_weights for an lstm",
+        "leave it out: others begin with the weights of their folder, or with random ones",
+    )
     require(not is_new or config.tokenizer_name != "model", "a folder with the tokenizer", "use bytes, english or bpe")
     require(config.lora is None or adapts, "adapters for a gpt or a folder", "leave lora out")
     require(

@@ -21,6 +21,9 @@ from tacit.config.plan_schema import PlanConfig
 from tacit.config.setting import NAME, REQUIRED, VALUE, Duplicates, Mode, SegmentBy, TrainOn, section, setting
 
 BUILT_IN = ("lstm", "gpt")
+ENGLISH_TOKENS = 2048
+ENGLISH_LSTM = {"embedding_size": 200, "hidden_size": 200, "layers": 1, "tied": False}
+"""Of the weights that come with tacit; dropouts are free."""
 CUSTOM_MODELS: dict[str, Callable[..., Any]] = {}
 """What `tacit.models.loading` registered in this process, by name."""
 DEFAULT_HELD_OUT = 0.05
@@ -204,6 +207,11 @@ class Config:
         "Sizes of a new model: {hidden_size: 300, layers: 2}; dropouts act in public steps.",
         names=(LSTMConfig, CausalLMConfig),
     )
+    initial_weights: Literal["english", "random"] | None = constant(
+        None,
+        "What a new lstm begins with: english (a small model of public text that comes with tacit) or random.",
+        auto="english for a language model with default sizes and tokenizer, random elsewhere",
+    )
     lora: LoRAConfig | None = setting(None, "Adapters for a gpt or a folder: {rank: 8}; the rest is frozen.")
     public: PublicOptimizerConfig = setting(PublicOptimizerConfig, "Public steps.")
     private: OptimizerConfig = setting(OptimizerConfig, "Private steps.")
@@ -227,6 +235,18 @@ class Config:
     def tokenizer_name(self) -> str:
         """The tokenizer that was asked for, or the one that fits the model."""
         return self.tokenizer or ("english" if self.is_new else "model")
+
+    @property
+    def begins_english(self) -> bool:
+        """Whether the model begins with the weights that come with tacit."""
+        return self.fits_english if self.initial_weights is None else self.initial_weights == "english"
+
+    @property
+    def fits_english(self) -> bool:
+        """Whether the model has the task, the sizes and the tokens of those weights."""
+        sizes = all(ENGLISH_LSTM.get(name, value) == value for name, value in self.model_config.items())
+        tokens = self.tokenizer_name == "english" and self.data.vocabulary_size in (None, ENGLISH_TOKENS)
+        return self.model == "lstm" and not self.classifies and sizes and tokens
 
     @property
     def is_new(self) -> bool:

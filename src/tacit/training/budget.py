@@ -65,7 +65,8 @@ def keep_timing(config: Config, policies: Policies, base: BaseRun | None, run: R
     tokenizer = given_tokenizer(config) if base is None else base.tokenizer(policies, config.plan.disjoint_from_model)
     assert tokenizer is not None  # others were refused
     plan = check_start(config).plan()
-    open_size = config.model == "lstm" and not SMALL_LSTM.keys() & config.model_config.keys()
+    random = config.model == "lstm" and not config.begins_english
+    open_size = random and not SMALL_LSTM.keys() & config.model_config.keys()
     small = time_rows(_small(config), tokenizer, plan) if open_size else None
     run.write_json(PrivateFile.TIMING, Timing(time_rows(config, tokenizer, plan), small))
 

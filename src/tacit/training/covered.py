@@ -5,7 +5,8 @@ them; `make test-all` draws every pair of values that is allowed here. What the 
 and is refused under a claim. Settings that are numbers (sizes, rates, limits) are drawn at random there and not listed;
 a device other than a processor, on which nothing was compared, is an assumption of the claim. How many processes train,
 and whether they share a base model (`execution.fsdp`), is not listed either: what moves then has the bits that it has
-without shares (tests/training/test_group_shares.py).
+without shares (tests/training/test_group_shares.py). Nor are the weights that a model begins with: they are the same for
+both neighbors, which are compared under random and extreme weights.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -10,26 +10,29 @@ from tacit.config.model_schema import OptimizerConfig
 from tacit.config.schema import Config
 from tacit.errors import ConfigError
 from tacit.mechanisms.registry import entry_of
-from tacit.privacy.plan import Plan
+from tacit.privacy.plan import Plan, Pool
 from tacit.training.checks import base_architecture
 
-ModelKind = Literal["lstm", "gpt", "adapters", "folder"]
+ModelKind = Literal["english", "lstm", "gpt", "adapters", "folder"]
 Rule = TypeVar("Rule", bound=OptimizerConfig)
 
 PUBLIC: dict[ModelKind, OptimizerConfig] = {
+    "english": OptimizerConfig("adam", 5e-3),
     "lstm": OptimizerConfig("adam", 5e-3),
     "gpt": OptimizerConfig("adam", 1e-3),
     "adapters": OptimizerConfig("adam", 1e-3),
     "folder": OptimizerConfig("adam", 1e-4),
 }
 ALONE: dict[ModelKind, OptimizerConfig] = {
+    "english": OptimizerConfig("adam", 4e-3),
     "lstm": OptimizerConfig("adam", 1.5e-2),
     "gpt": OptimizerConfig("adam", 3e-3),
     "adapters": OptimizerConfig("adam", 2e-3),
     "folder": OptimizerConfig("adam", 5e-4),
 }
-"""Of private steps that teach most of the text: the only ones, or all that a conservative policy doubts (`crt`)."""
+"""Of private steps that teach most of the text: the only ones, or those on more than half of the records."""
 BESIDE: dict[ModelKind, OptimizerConfig] = {
+    "english": OptimizerConfig("sgd", 0.3),
     "lstm": OptimizerConfig("sgd", 0.3),
     "gpt": OptimizerConfig("sgd", 0.3),
     "adapters": OptimizerConfig("sgd", 0.3),
@@ -37,9 +40,13 @@ BESIDE: dict[ModelKind, OptimizerConfig] = {
 }
 """Of private steps beside exact ones: Adam's are as long as ever when there is little to learn, and undo the others."""
 
+_MOST = 0.5
+
 
 def kind_of(config: Config) -> ModelKind:
     """The kind of model. One that was registered here is like a gpt; one of an earlier run is as it began."""
+    if config.begins_english:
+        return "english"
     if config.lora is not None:
         return "adapters"
     architecture = base_architecture(config)
@@ -48,19 +55,42 @@ def kind_of(config: Config) -> ModelKind:
     return "lstm" if config.model == "lstm" else "gpt" if config.is_new else "folder"
 
 
-def with_defaults(config: Config, plan: Plan) -> Config:
-    """The settings, with rule, learning rate and schedule of both optimizers; `plan` has the steps they will move."""
-    kind, needs = kind_of(config), entry_of(config.plan.mechanism).needs
-    beside = any(step.optimizer == "public" for step in plan.executions()) and not needs.conservative
-    fixed = needs.private_rule
-    private = fixed or (BESIDE if beside else ALONE)[kind]
+def with_defaults(config: Config, plan: Plan, flagged_share: float | None = None) -> Config:
+    """The settings, with what the model begins with, and rule, learning rate and schedule of both optimizers.
+
+    plan: has the steps that they will move. flagged_share: of the records, those routed to the protected set, a public
+    count; as long as it is not known, the private rule of a plan that depends on it is left as it was given.
+    """
+    kind, fixed = kind_of(config), entry_of(config.plan.mechanism).needs.private_rule
+    if fixed is None and flagged_share is None and is_routed(plan):
+        private = config.private
+    else:
+        default = fixed or (BESIDE if _is_beside(plan, flagged_share) else ALONE)[kind]
+        given = config.private if fixed is None else replace(config.private, optimizer=fixed.optimizer)
+        private = _filled("private", given, default)
     return replace(
         config,
+        initial_weights=_initial_weights(config),
         public=_filled("public", config.public, PUBLIC[kind]),
-        private=_filled(
-            "private", config.private if fixed is None else replace(config.private, optimizer=fixed.optimizer), private
-        ),
+        private=private,
     )
+
+
+def is_routed(plan: Plan) -> bool:
+    """Whether private steps read the records that a policy or a detector routed to the protected set."""
+    return any(step.optimizer == "private" and step.pool == Pool.FLAGGED for step in plan.executions())
+
+
+def _is_beside(plan: Plan, flagged_share: float | None) -> bool:
+    """Whether exact steps teach most of the text."""
+    exact = any(step.optimizer == "public" for step in plan.executions())
+    return exact and (flagged_share is None or flagged_share < _MOST)
+
+
+def _initial_weights(config: Config) -> Literal["english", "random"] | None:
+    if config.model != "lstm":
+        return None
+    return "english" if config.begins_english else "random"
 
 
 def _filled(steps: str, given: Rule, default: OptimizerConfig) -> Rule:

@@ -30,6 +30,7 @@ from tacit.errors import ConfigError
 from tacit.models.activations import activation_cache
 from tacit.models.causal_lm import CausalLM
 from tacit.models.classifier import Classifier, EncoderClassifier, LSTMClassifier
+from tacit.models.english_lstm import english_lstm
 from tacit.models.folders import checkpoint_activations
 from tacit.models.language_model import Learner
 from tacit.models.loading import CustomModel, load_to_train
@@ -199,7 +200,8 @@ def _of_run(config: Config) -> Model:
 
 def _learner(config: Config, vocabulary_size: int, sketched: bool = False) -> Learner:
     if config.model == "lstm":
-        return LSTM.new(shaped(LSTMConfig, config.model_config, {"vocabulary_size": vocabulary_size}))
+        lstm = LSTM.new(shaped(LSTMConfig, config.model_config, {"vocabulary_size": vocabulary_size}))
+        return english_lstm(lstm) if config.begins_english else lstm
     longest = config.data.max_full_tokens + 2
     if is_custom(config.model):
         return CustomModel.new(config.model, vocabulary_size, longest, config.model_config)

@@ -31,6 +31,7 @@ from tacit.mechanisms.build import Measuring, Planned, Terms
 from tacit.mechanisms.build import plan as price
 from tacit.mechanisms.mechanism import Mechanism
 from tacit.mechanisms.registry import describe
+from tacit.mechanisms.settings import MeasuredCounts
 from tacit.mechanisms.user import DEALT_USERS
 from tacit.models.saving import write_release
 from tacit.policies.coverage import Covered, TrainedOn, read_coverage
@@ -40,7 +41,7 @@ from tacit.policies.policy import Policy
 from tacit.privacy.account import quick_account
 from tacit.privacy.guarantee import Evidence, Guarantee
 from tacit.privacy.noisy_utility import calibrated
-from tacit.privacy.plan import Unit
+from tacit.privacy.plan import Plan, Unit
 from tacit.runs.folder import RunFolder, has_begun, is_run
 from tacit.runs.release import PrivateFile, ReleaseFile
 from tacit.runs.utility import Utility, evidence_outside, hash_outside, release_utility
@@ -51,7 +52,7 @@ from tacit.training.chats import check_chats
 from tacit.training.checkpoints import check_identity, identity_of
 from tacit.training.checks import check_mechanism, check_start, needs_of, public_choice, with_adapters_of_base
 from tacit.training.covered import check_covered
-from tacit.training.defaults import with_defaults
+from tacit.training.defaults import is_routed, with_defaults
 from tacit.training.execute import Execution, RunParts
 from tacit.training.forms import release_forms
 from tacit.training.group import Group, joined
@@ -201,6 +202,8 @@ def _carried_out(
     counts = measured_counts(parts.annotation, parts.pools, config.plan)
     config, plan = fitted(config, run, counts)
     planned = price(plan, evidence, counts, earlier)
+    config = _with_shares(config, planned.plan, counts)
+    parts = replace(parts, config=config)
     _check_dependence(planned.mechanism, tokenizer.depends_on, hash_outside(policy, run.key))
     check_mechanism(config, planned.mechanism)
     if planned.mechanism.notions():
@@ -249,8 +252,11 @@ def _followed(folder: Path, observe: Observer, group: Group) -> Trained:
     set_threads(config)
     tokenizer = load_tokenizer(run.path(ReleaseFile.TOKENIZER))
     parts = RunParts.of(config, tokenizer, run)
-    config, _ = fitted(config, run, measured_counts(parts.annotation, parts.pools, config.plan))
+    counts = measured_counts(parts.annotation, parts.pools, config.plan)
+    config, _ = fitted(config, run, counts)
     terms = run.read_json(Terms, ReleaseFile.PLAN)
+    config = _with_shares(config, terms.plan, counts)
+    parts = replace(parts, config=config)
     forms = run.read_optional(Forms, PrivateFile.FORMS)
     execution = Execution(parts, terms.plan, forms, make_learner(config, tokenizer, group), run, group)
     execution.train(unwatched, unwatched)
@@ -259,6 +265,11 @@ def _followed(folder: Path, observe: Observer, group: Group) -> Trained:
         observe(Progress("measuring", 0, None))
     guarantee = run.read_json(Guarantee, PrivateFile.GUARANTEE)
     return Trained(run.folder, Planned(terms.rebuilt(), terms.plan, guarantee), utility, guarantee)
+
+
+def _with_shares(config: Config, plan: Plan, counts: MeasuredCounts) -> Config:
+    """The settings, with defaults that depend on how many records were routed to the protected set."""
+    return with_defaults(config, plan, counts["flagged"]() / counts["records"]() if is_routed(plan) else None)
 
 
 def _priced(observe: Observer, run: RunFolder, planned: Planned) -> Observer:
@@ -318,7 +329,7 @@ def _evidence(
         user_origin=_ORIGIN_OF_PIECES if cut else _USER_ORIGINS[data.user_source],
         record_is=_RECORD_IS[data.segment_by],
         examples_given=bool(config.marking.inventions),
-        pretrained=not config.is_new if base is None else base.earlier.evidence.pretrained,
+        pretrained=(config.begins_english or not config.is_new) if base is None else base.earlier.evidence.pretrained,
         accelerated=config.execution.device != "cpu",
         repeatable=config.mode == Mode.RESEARCH,
         distributed=distributed,
