@@ -5,11 +5,12 @@
     python benchmarks/attacks.py FOLDER --repeated [--dialogs 500] [--only plain,selective,dpsgd]
 
 With --repeated: canaries that come ten times, 50 that the policy marks and 50 that it does not, in place of the usual
-ones, and only the attacks on them (paraphrases, exposure). Of LSTMs, the first weights are random ones. With --model: adapters of rank 8 on a Hugging Face folder, 300 dialogs, three passes, and plain, dpsgd and selective.
-Runs and audits are kept in FOLDER and resumed there: what is finished is not made again. results.json has every figure,
-table.md two tables: one row per mechanism, with the first figure of its main attacks and their controls (blind
-baselines); and one row per attack and mechanism, with all of them. Half of the people are held out, so that both sides
-have many secrets.
+ones, and only the attacks on them (paraphrases, exposure). With --model: adapters of rank 8 on a Hugging Face folder,
+300 dialogs, three passes, and plain, dpsgd and selective. Of LSTMs, the first weights are random ones.
+Runs and audits are kept in FOLDER and resumed there: what is finished is not made again, down to single attacks.
+results.json has every figure, table.md two tables: one row per mechanism, with the first figure of its main attacks and
+their controls (blind baselines); and one row per attack and mechanism, with all of them. Half of the people are held
+out, so that both sides have many secrets.
 """
 
 import argparse

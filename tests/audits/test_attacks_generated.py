@@ -102,8 +102,8 @@ def test_values_are_found_between_the_tokens_that_surround_a_slot() -> None:
 def test_the_value_with_which_both_sides_are_likeliest_is_first(leaky: Target) -> None:
     """The number behind the value tells which it is; a value that is not kept has its rank by the text before."""
     place = single_owner_places(leaky.members, leaky.held_out)[0][0]
-    wrong = {tuple(place.tokens[:at] + (120,) + place.tokens[at + 1 :]) for at in range(len(place.tokens))}
-    wrong -= {place.tokens}
+    every = range(len(place.tokens))
+    wrong = {(*place.tokens[:at], 120, *place.tokens[at + 1 :]) for at in every} - {place.tokens}
     assert ranks(leaky.learner, place, wrong | {place.tokens}, 64, 64) == (0, 0)
     assert ranks(leaky.learner, place, {place.tokens}, 64, 64) == (0, 0)
     other = replace(place, tokens=min(wrong))
