@@ -73,7 +73,7 @@ def test_halved_noise_contradicts_the_claim(broken: bool, tmp_path: Path, monkey
         monkeypatch.setattr(NoiseStream, "add_", lambda stream, sums, deviation: add(stream, sums, 0.5 * deviation))
     words = rare_tokens(tmp_path / "tokenizer.json")[: 2 * CANARIES]
     write_jsonl(
-        (Record(f"r{number}", "aa bb cc aa bb cc", f"u{number}", None, ()) for number in range(60)), tmp_path / "c"
+        (Record(f"r{number}", "aa bb cc aa bb cc", f"u{number}", None, ()) for number in range(60)), tmp_path / "c.jsonl"
     )
     canaries = [{"template": "{word}", "count": CANARIES, "known": False, "words": words}]
     given = {"corpus": str(tmp_path / "c.jsonl"), "tokenizer": str(tmp_path / "tokenizer.json"), "canaries": canaries}
