@@ -54,7 +54,7 @@ def rare_tokens(path: Path) -> list[str]:
     letters = "abcdefghijklmnopqrstuvwxyz"
     pairs = ["".join(pair) for pair in product(letters, repeat=2)]
     fours = random.Random(0).sample(list(product(pairs, repeat=2)), 14_000)
-    merges = [*((pair[0], pair[1]) for pair in pairs), *fours]
+    merges = [*((pair[0], pair[1]) for pair in pairs), *((one, other) for one, other in fours)]
     known = [*sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)]
     numbers = {token: number for number, token in enumerate(known)}
     bare.model = models.BPE(vocab=numbers, merges=merges)
@@ -73,7 +73,8 @@ def test_halved_noise_contradicts_the_claim(broken: bool, tmp_path: Path, monkey
         monkeypatch.setattr(NoiseStream, "add_", lambda stream, sums, deviation: add(stream, sums, 0.5 * deviation))
     words = rare_tokens(tmp_path / "tokenizer.json")[: 2 * CANARIES]
     write_jsonl(
-        (Record(f"r{number}", "aa bb cc aa bb cc", f"u{number}", None, ()) for number in range(60)), tmp_path / "c.jsonl"
+        (Record(f"r{number}", "aa bb cc aa bb cc", f"u{number}", None, ()) for number in range(60)),
+        tmp_path / "c.jsonl",
     )
     canaries = [{"template": "{word}", "count": CANARIES, "known": False, "words": words}]
     given = {"corpus": str(tmp_path / "c.jsonl"), "tokenizer": str(tmp_path / "tokenizer.json"), "canaries": canaries}

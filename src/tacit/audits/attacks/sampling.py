@@ -99,7 +99,8 @@ def sampling(target: Target, config: AuditConfig, observe: Observer) -> Sampling
 def sampled_texts(target: Target, config: AuditConfig, observe: Observer) -> tuple[SampledTexts, ...]:
     """Texts sampled freely, and from beginnings of records; the same for every attack on the target."""
     if config not in target.texts:
-        ways = [[(target.tokenizer.begin,)] * config.sampling.texts, _beginnings(target, config)]
+        free: list[tuple[int, ...]] = [(target.tokenizer.begin,)] * config.sampling.texts
+        ways = [free, _beginnings(target, config)]
         generator = torch.Generator().manual_seed(config.seed)
         reports = part_progress(observe, "sampling", [len(way) for way in ways])
         target.texts[config] = tuple(
