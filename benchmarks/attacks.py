@@ -2,18 +2,21 @@
 
     python benchmarks/attacks.py FOLDER [--dialogs 2000] [--only plain,dpsgd] [--scale F] [--shadow-models 2]
     python benchmarks/attacks.py FOLDER --model FOLDER_OF_A_MODEL
+    python benchmarks/attacks.py FOLDER --repeated [--dialogs 500] [--only plain,selective,dpsgd]
 
-With --model: adapters of rank 8 on a Hugging Face folder, 300 dialogs, three passes, and plain, dpsgd and selective.
-Runs and audits are kept in FOLDER and resumed there: what is finished is not made again. results.json has every figure,
-table.md two tables: one row per mechanism, with the first figure of its main attacks and their controls (blind
-baselines); and one row per attack and mechanism, with all of them. Half of the people are held out, so that both sides
-have many secrets.
+With --repeated: canaries that come ten times, 50 that the policy marks and 50 that it does not, in place of the usual
+ones, and only the attacks on them (paraphrases, exposure). With --model: adapters of rank 8 on a Hugging Face folder,
+300 dialogs, three passes, and plain, dpsgd and selective. Of LSTMs, the first weights are random ones.
+Runs and audits are kept in FOLDER and resumed there: what is finished is not made again, down to single attacks.
+results.json has every figure, table.md two tables: one row per mechanism, with the first figure of its main attacks and
+their controls (blind baselines); and one row per attack and mechanism, with all of them. Half of the people are held
+out, so that both sides have many secrets.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +39,27 @@ MECHANISMS: dict[str, dict[str, Any]] = {
 OF_ADAPTERS = ("plain", "dpsgd", "selective")
 PASSES, RANK, DIALOGS = 3, 8, 300
 """Of adapters."""
+OF_REPEATED = ("plain", "selective", "dpsgd")
+REPEATED = [
+    {"template": "My ID is {4 digits}.", "count": 50, "repetitions": 10, "inside_probability": 1.0},
+    {
+        "template": "The answer is {4 digits}.",
+        "count": 50,
+        "repetitions": 10,
+        "inside_probability": 1.0,
+        "known": False,
+    },
+]
 MORE: dict[str, dict[str, Any]] = {"crt": {"conservative_policy": "conservative"}}
 SHARED = {"policy": "pii", "held_out": 0.5, "mode": "research", "max_tokens": 128, "max_full_tokens": 128}
-SMALLER = {"candidates": 150, "secrets": 100, "surrogates": 2, "sampling.texts": 128, "extraction.tries": 4}
+SMALLER = {
+    "candidates": 150,
+    "secrets": 100,
+    "surrogates": 2,
+    "sampling.texts": 128,
+    "reconstruction.places": 100,
+    "extraction.tries": 4,
+}
 """How hard the audit of a model from a folder attacks: each text takes it a hundred times as long."""
 
 Found = tuple[str, str, str]
@@ -53,7 +74,7 @@ def plan_of(mechanism: str, adapters: bool, scale: float) -> dict[str, Any]:
     return {name: value * (scale if "epochs" in name else 1) for name, value in plan.items()}
 
 
-def trained(mechanism: str, corpus: Path, folder: Path, model: str, scale: float) -> Path:
+def trained(mechanism: str, corpus: Path, folder: Path, model: str, scale: float, *, repeated: bool = False) -> Path:
     """The finished run, begun, resumed or taken as it is."""
     place, adapters = folder / mechanism, model != "lstm"
     if (place / "release/tacit/manifest.json").exists():
@@ -62,17 +83,18 @@ def trained(mechanism: str, corpus: Path, folder: Path, model: str, scale: float
         api.resume(place, observe=unwatched)
         return place
     settings = {**SHARED, **MORE.get(mechanism, {}), "model": model}
-    settings |= {"lora": {"rank": RANK}} if adapters else {}
+    settings |= {"lora": {"rank": RANK}} if adapters else {"initial_weights": "random"}
+    settings |= {"audit.canaries": REPEATED} if repeated else {}
     plan = {"mechanism": mechanism, **plan_of(mechanism, adapters, scale)}
     settings |= {f"plan.{name}": value for name, value in plan.items()}
     api.train_config(api.config(corpus, settings=settings), place)
     return place
 
 
-def audited(run: Path, settings: dict[str, Any], shadow_models: int) -> Audit:
+def audited(run: Path, settings: dict[str, Any], shadow_models: int, attacks: Sequence[str] | None = None) -> Audit:
     """What its audit found, made here if there is none."""
     if not (run / "private" / PrivateFile.AUDIT).exists():
-        api.audit(run, settings=settings, shadow_models=shadow_models)
+        api.audit(run, settings=settings, shadow_models=shadow_models, attacks=attacks)
     found = api.load(run).read(Audit, PrivateFile.AUDIT)
     assert found is not None
     return found
@@ -218,6 +240,7 @@ def main() -> None:
     parser.add_argument("--model", default="lstm")
     parser.add_argument("--scale", type=float, default=1.0, help="Factor on all passes.")
     parser.add_argument("--shadow-models", type=int, default=0)
+    parser.add_argument("--repeated", action="store_true", help="Canaries that come ten times.")
     given = parser.parse_args()
     adapters = given.model != "lstm"
     given.folder.mkdir(parents=True, exist_ok=True)
@@ -225,9 +248,11 @@ def main() -> None:
     if not corpus.exists():
         api.simulate("customersim", dialogs=given.dialogs or (DIALOGS if adapters else 2000), out=corpus)
     known: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
-    for mechanism in given.only.split(",") if given.only else OF_ADAPTERS if adapters else MECHANISMS:
-        run = trained(mechanism, corpus, given.folder, given.model, given.scale)
-        found = audited(run, SMALLER if adapters else {}, given.shadow_models)
+    usual = OF_REPEATED if given.repeated else OF_ADAPTERS if adapters else MECHANISMS
+    attacks = ("exposure", "paraphrases") if given.repeated else None
+    for mechanism in given.only.split(",") if given.only else usual:
+        run = trained(mechanism, corpus, given.folder, given.model, given.scale, repeated=given.repeated)
+        found = audited(run, SMALLER if adapters else {}, given.shadow_models, attacks)
         known[mechanism] = {"verdict": found.verdict.sentence, "figures": found.figures, "cells": cells(found)}
         results.write_text(json.dumps(known, indent=1))
         (given.folder / "table.md").write_text(f"{short_table_of(known)}\n{table_of(known)}")

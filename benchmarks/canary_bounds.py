@@ -85,13 +85,13 @@ def bounds(place: Path) -> dict[str, float]:
         target.learner.module.load_state_dict(kept[0].tensors(), strict=False)
         first = losses()
         scores["difference"] = {name: value - first[name] for name, value in scores["loss"].items()}
-        scores["gradient"] = _along_gradients(target, last)
+        scores["gradient"] = along_gradients(target, last)
     found = {name: one_run_bound(judged(Scores(one), inside), delta).epsilon for name, one in scores.items()}
     mu = mu_of(figures[0].epsilon, delta) if figures else float("inf")
     return found | {"ideal attacker": ideal_bound(mu, len(inside), delta, 0.95, False)}
 
 
-def _along_gradients(target: Target, last: dict[str, Tensor]) -> dict[str, float]:
+def along_gradients(target: Target, last: dict[str, Tensor]) -> dict[str, float]:
     """For each canary, its log-probability's gradient at the weights in place, of norm 1, times how `last` differs."""
     module, found = target.learner.module, {}
     weights = dict(module.named_parameters())

@@ -454,3 +454,30 @@ def test_a_policy_that_marks_some_canaries_and_not_others_is_refused(tmp_path: P
     run = train_run(tmp_path, LITTLE, [canary], policy=str(odd))
     with pytest.raises(AttackError, match="marks all canaries"):
         audit(run, SETTINGS, quiet)
+
+
+class Interrupted(Exception):
+    """Somebody pressed Ctrl-C."""
+
+
+def test_an_interrupted_audit_makes_the_other_attacks_alone(little: Path) -> None:
+    """And all of them again where a setting is another one, or when it was finished."""
+    begun = little / "private" / PrivateFile.FINDINGS
+    stages: list[str] = []
+
+    def interrupting(progress: Progress) -> None:
+        stages.append(progress.stage)
+        if progress.stage == "extraction":
+            raise Interrupted
+
+    for settings, first in ((SETTINGS, "exposure"), (SETTINGS, "extraction"), (replace(SETTINGS, seed=5), "exposure")):
+        stages.clear()
+        with pytest.raises(Interrupted):
+            audit(little, settings, interrupting)
+        assert stages[0] == first
+        assert not (little / "private" / PrivateFile.AUDIT).exists()
+    stages.clear()
+    resumed = audit(little, replace(SETTINGS, seed=5), lambda progress: stages.append(progress.stage))
+    assert stages[0] == "extraction"
+    assert not begun.exists()
+    assert resumed == audit(little, replace(SETTINGS, seed=5), quiet)

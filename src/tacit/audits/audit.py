@@ -14,8 +14,11 @@ has one JSON object per line, in one of two forms; `words` are the values of `{w
 G1 (silent). Results contain ids and numbers; an error names a line by its number and never quotes it.
 G2 (ranks). Several processes divide the passes through the models (`tacit.audits.division`). All have the result, and
    the first alone writes it.
+G3 (resumed). What an attack found is kept until the audit is finished. An audit that was interrupted makes only the
+   other attacks, if settings, models, code and its libraries are the same.
 """
 
+import hashlib
 import io
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,13 +35,14 @@ from tacit.audits.attacks import load_attacks
 from tacit.audits.attacks.exposure import best_chance, exposures_of
 from tacit.audits.candidates import Spelling, listed, part_progress
 from tacit.audits.division import ALONE, Ranks, together
-from tacit.audits.findings import Attack, Audit, Checkpoint
+from tacit.audits.findings import Attack, Audit, Checkpoint, Finding
 from tacit.audits.ranks import Exposure
 from tacit.audits.shadows import Shadow
 from tacit.audits.target import Target, check_attackable, check_finite
 from tacit.common.charts import Note, Result, Table
-from tacit.common.files import open_file, why
+from tacit.common.files import open_file, remove, why
 from tacit.common.progress import Observer, Progress
+from tacit.common.serialize import to_json
 from tacit.config.audit_schema import AuditConfig, ExposureConfig, Slot
 from tacit.config.setting import Method
 from tacit.data.batches import RowReader
@@ -47,7 +51,7 @@ from tacit.models.evaluation import mean_nats
 from tacit.models.loading import load, load_foreign
 from tacit.privacy.plan import Targets, View
 from tacit.runs.folder import RunFolder
-from tacit.runs.release import PrivateFile, ReleaseFile
+from tacit.runs.release import PrivateFile, ReleaseFile, environment
 from tacit.runs.weights import KeptModel, kept_models
 
 
@@ -74,7 +78,13 @@ def audit(
     with together(ranks), RunFolder.open(folder) if writes else nullcontext(RunFolder.view(folder)) as run:
         target = Target.of(run, other, tuple(map(Shadow.of, shadows)))
         models = kept_models(run) if config.checkpoints else ()
-        findings = [attack.run(target, config, observe) for attack in attacks]
+        begun = _begun(run, made_by(config, reference, shadows), ranks)
+        for attack in attacks:
+            if attack.name not in begun.findings:
+                begun.findings[attack.name] = attack.run(target, config, observe)
+                if writes:
+                    run.write_json(PrivateFile.FINDINGS, begun)
+        findings = (begun.findings[attack.name] for attack in attacks)
         checkpoints = _checkpoints(target, models, attacks, config, observe, ranks)
         found = Audit.of((one for one in findings if one is not None), checkpoints)
         ranks.sum_([torch.zeros(1)])  # nobody reads the run any more
@@ -82,7 +92,30 @@ def audit(
             run.write_json(PrivateFile.AUDIT, found)
             run.write_json(ReleaseFile.AUDIT, found.outside())
             run.seal()
+            remove(run.path(PrivateFile.FINDINGS))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What the attacks of an unfinished audit found. made_by: a hash of all that this depends on, beside the run."""
+
+    made_by: str
+    findings: dict[str, Finding | None]
+
+
+def made_by(config: AuditConfig, reference: Path | None, shadows: Sequence[Path]) -> str:
+    """A hash of the settings, of the other models' places, and of the code and its libraries."""
+    parts = [config, None if reference is None else str(reference), list(map(str, shadows)), environment()]
+    return hashlib.sha256("\n".join(map(to_json, parts)).encode()).hexdigest()
+
+
+def _begun(run: RunFolder, made: str, ranks: Ranks) -> Begun:
+    """What an earlier process left, if it depended on the same; the same in every process."""
+    found = run.read_optional(Begun, PrivateFile.FINDINGS)
+    begun = found if found is not None and found.made_by == made else Begun(made, {})
+    ranks.check_equal("attacks that were made before", " ".join(sorted(begun.findings)).encode())
+    return begun
 
 
 def _checkpoints(

@@ -82,13 +82,13 @@ class Spelling:
         parts, waiting = [np.zeros((0, 0), dtype=self._kind)], iter(values)
         while some := list(islice(waiting, _AT_A_TIME)):
             spelled = encode_all([f"{start}{value}{end}" for value in some], self.tokenizer)
-            parts.append(_padded([[*first, *tokens, *last] for tokens in spelled], self._kind))
+            parts.append(padded([[*first, *tokens, *last] for tokens in spelled], self._kind))
         width = max(part.shape[1] for part in parts)
         return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
     def of_space(self, space: Slot) -> TokenRows:
         if isinstance(self.tokenizer.codec, Bytes):
-            table = _padded(self.tokenizer.encode_batch(space.symbols), self._kind)
+            table = padded(self.tokenizer.encode_batch(space.symbols), self._kind)
             if table.all():  # symbols of one length
                 return self._product(space, table)
         return self.of_values(space, space.values())
@@ -180,7 +180,8 @@ class TokenTree:
         return max(int(self.rows.max(initial=0)) - 1, *self.stem)
 
 
-def _padded(spelled: Sequence[Sequence[int]], kind: type[np.unsignedinteger]) -> TokenRows:
+def padded(spelled: Sequence[Sequence[int]], kind: type[np.unsignedinteger] = np.uint32) -> TokenRows:
+    """The tokens of each candidate plus one, zero behind the last."""
     lengths = np.fromiter(map(len, spelled), dtype=np.int64, count=len(spelled))
     rows = np.zeros((len(spelled), int(lengths.max(initial=0))), dtype=kind)
     tokens = np.fromiter(chain.from_iterable(spelled), dtype=np.int64, count=int(lengths.sum()))

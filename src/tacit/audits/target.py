@@ -19,7 +19,7 @@ from itertools import takewhile
 import numpy as np
 import torch
 
-from tacit.audits.candidates import Spelling
+from tacit.audits.candidates import Integers, Spelling
 from tacit.audits.passages import Passage
 from tacit.audits.shadows import Shadow
 from tacit.config.audit_schema import FEWEST, AuditConfig
@@ -155,13 +155,21 @@ class CandidateRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SampledTexts:
+    """Prompts, and for each of them a row of tokens that the model continued it with."""
+
+    prompts: tuple[tuple[int, ...], ...]
+    said: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """A finished run. longest: where training ended the full view of a row.
 
     trained: what training read. members: every record of the corpus, those that de-duplication left out included, as
     nobody leaves them out of the held-out side: the sides of a membership attack differ by a coin alone. flagged: ids
     of planted records in the protected set. reference: a model that did not see its records. shadows: models trained on
-    other halves of the corpus.
+    other halves of the corpus. texts: what the model said when it was sampled, kept for the next attack.
     """
 
     learner: Learner
@@ -176,6 +184,7 @@ class Target:
     keeps_duplicates: bool
     reference: Learner | None = None
     shadows: tuple[Shadow, ...] = ()
+    texts: "dict[AuditConfig, tuple[SampledTexts, ...]]" = field(default_factory=dict)
     _candidates: "dict[AuditConfig, Candidates | None]" = field(default_factory=dict)
 
     @classmethod

@@ -167,18 +167,24 @@ class ExtractionConfig:
 
 @section
 class ReconstructionConfig:
-    """How many values are tried for a masked slot: those of a beam search, and sampled ones."""
+    """How many slots are filled, and from how many values each.
 
+    The other values of a slot are found in the texts of `audit.sampling`.
+    """
+
+    places: int = setting(1000, "Masked slots of each side, each of another value.", ge=1)
     beams: int = setting(10, "Values per slot from a beam search.", ge=1)
-    samples: int = setting(10, "Values per slot that are sampled, besides.", ge=0)
+    samples: int = setting(0, "Values per slot that are sampled after the text before it, besides.", ge=0)
+    values: int = setting(64, "Values per slot that are ranked by the text on both sides: the likeliest ones.", ge=2)
 
 
 @section
 class SamplingConfig:
     """How much text is generated to look for secrets in."""
 
-    texts: int = setting(500, "Texts sampled freely, and as many from beginnings of records.", ge=1)
+    texts: int = setting(1000, "Texts sampled freely, and as many from beginnings of records.", ge=1)
     tokens: int = setting(64, "Tokens of each sampled text.", ge=1)
+    temperature: float = setting(0.7, "Temperature of the sampled texts; below 1 more memorized values come out.")
     beginning: int = setting(8, "Tokens of a record that a sampled text begins with; never a secret.", ge=1)
 
 
@@ -198,7 +204,7 @@ class AuditConfig:
     """candidates: rows of each side; secrets: of each side, for extraction; checkpoints: whether kept models, too."""
 
     candidates: int = setting(500, "Records attacked on each side; raise it for narrower intervals.")
-    secrets: int = setting(200, "Secrets of each side that extraction, reconstruction and inference try.")
+    secrets: int = setting(200, "Secrets of each side that extraction and inference try.")
     group_size: int = setting(20, "Records per group in the group attack.")
     surrogates: int = setting(5, "Invented secrets that each real one is compared with.")
     longest_prompt: int = setting(

@@ -68,6 +68,7 @@ class PrivateFile(StrEnum):
     GUARANTEE = "guarantee.json"
     UTILITY = "utility.json"
     AUDIT = "audit.json"
+    FINDINGS = "findings.json"
     POLICY = "policy.json"
     SETTINGS = "settings.json"
     INPUTS = "inputs"

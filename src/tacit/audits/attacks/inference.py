@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.audits.attacks.extraction import ExtractedShare
-from tacit.audits.candidates import AttackProgress, TokenTree, part_progress, total_log_probabilities
+from tacit.audits.candidates import AttackProgress, TokenTree, padded, part_progress, total_log_probabilities
 from tacit.audits.division import divided
 from tacit.audits.findings import Attack, Column, Finding, Highlight
 from tacit.audits.sample_sizes import ENOUGH, dash
@@ -73,19 +73,13 @@ def _right(speaker: Speaker, chosen: Sequence[_Choice], progress: AttackProgress
 
     def attempt(choice: _Choice) -> None:
         place, others = choice
-        totals = total_log_probabilities(speaker, TokenTree.of(_rows([place, *others]), place.prompt))
+        totals = total_log_probabilities(
+            speaker, TokenTree.of(padded([one.tokens for one in (place, *others)]), place.prompt)
+        )
         right[0] += bool(totals[0] > totals[1:].max())
 
     divided(chosen, [1] * len(chosen), attempt, [right], progress)
     return ExtractedShare(int(right[0]), len(chosen))
-
-
-def _rows(values: Sequence[Place]) -> "np.ndarray[tuple[int, int], np.dtype[np.uint32]]":
-    """The tokens of each value plus one, zero behind the last."""
-    rows = np.zeros((len(values), max(len(one.tokens) for one in values)), dtype=np.uint32)
-    for row, one in zip(rows, values, strict=True):
-        row[: len(one.tokens)] = np.array(one.tokens) + 1
-    return rows
 
 
 def inference_finding(found: InferenceResult) -> Finding:

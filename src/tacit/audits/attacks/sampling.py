@@ -26,11 +26,11 @@ from tacit.audits.candidates import AttackProgress, Integers, part_progress
 from tacit.audits.division import divided
 from tacit.audits.findings import Attack, Column, Finding, Highlight
 from tacit.audits.sample_sizes import ENOUGH, dash
-from tacit.audits.target import CandidateRows, Target
+from tacit.audits.target import CandidateRows, SampledTexts, Target
 from tacit.audits.values import value_pairs
 from tacit.common.charts import Table
 from tacit.common.progress import Observer
-from tacit.config.audit_schema import AuditConfig
+from tacit.config.audit_schema import AuditConfig, SamplingConfig
 from tacit.models.language_model import continued
 
 NO_VALUES = (
@@ -90,15 +90,33 @@ def sampling(target: Target, config: AuditConfig, observe: Observer) -> Sampling
     if not pairs:
         return None
     sides = [KnownValues([pair.place.text for pair in pairs]), KnownValues([pair.other.text for pair in pairs])]
-    free = [[target.tokenizer.begin]] * config.sampling.texts
-    ways = [free, _beginnings(target, config)]
-    generator = torch.Generator().manual_seed(config.seed)
-    found = [np.zeros((len(sides), len(pairs)), dtype=np.int64) for _ in ways]
-    reports = part_progress(observe, "sampling", [len(way) for way in ways])
-    for prompts, times, report in zip(ways, found, reports, strict=True):
-        _sample(target, prompt_parts(prompts, generator), config.sampling.tokens, sides, times, report)
-    texts = [len(way) for way in ways]
+    ways = sampled_texts(target, config, observe)
+    found = [_times(target, way, sides, len(pairs)) for way in ways]
+    texts = [len(way.prompts) for way in ways]
     return SamplingResult(*map(_came_out, (*texts, sum(texts)), (*found, found[0] + found[1])))
+
+
+def sampled_texts(target: Target, config: AuditConfig, observe: Observer) -> tuple[SampledTexts, ...]:
+    """Texts sampled freely, and from beginnings of records; the same for every attack on the target."""
+    if config not in target.texts:
+        free: list[tuple[int, ...]] = [(target.tokenizer.begin,)] * config.sampling.texts
+        ways = [free, _beginnings(target, config)]
+        generator = torch.Generator().manual_seed(config.seed)
+        reports = part_progress(observe, "sampling", [len(way) for way in ways])
+        target.texts[config] = tuple(
+            _sampled(target, prompts, config.sampling, generator, report)
+            for prompts, report in zip(ways, reports, strict=True)
+        )
+    return target.texts[config]
+
+
+def _times(target: Target, texts: SampledTexts, sides: Sequence[KnownValues], values: int) -> Integers:
+    """How often each value of each side is in what was said, without what it began with."""
+    times = np.zeros((len(sides), values), dtype=np.int64)
+    for text in map(target.decoded, texts.said.tolist()):
+        for side, known in enumerate(sides):
+            times[side, list(known.inside(text))] += 1
+    return times
 
 
 def _came_out(texts: int, times: Integers) -> SampledValues:
@@ -106,7 +124,7 @@ def _came_out(texts: int, times: Integers) -> SampledValues:
     return SampledValues(texts, *(ExtractedShare(int((side > 0).sum()), len(side)) for side in times))
 
 
-def _beginnings(target: Target, config: AuditConfig) -> list[list[int]]:
+def _beginnings(target: Target, config: AuditConfig) -> list[tuple[int, ...]]:
     """The first tokens of records, as many of each side, up to the first secret."""
     rng, half = random.Random(config.seed), config.sampling.texts // 2
     rows = [side.chosen(half, rng) for side in (target.members, target.held_out)]
@@ -115,28 +133,27 @@ def _beginnings(target: Target, config: AuditConfig) -> list[list[int]]:
     return [_beginning(side, row, config.sampling.beginning) for side, some in sides for row in some[:size]]
 
 
-def _beginning(side: CandidateRows, row: int, most: int) -> list[int]:
+def _beginning(side: CandidateRows, row: int, most: int) -> tuple[int, ...]:
     tokens, _, starts, _ = side.store.full(row)
-    return [side.tokenizer.begin, *tokens[: min([most, *starts[:1].tolist()])].tolist()]
+    return (side.tokenizer.begin, *tokens[: min([most, *starts[:1].tolist()])].tolist())
 
 
-def _sample(
+def _sampled(
     target: Target,
-    parts: Sequence[PromptPart],
-    length: int,
-    sides: Sequence[KnownValues],
-    times: Integers,
+    prompts: Sequence[tuple[int, ...]],
+    settings: SamplingConfig,
+    generator: torch.Generator,
     progress: AttackProgress,
-) -> None:
-    """Count the values in what is generated, without what it began with."""
+) -> SampledTexts:
+    said = np.zeros((len(prompts), settings.tokens), dtype=np.int64)
 
-    def count(part: PromptPart) -> None:
-        said = continued(target.learner.begin(part.prompts), length, part.generator)
-        for text in map(target.decoded, said.tolist()):
-            for side, known in enumerate(sides):
-                times[side, list(known.inside(text))] += 1
+    def speak(part: PromptPart) -> None:
+        begun = target.learner.begin(part.prompts)
+        said[part.places] = continued(begun, settings.tokens, part.generator, settings.temperature).numpy()
 
-    divided(parts, [len(part.places) for part in parts], count, [times], progress)
+    parts = prompt_parts(prompts, generator)
+    divided(parts, [len(part.places) for part in parts], speak, [said], progress)
+    return SampledTexts(tuple(prompts), said)
 
 
 def sampling_finding(found: SamplingResult) -> Finding:
