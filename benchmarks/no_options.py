@@ -1,16 +1,19 @@
 """What a person gets who chooses nothing but a mechanism and `--epsilon 8`, on corpora on which no default was chosen.
 
     python benchmarks/no_options.py
+    python benchmarks/no_options.py --random
     python benchmarks/no_options.py --model SMOLLM2
 
 MultiWOZ 2.1, clauses of SEC filings and sentences of CoNLL-2003: 400,000 tokens each for the LSTM; 40,000 for adapters
-of a pretrained model, with three passes. Each private mechanism runs with the default learning rate, with half and with
-twice of it. Printed are the perplexity of each, as a multiple of `plain` and of the best of the three, and processor
-time. Each case is trained once, default rates first, and kept in no_options.results.json.
+of a pretrained model, with three passes. With --random the LSTM begins with random weights. Each private mechanism runs
+with the default learning rate, with half and with twice of it. Printed are the perplexity of each, as a multiple of
+`plain` and of the best of the three, and processor time. Each case is trained once, default rates first, and kept in
+no_options.results.json.
 """
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 
@@ -73,11 +76,26 @@ def with_rate(settings: Settings, factor: float) -> Settings:
     }
 
 
-def settings_of(mechanism: str, model: str | None) -> Settings:
-    """No options, except that a pretrained model takes adapters and three passes."""
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What models begin with: settings for it, the name of its cases, and how many tokens they read."""
+
+    name: str
+    settings: Settings
+    tokens: int
+
+    @classmethod
+    def of(cls, model: str | None, random: bool) -> "Beginning":
+        """A pretrained model takes adapters and three passes."""
+        if model is not None:
+            return cls("adapters", {"model": model, "lora": {"rank": 8}, "plan.epochs": 3}, 40_000)
+        return cls("random", {"initial_weights": "random"}, 400_000) if random else cls("lstm", {}, 400_000)
+
+
+def settings_of(mechanism: str, beginning: Beginning) -> Settings:
+    """No options, except for what the model begins with."""
     target = {} if mechanism in EXACT else {"plan.epsilon": 8}
-    pretrained = {} if model is None else {"model": model, "lora": {"rank": 8}, "plan.epochs": 3}
-    return {"plan.mechanism": mechanism, **target, **pretrained}
+    return {"plan.mechanism": mechanism, **target, **beginning.settings}
 
 
 def cases(names: Iterable[str], mechanisms: Iterable[str]) -> Iterator[tuple[str, str, float]]:
@@ -88,12 +106,11 @@ def cases(names: Iterable[str], mechanisms: Iterable[str]) -> Iterator[tuple[str
             yield name, mechanism, factor
 
 
-def measured(known: Known, case: tuple[str, str, float], model: str | None) -> Measured:
+def measured(known: Known, case: tuple[str, str, float], beginning: Beginning) -> Measured:
     """From the file, or trained now."""
     name, mechanism, factor = case
-    kind, tokens = ("lstm", 400_000) if model is None else ("adapters", 40_000)
-    settings = with_rate(settings_of(mechanism, model), factor)
-    return known.measured(f"{kind} {name} {mechanism} {factor:g}", corpus(name, tokens), settings)
+    settings = with_rate(settings_of(mechanism, beginning), factor)
+    return known.measured(f"{beginning.name} {name} {mechanism} {factor:g}", corpus(name, beginning.tokens), settings)
 
 
 def row(name: str, mechanism: str, plain: Measured, found: Mapping[float, Measured]) -> str:
@@ -111,15 +128,17 @@ def main() -> None:
     """Train what is not known yet, and print all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="a pretrained model; without it, the LSTM")
+    parser.add_argument("--random", action="store_true", help="the LSTM begins with random weights")
     parser.add_argument("--only", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--mechanisms", nargs="+", choices=MECHANISMS, default=list(MECHANISMS))
     options = parser.parse_args()
+    beginning = Beginning.of(options.model, options.random)
     known, found = Known(RESULTS), dict[tuple[str, str], dict[float, Measured]]()
     for case in cases(options.only, options.mechanisms):
-        found.setdefault(case[:2], {})[case[2]] = measured(known, case, options.model)
+        found.setdefault(case[:2], {})[case[2]] = measured(known, case, beginning)
         print(*case, f"{found[case[:2]][case[2]]['perplexity']:.4g}", flush=True)
     for (name, mechanism), measurements in found.items():
-        plain = measured(known, (name, "plain", 1.0), options.model)
+        plain = measured(known, (name, "plain", 1.0), beginning)
         print(row(name, mechanism, plain, measurements))
 
 
