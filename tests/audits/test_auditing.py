@@ -144,8 +144,8 @@ def test_the_result_is_written_and_reads_back(leaky: Path, found: Audit) -> None
         "secrets",
         "inference",
         "extraction",
-        "reconstruction",
         "sampling",
+        "reconstruction",
         "two-stage",
     ]
     assert {one.about for one in found.training_records} == {About.TRAINING_RECORDS}

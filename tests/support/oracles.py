@@ -17,7 +17,7 @@ from tacit.training.randomness import NoiseStream
 
 LONGER = 1 + 2**-10  # norms are taken so much longer than they are
 EXACT = 1e-9  # both in float64
-_IN_FLOAT32 = ("GPTJAttention", "MptAttention", "MambaForCausalLM")
+_IN_FLOAT32 = ("BloomAttention", "GPTJAttention", "MptAttention", "MambaForCausalLM")
 ROUNDED = 1e-3  # float32 against float64: any processor's rounding is a hundred times less
 
 

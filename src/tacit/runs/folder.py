@@ -9,9 +9,8 @@
         settings.json        the whole configuration, with the seed of a research run
         inputs/              corpus, policy definition and model that the run was given as Python objects
         identity.json        keyed hashes of all that the run is made of (`tacit.training.checkpoints`)
-        guarantee.json, utility.json, audit.json
+        guarantee.json, utility.json, audit.json, and findings.json of an audit that is not finished
                              as those of `release/`, with exact counts and plain hashes, and with attacks on records
-        findings.json        of an audit that is not finished: what its attacks found so far
         policy.json          how well the policy did on labeled held-out records, where there are any: counts
         sample.json          a few training records with their secrets hidden, and how often each kind was marked
         report.html          the page with that sample, on request
