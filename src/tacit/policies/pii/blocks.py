@@ -64,7 +64,7 @@ _COUNTRIES = (b"AAA-", b"AA-", b"A-")
 
 
 def may_be_block(before: bytes, after: bytes, digits: int) -> bool:
-    """Whether a number could be a postal code with a town behind it, or the house that an address begins with."""
+    """Whether a number could be a postal code before a town, or the house number that opens an address."""
     if 1 < digits < 7 and after.startswith(_TOWNS):
         return True
     first = digits <= _MOST_IN_HOUSE and (not before or before[-1] not in _BEFORE_HOUSE)
